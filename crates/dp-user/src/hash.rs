@@ -9,22 +9,74 @@
 use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Range;
 use wire::EtherType;
 
 /// Pairs of words in a key; the last word of an odd number is paired with zero.
 const PAIRS: usize = KEY_WORDS.div_ceil(2);
 
-/// Pairs of which a key of an IPv4 packet may have words that are not zero.
-const IPV4_PAIRS: [usize; 4] = [0, 1, 2, 5];
-/// Of the words of these pairs, those that are zero in most packets: a tag's, and marks.
-const RARE: [usize; 2] = [3, 11];
-/// Those that are left alone by that.
-const COMMON: [usize; 2] = [2, 10];
-/// Pairs that a key of an IPv6 packet has beside those.
-const IPV6_PAIRS: [usize; 2] = [3, 4];
-/// Those that others have beside both.
-const OTHER_PAIRS: Range<usize> = 6..PAIRS;
+/// The packets that have words of a pair that are not zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    /// All, or those of IPv4.
+    Ipv4,
+    /// Those of IPv6, and no others.
+    Ipv6,
+    Other,
+}
+
+const IPV4_PAIRS: [usize; 4] = pairs_of(Carrier::Ipv4);
+const IPV6_PAIRS: [usize; 2] = pairs_of(Carrier::Ipv6);
+const OTHER_PAIRS: [usize; PAIRS - 6] = pairs_of(Carrier::Other);
+/// Words of IPv4's pairs that are zero in most packets: a tag's, and marks.
+const RARE: [usize; 2] = [Field::VlanTpid0.word(), Field::PktMark.word()];
+/// The other words of these pairs.
+const COMMON: [usize; 2] = [RARE[0] ^ 1, RARE[1] ^ 1];
+/// IPv4's pairs without these.
+const FULL: [usize; 2] = {
+    let (mut full, mut at, mut n) = ([0; 2], 0, 0);
+    while n < IPV4_PAIRS.len() {
+        let pair = IPV4_PAIRS[n];
+        if pair != RARE[0] / 2 && pair != RARE[1] / 2 {
+            full[at] = pair;
+            at += 1;
+        }
+        n += 1;
+    }
+    full
+};
+
+/// The pairs of a carrier, of which there are `N`.
+const fn pairs_of<const N: usize>(carrier: Carrier) -> [usize; N] {
+    let (mut pairs, mut at, mut n) = ([0; N], 0, 0);
+    while n < PAIRS {
+        if carrier_of(n) as u8 == carrier as u8 {
+            pairs[at] = n;
+            at += 1;
+        }
+        n += 1;
+    }
+    assert!(at == N);
+    pairs
+}
+
+const fn carrier_of(pair: usize) -> Carrier {
+    use flow::Prerequisite as P;
+    let (mut carrier, mut n) = (Carrier::Other, 0);
+    while n < Field::ALL.len() {
+        let info = Field::ALL[n].info();
+        let last = info.word as usize;
+        let first = if info.bits > 64 { last - 1 } else { last };
+        if first / 2 == pair || last / 2 == pair {
+            match info.prerequisite {
+                P::None | P::Tag0 | P::Tag1 | P::Ipv4 | P::Ip | P::Ports | P::Tcp | P::Icmp => return Carrier::Ipv4,
+                P::Ipv6 => carrier = Carrier::Ipv6,
+                P::Arp | P::Mpls | P::Pbb | P::Nd => {}
+            }
+        }
+        n += 1;
+    }
+    carrier
+}
 
 /// Secrets drawn once per table.
 pub(crate) struct KeyHasher {
@@ -51,7 +103,7 @@ impl KeyHasher {
         };
         // Words that are rarely other than zero are paired with each other: a pair less for most
         // packets.
-        let mut sum = part(part(across(COMMON), 0), 2);
+        let mut sum = FULL.into_iter().fold(across(COMMON), part);
         let [tag, marks] = RARE;
         if key.words()[tag] | key.words()[marks] != 0 {
             sum = sum.wrapping_add(across(RARE));
@@ -61,7 +113,7 @@ impl KeyHasher {
             sum = IPV6_PAIRS.into_iter().fold(sum, part);
             // A neighbour solicitation has more.
             if kind != EtherType::IPV6 || key.get(Field::IpProto) == 58 {
-                sum = OTHER_PAIRS.fold(sum, part);
+                sum = OTHER_PAIRS.into_iter().fold(sum, part);
             }
         }
         finish(sum)

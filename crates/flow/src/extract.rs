@@ -17,7 +17,7 @@ mod plain;
 mod slot;
 
 pub use plain::repeats;
-use plain::{Plain, begins_with, origin, untagged};
+use plain::{Plain, begins_with, origin, untagged, write_ethernet};
 pub use slot::{KeySlot, Reading};
 
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header
@@ -60,7 +60,7 @@ fn payload(key: &mut Key, kind: EtherType, data: &[u8]) {
 /// Ethernet. Returns the type of what it carries, and that.
 #[inline(always)]
 fn ethernet<'d>(key: &mut Key, data: &'d [u8], meta: &PacketMeta) -> Option<(EtherType, &'d [u8])> {
-    key.words[0] = origin(meta);
+    fill(&mut key.words, origin(meta));
     let header: &[u8; 14] = data.first_chunk()?;
     let mut rest = &data[14..];
     let mut kind = u16::from_be_bytes([header[12], header[13]]);

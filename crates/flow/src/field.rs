@@ -1,11 +1,66 @@
-//! The registry of fields.
+//! The registry of fields: which word of a key has a field, and where in it. Nothing else knows a
+//! word's number. The words of metadata and those of the packet's bytes are two groups.
+//!
+//! A mask has a bit for each word, 64 in all. That leaves room for tunnels (8 words: identifier,
+//! flags, ports, addresses of both versions), connections (9: state, zone, mark, label, original
+//! addresses and ports) and service headers (3). The values of tunnel options (up to 32 words) have
+//! no room: they become a value beside the key, which only packets from tunnels have.
+//!
+//! Until packets have them, these fields are words of a [`FlowState`](crate::FlowState) only. In
+//! the key they would cost each megaflow and each waiting packet 160 bytes that are always zero.
 
 /// Words in a key.
-pub const KEY_WORDS: usize = 22;
+pub const KEY_WORDS: usize = {
+    let (mut words, mut n) = (0, 0);
+    while n < Field::ALL.len() {
+        let end = Field::ALL[n].word() + 1;
+        words = if end > words { end } else { words };
+        n += 1;
+    }
+    words
+};
 
-/// Words at the front of a key that have where a packet comes from and its Ethernet header with its
-/// tags, and nothing of what it carries.
-pub const ETHERNET_WORDS: usize = 4;
+/// Words at the front of a key that have where a packet comes from, and its Ethernet header and
+/// tags.
+pub const ETHERNET_WORDS: usize = {
+    let (mut words, mut n) = (0, 0);
+    while n < Field::ALL.len() {
+        let info = Field::ALL[n].info();
+        let is_front = matches!(info.group, Group::Packet) && info.prerequisite.is_of_ethernet();
+        let end = info.word as usize + 1;
+        words = if is_front && end > words { end } else { words };
+        n += 1;
+    }
+    words
+};
+
+// See the module's page.
+const _: () = assert!(KEY_WORDS + 20 <= u64::BITS as usize);
+
+// Each word belongs to one group, and the front of a key to Ethernet and metadata.
+const _: () = {
+    let mut groups = [None::<Group>; KEY_WORDS];
+    let mut n = 0;
+    while n < Field::ALL.len() {
+        let info = Field::ALL[n].info();
+        let word = info.word as usize;
+        assert!(word >= ETHERNET_WORDS || info.prerequisite.is_of_ethernet());
+        match groups[word] {
+            Some(group) => assert!(group as u8 == info.group as u8),
+            None => groups[word] = Some(info.group),
+        }
+        n += 1;
+    }
+};
+
+/// Whether a field is read from a packet's bytes or from its [`PacketMeta`](crate::PacketMeta).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// From the metadata.
+    Metadata,
+    /// From the bytes.
+    Packet,
+}
 
 /// What a packet must be for a field to mean something. Where it is not, the field is zero in the
 /// packet's key.
@@ -39,6 +94,13 @@ pub enum Prerequisite {
     Nd,
 }
 
+impl Prerequisite {
+    /// Whether an Ethernet header with its tags is enough.
+    pub const fn is_of_ethernet(self) -> bool {
+        matches!(self, Prerequisite::None | Prerequisite::Tag0 | Prerequisite::Tag1)
+    }
+}
+
 /// Where a field lies and what it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
@@ -46,6 +108,8 @@ pub struct FieldInfo {
     pub name: &'static str,
     /// The name in Open vSwitch's flow syntax.
     pub ovs_name: &'static str,
+    /// Where its value comes from.
+    pub group: Group,
     /// The word of the key that has its lowest bits (of a field wider than 64 bits, the one before
     /// has the highest).
     pub word: u8,
@@ -58,30 +122,33 @@ pub struct FieldInfo {
 }
 
 macro_rules! registry {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $ovs:literal $word:literal $shift:literal $bits:literal $prerequisite:ident;)*) => {
+    ($($group:ident {
+        $($(#[$doc:meta])* $variant:ident $name:literal $ovs:literal $word:literal $shift:literal $bits:literal $prerequisite:ident;)*
+    })*) => {
         /// A field of a packet or of its metadata.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Field {
-            $($(#[$doc])* $variant,)*
+            $($($(#[$doc])* $variant,)*)*
         }
 
         impl Field {
             /// Every field, in the order of the key's layout.
-            pub const ALL: &'static [Field] = &[$(Field::$variant),*];
+            pub const ALL: &'static [Field] = &[$($(Field::$variant),*),*];
 
             /// The field's row in the registry.
             #[inline(always)]
             pub const fn info(self) -> FieldInfo {
                 match self {
-                    $(Field::$variant => FieldInfo {
+                    $($(Field::$variant => FieldInfo {
                         name: $name,
                         ovs_name: $ovs,
+                        group: Group::$group,
                         word: $word,
                         shift: $shift,
                         bits: $bits,
                         prerequisite: Prerequisite::$prerequisite,
-                    },)*
+                    },)*)*
                 }
             }
         }
@@ -90,94 +157,108 @@ macro_rules! registry {
 
 // The fields that plain switching looks at come first, so that its masks touch few words.
 registry! {
-    /// The datapath port that the packet came in on.
-    InPort "in_port" "in_port" 0 0 32 None;
-    /// The number of the recirculation that the packet is in; 0 at first.
-    RecircId "recirc_id" "recirc_id" 0 32 32 None;
-    /// Destination address.
-    EthDst "eth_dst" "dl_dst" 1 0 48 None;
-    /// The type behind all parsed tags; 0x05ff for a frame that has a length and no SNAP type.
-    EthType "eth_type" "dl_type" 1 48 16 None;
-    /// Source address.
-    EthSrc "eth_src" "dl_src" 2 0 48 None;
-    /// Outermost tag's control information, with [`crate::TAG_PRESENT`]; 0 without a tag.
-    VlanTci0 "vlan_tci0" "vlan_tci" 2 48 16 Tag0;
-    /// Outermost tag's protocol identifier.
-    VlanTpid0 "vlan_tpid0" "vlan_tpid" 3 0 16 Tag0;
-    /// Second tag's control information, with [`crate::TAG_PRESENT`].
-    VlanTci1 "vlan_tci1" "vlan_tci1" 3 16 16 Tag1;
-    /// Second tag's protocol identifier.
-    VlanTpid1 "vlan_tpid1" "vlan_tpid1" 3 32 16 Tag1;
-    /// Protocol (IPv4) or last next header (IPv6).
-    IpProto "ip_proto" "nw_proto" 4 0 8 Ip;
-    /// DSCP and ECN: the type of service or traffic class octet.
-    IpTos "ip_tos" "nw_tos" 4 8 8 Ip;
-    /// Time to live or hop limit.
-    IpTtl "ip_ttl" "nw_ttl" 4 16 8 Ip;
-    /// A [`crate::Frag`].
-    IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
-    /// IPv6 flow label.
-    Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
-    /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP
-    /// (2), authentication (4), destination options (8), fragment (16), routing (32), hop-by-hop
-    /// options (64), one repeated (128), an order that is not recommended (256).
-    Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
-    /// IPv4 source.
-    Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
-    /// IPv4 destination.
-    Ipv4Dst "ipv4_dst" "nw_dst" 5 32 32 Ipv4;
-    /// IPv6 source.
-    Ipv6Src "ipv6_src" "ipv6_src" 7 0 128 Ipv6;
-    /// IPv6 destination.
-    Ipv6Dst "ipv6_dst" "ipv6_dst" 9 0 128 Ipv6;
-    /// Source port.
-    TpSrc "tp_src" "tp_src" 10 0 16 Ports;
-    /// Destination port.
-    TpDst "tp_dst" "tp_dst" 10 16 16 Ports;
-    /// TCP's flags, 12 bits with the reserved ones.
-    TcpFlags "tcp_flags" "tcp_flags" 10 32 12 Tcp;
-    /// ICMP or ICMPv6 type.
-    IcmpType "icmp_type" "icmp_type" 10 44 8 Icmp;
-    /// ICMP or ICMPv6 code.
-    IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
-    /// A mark that actions leave for who handles the packet next.
-    PktMark "pkt_mark" "skb_mark" 11 0 32 None;
-    /// The queue of its port that the packet goes through.
-    SkbPriority "skb_priority" "skb_priority" 11 32 32 None;
-    /// ARP sender protocol address.
-    ArpSpa "arp_spa" "arp_spa" 12 0 32 Arp;
-    /// ARP target protocol address.
-    ArpTpa "arp_tpa" "arp_tpa" 12 32 32 Arp;
-    /// ARP sender hardware address.
-    ArpSha "arp_sha" "arp_sha" 13 0 48 Arp;
-    /// ARP operation.
-    ArpOp "arp_op" "arp_op" 13 48 16 Arp;
-    /// ARP target hardware address.
-    ArpTha "arp_tha" "arp_tha" 14 0 48 Arp;
-    /// The type of the first link-layer address option; 0 where there is none.
-    NdOptionsType "nd_options_type" "nd_options_type" 14 48 8 Nd;
-    /// The reserved word of a solicitation, flags and reserved bits of an advertisement.
-    NdReserved "nd_reserved" "nd_reserved" 15 0 32 Nd;
-    /// The third MPLS label stack entry.
-    MplsLse2 "mpls_lse2" "mpls_lse2" 15 32 32 Mpls;
-    /// Neighbour discovery target address.
-    NdTarget "nd_target" "nd_target" 17 0 128 Nd;
-    /// Source link-layer address option.
-    NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
-    /// Target link-layer address option.
-    NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
-    /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3),
-    /// bottom of stack (1), time to live (8).
-    MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
-    /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
-    MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
-    /// Service instance of a backbone header (IEEE 802.1Q §9.7).
-    PbbIsid "pbb_isid" "pbb_isid" 21 0 24 Pbb;
-    /// Whether a backbone header says that the customer addresses are to be used.
-    PbbUca "pbb_uca" "pbb_uca" 21 24 1 Pbb;
+    Metadata {
+        /// The datapath port that the packet came in on.
+        InPort "in_port" "in_port" 0 0 32 None;
+        /// The number of the recirculation that the packet is in; 0 at first.
+        RecircId "recirc_id" "recirc_id" 0 32 32 None;
+    }
+    Packet {
+        /// Destination address.
+        EthDst "eth_dst" "dl_dst" 1 0 48 None;
+        /// The type behind all parsed tags; 0x05ff for a frame that has a length and no SNAP type.
+        EthType "eth_type" "dl_type" 1 48 16 None;
+        /// Source address.
+        EthSrc "eth_src" "dl_src" 2 0 48 None;
+        /// Outermost tag's control information, with [`crate::TAG_PRESENT`]; 0 without a tag.
+        VlanTci0 "vlan_tci0" "vlan_tci" 2 48 16 Tag0;
+        /// Outermost tag's protocol identifier.
+        VlanTpid0 "vlan_tpid0" "vlan_tpid" 3 0 16 Tag0;
+        /// Second tag's control information, with [`crate::TAG_PRESENT`].
+        VlanTci1 "vlan_tci1" "vlan_tci1" 3 16 16 Tag1;
+        /// Second tag's protocol identifier.
+        VlanTpid1 "vlan_tpid1" "vlan_tpid1" 3 32 16 Tag1;
+        /// Protocol (IPv4) or last next header (IPv6).
+        IpProto "ip_proto" "nw_proto" 4 0 8 Ip;
+        /// DSCP and ECN: the type of service or traffic class octet.
+        IpTos "ip_tos" "nw_tos" 4 8 8 Ip;
+        /// Time to live or hop limit.
+        IpTtl "ip_ttl" "nw_ttl" 4 16 8 Ip;
+        /// A [`crate::Frag`].
+        IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
+        /// IPv6 flow label.
+        Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
+        /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP
+        /// (2), authentication (4), destination options (8), fragment (16), routing (32), hop-by-hop
+        /// options (64), one repeated (128), an order that is not recommended (256).
+        Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
+        /// IPv4 source.
+        Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
+        /// IPv4 destination.
+        Ipv4Dst "ipv4_dst" "nw_dst" 5 32 32 Ipv4;
+        /// IPv6 source.
+        Ipv6Src "ipv6_src" "ipv6_src" 7 0 128 Ipv6;
+        /// IPv6 destination.
+        Ipv6Dst "ipv6_dst" "ipv6_dst" 9 0 128 Ipv6;
+        /// Source port.
+        TpSrc "tp_src" "tp_src" 10 0 16 Ports;
+        /// Destination port.
+        TpDst "tp_dst" "tp_dst" 10 16 16 Ports;
+        /// TCP's flags, 12 bits with the reserved ones.
+        TcpFlags "tcp_flags" "tcp_flags" 10 32 12 Tcp;
+        /// ICMP or ICMPv6 type.
+        IcmpType "icmp_type" "icmp_type" 10 44 8 Icmp;
+        /// ICMP or ICMPv6 code.
+        IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
+    }
+    Metadata {
+        /// A mark that actions leave for who handles the packet next.
+        PktMark "pkt_mark" "skb_mark" 11 0 32 None;
+        /// The queue of its port that the packet goes through.
+        SkbPriority "skb_priority" "skb_priority" 11 32 32 None;
+    }
+    Packet {
+        /// ARP sender protocol address.
+        ArpSpa "arp_spa" "arp_spa" 12 0 32 Arp;
+        /// ARP target protocol address.
+        ArpTpa "arp_tpa" "arp_tpa" 12 32 32 Arp;
+        /// ARP sender hardware address.
+        ArpSha "arp_sha" "arp_sha" 13 0 48 Arp;
+        /// ARP operation.
+        ArpOp "arp_op" "arp_op" 13 48 16 Arp;
+        /// ARP target hardware address.
+        ArpTha "arp_tha" "arp_tha" 14 0 48 Arp;
+        /// The type of the first link-layer address option; 0 where there is none.
+        NdOptionsType "nd_options_type" "nd_options_type" 14 48 8 Nd;
+        /// The reserved word of a solicitation, flags and reserved bits of an advertisement.
+        NdReserved "nd_reserved" "nd_reserved" 15 0 32 Nd;
+        /// The third MPLS label stack entry.
+        MplsLse2 "mpls_lse2" "mpls_lse2" 15 32 32 Mpls;
+        /// Neighbour discovery target address.
+        NdTarget "nd_target" "nd_target" 17 0 128 Nd;
+        /// Source link-layer address option.
+        NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
+        /// Target link-layer address option.
+        NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
+        /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3),
+        /// bottom of stack (1), time to live (8).
+        MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
+        /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
+        MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
+        /// Service instance of a backbone header (IEEE 802.1Q §9.7).
+        PbbIsid "pbb_isid" "pbb_isid" 21 0 24 Pbb;
+        /// Whether a backbone header says that the customer addresses are to be used.
+        PbbUca "pbb_uca" "pbb_uca" 21 24 1 Pbb;
+    }
 }
 
 impl Field {
+    /// The word of the key that has its lowest bits.
+    #[inline(always)]
+    pub const fn word(self) -> usize {
+        self.info().word as usize
+    }
+
     /// The highest value of the field.
     #[inline(always)]
     pub const fn max_value(self) -> u128 {
@@ -225,7 +306,7 @@ pub(crate) fn word<const N: usize>(fields: [(Field, u64); N]) -> u64 {
     let mut word = 0;
     for (field, value) in fields {
         let info = field.info();
-        debug_assert!(info.word == fields[0].0.info().word && info.bits <= 64);
+        debug_assert!(info.word as usize == fields[0].0.word() && info.bits <= 64);
         word |= (value & field.max_value() as u64) << info.shift;
     }
     word
@@ -235,7 +316,7 @@ pub(crate) fn word<const N: usize>(fields: [(Field, u64); N]) -> u64 {
 /// spares the processor to read back what it has just written.
 #[inline(always)]
 pub(crate) fn fill<const N: usize>(words: &mut [u64; KEY_WORDS], fields: [(Field, u64); N]) {
-    words[fields[0].0.info().word as usize] = word(fields);
+    words[fields[0].0.word()] = word(fields);
 }
 
 #[cfg(test)]

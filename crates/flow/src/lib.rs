@@ -29,7 +29,7 @@ mod state;
 pub use compose::compose;
 pub use display::Masked;
 pub use extract::{KeySlot, Reading, extract, has_key, repeats};
-pub use field::{ETHERNET_WORDS, Field, FieldInfo, KEY_WORDS, Prerequisite};
+pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};
 pub use key::{Frag, Key, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};

@@ -14,7 +14,7 @@ pub(crate) const FIELD_BITS: [u64; KEY_WORDS] = Mask::full().words;
 pub struct Mask {
     words: [u64; KEY_WORDS],
     /// Bit n is set exactly where `words[n]` is not zero.
-    used: u32,
+    used: u64,
 }
 
 impl Mask {
@@ -30,7 +30,7 @@ impl Mask {
         let mut mask = Mask::EMPTY;
         for n in 0..KEY_WORDS {
             mask.words[n] = words[n] & FIELD_BITS[n];
-            mask.used |= u32::from(mask.words[n] != 0) << n;
+            mask.used |= u64::from(mask.words[n] != 0) << n;
         }
         mask
     }
@@ -64,7 +64,7 @@ impl Mask {
     pub const fn add_bits(&mut self, field: Field, bits: u128) {
         let now = field::get(&self.words, field);
         field::set(&mut self.words, field, now | bits);
-        let word = field.info().word as usize;
+        let word = field.word();
         if self.words[word] != 0 {
             self.used |= 1 << word;
         }
@@ -103,7 +103,7 @@ impl Mask {
         let mut mask = Mask::EMPTY;
         for n in 0..KEY_WORDS {
             mask.words[n] = self.words[n] & other.words[n] & !(key.words[n] ^ other_key.words[n]);
-            mask.used |= u32::from(mask.words[n] != 0) << n;
+            mask.used |= u64::from(mask.words[n] != 0) << n;
         }
         mask
     }
@@ -188,7 +188,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn any_key() -> impl Strategy<Value = Key> {
-        proptest::array::uniform22(any::<u64>()).prop_map(|words| Key { words }.masked(&Mask::full()))
+        proptest::collection::vec(any::<u64>(), KEY_WORDS).prop_map(|words| Key::from_words(&std::array::from_fn(|n| words[n])))
     }
 
     fn any_mask() -> impl Strategy<Value = Mask> {

@@ -1,26 +1,39 @@
-//! Where metadata keeps tunnels' options, whatever fields these are mapped to: in units of four
-//! bytes, and one bit for each option that is there.
-//!
-//! The words may have more behind those of metadata, which is not looked at.
+//! Where metadata keeps tunnel options, whatever fields they are mapped to: in units of four bytes,
+//! and one bit for each option that is present.
+
+use crate::{Home, MatchField};
 
 /// Units that there is room for.
 pub const OPTION_UNITS: usize = 8;
 
-/// Options that can be told to be there.
+/// Options that have a bit for their presence.
 pub const OPTIONS: usize = 32;
 
-/// The word before the first that has units.
-pub(crate) const FIRST: usize = 33;
+/// The first word that has units: the one behind those of fields.
+pub(crate) const FIRST: usize = {
+    let (mut first, mut n) = (0, 0);
+    while n < MatchField::ALL.len() {
+        if let Home::Meta { word, .. } = MatchField::ALL[n].info().home {
+            let end = word as usize + 1;
+            first = if end > first { end } else { first };
+        }
+        n += 1;
+    }
+    first
+};
 
 /// The word whose low half says which options are there.
-const PRESENT: usize = 18;
+const PRESENT: usize = match MatchField::ActsetOutput.info().home {
+    Home::Meta { word, shift: 32 } => word as usize,
+    _ => panic!("the low half of this word is free"),
+};
 
 /// A unit's word and its lowest bit. Of two units in a word the first is the high one.
 pub const fn option_unit(unit: usize) -> (usize, u32) {
     (FIRST + unit / 2, 32 - 32 * (unit as u32 % 2))
 }
 
-/// The word and the bit that say that an option is there.
+/// The word and the bit that say whether an option is present.
 pub const fn option_present(option: usize) -> (usize, u32) {
     (PRESENT, option as u32)
 }
@@ -34,7 +47,7 @@ pub fn option_bits() -> impl Iterator<Item = (usize, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Home, META_WORDS, MatchField};
+    use crate::META_WORDS;
 
     #[test]
     fn options_share_no_bits_with_fields_and_with_each_other() {

@@ -7,12 +7,26 @@ use crate::key::{Frag, Key};
 use crate::meta::PacketMeta;
 use wire::EtherType;
 
-/// The words of a key that a packet of IPv4 may have; 11 is the switch's own.
-const WORDS: [usize; 7] = [0, 1, 2, 3, 4, 5, 10];
+/// The words of an untagged Ethernet header.
+const ETHERNET: [usize; ETHERNET_WORDS] = [
+    Field::InPort.word(),
+    Field::EthDst.word(),
+    Field::EthSrc.word(),
+    Field::VlanTpid0.word(),
+];
+/// The words of a plain packet's headers behind Ethernet.
+const IP: usize = Field::IpProto.word();
+const ADDRESSES: usize = Field::Ipv4Src.word();
+const TRANSPORT: usize = Field::TpSrc.word();
 
-/// The words of a plain packet's key, in the order of [`WORDS`].
+/// The words of a plain packet's key.
 #[derive(Clone, Copy)]
-pub(super) struct Plain([u64; WORDS.len()]);
+pub(super) struct Plain {
+    ethernet: [u64; ETHERNET_WORDS],
+    ip: u64,
+    addresses: u64,
+    transport: u64,
+}
 
 impl Plain {
     /// `None` where the packet is not plain, or shorter than Ethernet, IPv4 and TCP's header: 54
@@ -56,25 +70,32 @@ impl Plain {
             (Field::TpDst, ports),
             (Field::TcpFlags, flags),
         ]);
-        let [a, b, c, d] = ethernet;
-        Some(Plain([a, b, c, d, ip, addresses, transport]))
+        Some(Plain {
+            ethernet,
+            ip,
+            addresses,
+            transport,
+        })
     }
 
     /// Whether these words of a key are the same.
     #[inline(always)]
     pub(super) fn is_of(self, key: &Key) -> bool {
-        let [a, b, c, d, ip, addresses, transport] = self.0;
         // Word by word, addresses first, which is where most packets differ: a key that was just
         // written is slow to be read in larger pieces.
         let words = &key.words;
-        words[5] == addresses && words[10] == transport && words[4] == ip && begins_with(key, &[a, b, c, d])
+        words[ADDRESSES] == self.addresses
+            && words[TRANSPORT] == self.transport
+            && words[IP] == self.ip
+            && begins_with(key, &self.ethernet)
     }
 
     #[inline(always)]
     pub(super) fn write(self, key: &mut Key) {
-        for (word, value) in WORDS.into_iter().zip(self.0) {
-            key.words[word] = value;
-        }
+        write_ethernet(key, &self.ethernet);
+        key.words[IP] = self.ip;
+        key.words[ADDRESSES] = self.addresses;
+        key.words[TRANSPORT] = self.transport;
     }
 }
 
@@ -85,7 +106,7 @@ impl Plain {
 pub fn repeats((packet, meta): (&[u8], &PacketMeta), (before, meta_before): (&[u8], &PacketMeta)) -> bool {
     const UDP_OR_TCP: [u64; 2] = [0, 0xffff];
     // The packet before was `Same`: its metadata is plain.
-    if !meta.is_plain() || origin(meta) != origin(meta_before) {
+    if !meta.is_plain() || word(origin(meta)) != word(origin(meta_before)) {
         return false;
     }
     let (Some(one), Some(other)) = (before.first_chunk::<54>(), packet.first_chunk::<54>()) else {
@@ -100,11 +121,20 @@ pub fn repeats((packet, meta): (&[u8], &PacketMeta), (before, meta_before): (&[u
     front | back == 0 && before.len() == packet.len()
 }
 
-/// Whether a key has these words at its front.
+/// Whether a key has these words of an Ethernet header.
 #[inline(always)]
 pub(super) fn begins_with(key: &Key, words: &[u64; ETHERNET_WORDS]) -> bool {
-    let [a, b, c, d] = *words;
-    key.words[2] == c && key.words[1] == b && key.words[0] == a && key.words[3] == d
+    // Addresses first: they differ most often.
+    let same = |n: usize| key.words[ETHERNET[n]] == words[n];
+    same(2) && same(1) && same(0) && same(3)
+}
+
+/// Writes the words of an Ethernet header to a key.
+#[inline(always)]
+pub(super) fn write_ethernet(key: &mut Key, words: &[u64; ETHERNET_WORDS]) {
+    for (n, word) in ETHERNET.into_iter().zip(*words) {
+        key.words[n] = word;
+    }
 }
 
 /// The first words of the key of a packet without tags; `None` for others.
@@ -118,19 +148,19 @@ pub(super) fn untagged(data: &[u8], meta: &PacketMeta) -> Option<[u64; ETHERNET_
     Some(ethernet(header, kind.0.into(), meta))
 }
 
-/// The word that says where a packet comes from.
+/// The fields that say where a packet comes from.
 #[inline(always)]
-pub(super) fn origin(meta: &PacketMeta) -> u64 {
-    word([
+pub(super) fn origin(meta: &PacketMeta) -> [(Field, u64); 2] {
+    [
         (Field::InPort, meta.in_port.0.into()),
         (Field::RecircId, meta.recirc_id.into()),
-    ])
+    ]
 }
 
 #[inline(always)]
 fn ethernet(header: &[u8; 14], kind: u64, meta: &PacketMeta) -> [u64; ETHERNET_WORDS] {
     [
-        origin(meta),
+        word(origin(meta)),
         word([(Field::EthDst, be64(header, 0) >> 16), (Field::EthType, kind)]),
         word([(Field::EthSrc, be64(header, 6) >> 16), (Field::VlanTci0, 0)]),
         word([(Field::VlanTpid0, 0)]),

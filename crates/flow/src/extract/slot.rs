@@ -1,6 +1,6 @@
 //! A place that keys are read into, one after the other.
 
-use super::{Plain, begins_with, ethernet, payload, untagged};
+use super::{Plain, begins_with, ethernet, payload, untagged, write_ethernet};
 use crate::field::fill;
 use crate::{ETHERNET_WORDS, Field, Key, PacketMeta};
 use std::ops::Deref;
@@ -94,9 +94,7 @@ impl KeySlot {
         if before.is_some_and(|before| begins_with(before, &words)) {
             return Reading::Same;
         }
-        for (n, word) in words.iter().enumerate() {
-            self.key.words[n] = *word;
-        }
+        write_ethernet(&mut self.key, &words);
         Reading::Key
     }
 }

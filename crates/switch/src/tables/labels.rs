@@ -8,7 +8,7 @@
 use super::freeze::Why;
 use super::pipeline::Pipeline;
 use dp::Action as Step;
-use flow::{Field, Home, Key, MatchField, MatchPrerequisite, Prerequisite};
+use flow::{Field, Home, Key, MatchField, MatchPrerequisite};
 use openflow::model::{Action, GroupType};
 use wire::EtherType;
 
@@ -19,12 +19,9 @@ const BOTTOM: u32 = 0x100;
 /// In an entry: the time to live.
 const TTL: u32 = 0xff;
 
-/// The first word of the key that has what is behind the Ethernet header.
-const BEHIND_ETHERNET: u8 = 4;
-
 /// Whether a field is of what is behind the Ethernet header and its tags.
 fn is_payload(field: Field) -> bool {
-    field.info().word >= BEHIND_ETHERNET && field.info().prerequisite != Prerequisite::None
+    !field.info().prerequisite.is_of_ethernet()
 }
 
 /// Clears all that is behind the Ethernet header and its tags.

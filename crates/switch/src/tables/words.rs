@@ -1,7 +1,7 @@
 //! States as the words that a classifier looks at: metadata, then the key.
 
 use classifier::{Layout, Match, PrefixField};
-use flow::{Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField};
+use flow::{ETHERNET_WORDS, Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField};
 use openflow::model;
 
 /// Words of a state.
@@ -11,7 +11,12 @@ pub(crate) const WORDS: usize = META_WORDS + KEY_WORDS;
 pub(crate) type StateWords = [u64; WORDS];
 
 /// Where stages end: metadata, Ethernet and VLAN, IP, the rest.
-const STAGES: [usize; 4] = [META_WORDS, META_WORDS + 4, META_WORDS + 10, WORDS];
+const STAGES: [usize; 4] = [
+    META_WORDS,
+    META_WORDS + ETHERNET_WORDS,
+    META_WORDS + Field::TpSrc.word(),
+    WORDS,
+];
 
 /// The fields of which rules match prefixes.
 const PREFIXES: [Field; 6] = [
