@@ -6,8 +6,8 @@ use flow::{PacketMeta, PortNo};
 use sys::Buffer;
 use wire::{EtherType, VlanTag};
 
-/// A packet, from its Ethernet header to its end without FCS, with room before it and the work that
-/// was put off for it.
+/// A packet from its Ethernet header to its end, without FCS, with headroom, pending offloads and
+/// metadata.
 ///
 /// The handle owns its buffer and cannot be copied; dropping it gives the buffer to the dropping
 /// thread's free list. A frame whose [`offload`](Frame::offload) says GSO may be up to 64 KB long.
@@ -24,14 +24,14 @@ pub struct Frame {
 /// Why a frame could not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The frame is shorter than the headers that the change is about.
+    /// The frame is shorter than the headers to be changed.
     #[error("the frame is too short")]
     Short,
     /// The buffer has no room left before the packet.
     #[error("the frame has no room for another header")]
     NoRoom,
-    /// The part to be taken away holds what a pending checksum covers.
-    #[error("a checksum is pending on the part to be taken away")]
+    /// A pending checksum covers a part of what is to be removed.
+    #[error("a checksum is pending on the part to be removed")]
     ChecksumPending,
 }
 
@@ -51,8 +51,8 @@ impl Frame {
         frame
     }
 
-    /// Adds frames with copies of packets of at most [`Frame::SMALL`] bytes: what
-    /// [`Frame::from_slice`] does one by one, in less time.
+    /// Adds frames with copies of packets of at most [`Frame::SMALL`] bytes; faster than
+    /// [`Frame::from_slice`] for each.
     ///
     /// # Panics
     /// A packet is longer.
@@ -66,8 +66,7 @@ impl Frame {
         });
     }
 
-    /// Drops the first `count` frames of a vector: what dropping them one by one does, in less
-    /// time.
+    /// Drops the first `count` frames of a vector; faster than one by one.
     #[inline]
     pub fn drop_first(count: usize, frames: &mut Vec<Frame>) {
         let dropped = frames.drain(..count);
@@ -88,9 +87,9 @@ impl Frame {
         buffer
     }
 
-    /// A frame with a copy of a packet, in a buffer of just its size: for a thread that does not
-    /// get its frames back. A pooled buffer would be made anew for each packet, and is as large as
-    /// the largest.
+    /// A frame with a copy of a packet, in a buffer of the packet's size. For threads whose frames
+    /// other threads drop: their pool stays empty, and a pooled buffer would be a new allocation of
+    /// the largest size.
     pub fn unpooled(packet: &[u8]) -> Frame {
         let mut buffer = Vec::with_capacity(HEADROOM + packet.len());
         buffer.resize(HEADROOM, 0);
@@ -116,7 +115,8 @@ impl Frame {
         Frame::in_buffer(pool::take(), 0)
     }
 
-    /// A frame of a packet that lies in a buffer at `start`; `None` where it does not.
+    /// A frame of a packet that lies in a buffer at `start`; `None` if the buffer is too short, or
+    /// has no headroom for a vnet header.
     #[inline]
     pub(crate) fn in_place(buffer: Buffer, start: usize, len: usize) -> Option<Frame> {
         let end = start.checked_add(len)?;
@@ -138,8 +138,8 @@ impl Frame {
         }
     }
 
-    /// Moves a short packet out of a large buffer, and any out of a device's, for a frame that is
-    /// going to wait. The headroom is the usual one again.
+    /// Prepares a frame for waiting: moves a short packet out of a large buffer, and any packet out
+    /// of a device's buffer. It then has the usual headroom.
     pub fn compact(&mut self) {
         if self.buffer.len() > SMALL && HEADROOM + self.len() <= SMALL {
             self.move_out();
@@ -148,8 +148,8 @@ impl Frame {
         }
     }
 
-    /// Moves the packet out of a device's buffer, for a frame that may outlive the batch it came
-    /// in: devices have few, and need them back.
+    /// Moves the packet out of a device's buffer, for a frame that may outlive its batch: devices
+    /// have few buffers and need them back.
     #[inline]
     pub fn detach(&mut self) {
         if self.buffer.is_lent() {
@@ -213,7 +213,7 @@ impl Frame {
         Ok(&mut self.data_mut()[..n])
     }
 
-    /// Takes `n` bytes away from the packet's beginning.
+    /// Removes `n` bytes from the packet's beginning.
     ///
     /// # Errors
     /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
@@ -229,13 +229,13 @@ impl Frame {
         Ok(())
     }
 
-    /// Opens a gap of `n` bytes of unspecified content behind the packet's first `at`, and returns
-    /// it. Meant for headers near the front: what is before the gap moves.
+    /// Inserts `n` bytes of unspecified content behind the packet's first `at`, and returns them.
+    /// Meant for headers near the front: the bytes before the gap move.
     ///
     /// # Errors
     /// [`FrameError::Short`] where there are fewer than `at` bytes, [`FrameError::NoRoom`] where
-    /// the headroom is used up, [`FrameError::ChecksumPending`] where the gap would be inside of
-    /// what a pending checksum covers.
+    /// the headroom is used up, [`FrameError::ChecksumPending`] where a pending checksum covers the
+    /// place.
     pub fn insert(&mut self, at: usize, n: usize) -> Result<&mut [u8], FrameError> {
         if at > self.len() {
             return Err(FrameError::Short);
@@ -249,7 +249,7 @@ impl Frame {
         Ok(&mut data[at..at + n])
     }
 
-    /// Takes out the `n` bytes behind the packet's first `at`.
+    /// Removes the `n` bytes behind the packet's first `at`.
     ///
     /// # Errors
     /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
@@ -279,7 +279,7 @@ impl Frame {
         copy
     }
 
-    /// Puts a VLAN tag behind the MAC addresses, outside of tags that are there (IEEE 802.1Q §9).
+    /// Inserts a VLAN tag behind the MAC addresses, before other tags (IEEE 802.1Q §9).
     ///
     /// # Errors
     /// [`FrameError::Short`] without two MAC addresses, [`FrameError::NoRoom`] where the headroom
@@ -295,7 +295,7 @@ impl Frame {
         Ok(())
     }
 
-    /// Takes the outermost VLAN tag off ([`EtherType::is_vlan`]); `None` where the packet has none,
+    /// Removes the outermost VLAN tag ([`EtherType::is_vlan`]); `None` where the packet has none,
     /// or a pending checksum covers it.
     pub fn pop_vlan(&mut self) -> Option<VlanTag> {
         let bytes = self.data().get(MACS..MACS + TAG + 2)?;
@@ -305,8 +305,7 @@ impl Frame {
         }
         self.data_mut().copy_within(..MACS, TAG);
         if self.advance(TAG).is_err() {
-            // Nothing sensible sums the tag itself; the move is undone so that the packet stays
-            // what it was.
+            // No sensible checksum covers the tag itself. Undo the move.
             self.data_mut().copy_within(TAG..TAG + MACS, 0);
             self.data_mut()[MACS..MACS + TAG].copy_from_slice(&tag.to_bytes());
             return None;
@@ -314,15 +313,14 @@ impl Frame {
         Some(tag)
     }
 
-    /// The buffer from the vnet header's place before the packet to its end: what a device reads a
-    /// packet into.
+    /// The buffer from the vnet header before the packet to its end: a device reads into it.
     pub(crate) fn receive_area(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start as usize - vnet::LEN..]
     }
 
-    /// Makes a packet of `received` bytes that a device wrote into
-    /// [`receive_area`](Frame::receive_area), vnet header first, and returns what is pending on it;
-    /// `None` where that is not known here, or the bytes are too few for a packet.
+    /// Makes a packet of the `received` bytes, vnet header first, that a device wrote into
+    /// [`receive_area`](Frame::receive_area), and returns its pending offloads; `None` where they
+    /// are unknown, or the bytes are too few for a packet.
     pub(crate) fn take_vnet_header(&mut self, received: usize) -> Option<Offload> {
         self.take_vnet_header_of(received.checked_sub(vnet::LEN)?)
     }
@@ -340,8 +338,8 @@ impl Frame {
 
     /// Writes the vnet header for the pending work before the packet, and returns both.
     pub(crate) fn with_vnet_header(&mut self) -> &[u8] {
-        // The header does not tell SCTP's kind of checksum from the others: a kernel that completes
-        // it would compute the wrong one.
+        // The vnet header does not say that a checksum is SCTP's: the kernel would compute the
+        // wrong kind.
         if matches!(
             self.offload.csum,
             Csum::Partial {
@@ -349,8 +347,7 @@ impl Frame {
                 ..
             }
         ) {
-            // It fails where the checksum lies outside of the packet, and so will whoever is told
-            // about it.
+            // It fails where the checksum lies outside of the packet, which the kernel refuses too.
             let _ = checksum::fill(self);
         }
         let header = vnet::encode(&self.offload);
@@ -363,7 +360,7 @@ impl Frame {
 impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
-        // It is empty where it was given back already.
+        // The buffer is empty if it was given back already.
         if !self.buffer.is_empty() {
             pool::give(std::mem::take(&mut self.buffer));
         }
