@@ -21,6 +21,7 @@ use flow::{Field, PortNo};
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::slice;
 use std::sync::Arc;
+use wire::headers::behind_tags;
 use wire::{EtherType, Nanos};
 
 /// Length of an Ethernet header: no packet is cut shorter.
@@ -395,13 +396,10 @@ fn is_longer(frame: &Frame, len: usize) -> Option<bool> {
 fn padding(frame: &[u8]) -> usize {
     let at = |at: usize| Some(usize::from(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?])));
     let end = || {
-        let mut start = ETHERNET;
-        while EtherType(at(start - 2)? as u16).is_vlan() {
-            start += 4;
-        }
-        match at(start - 2)? {
-            0x0800 => Some(start + at(start + 2)?),
-            0x86dd => Some(start + 40 + at(start + 4)?),
+        let (kind, start) = behind_tags(frame, usize::MAX)?;
+        match kind {
+            EtherType::IPV4 => Some(start + at(start + 2)?),
+            EtherType::IPV6 => Some(start + 40 + at(start + 4)?),
             _ => None,
         }
     };

@@ -27,7 +27,7 @@ enum Carrier {
 const IPV4_PAIRS: [usize; 4] = pairs_of(Carrier::Ipv4);
 const IPV6_PAIRS: [usize; 2] = pairs_of(Carrier::Ipv6);
 const OTHER_PAIRS: [usize; PAIRS - 6] = pairs_of(Carrier::Other);
-/// Words of IPv4's pairs that are zero in most packets: a tag's, and marks.
+/// Words of IPv4's pairs that are zero in most packets: tags and marks.
 const RARE: [usize; 2] = [Field::VlanTpid0.word(), Field::PktMark.word()];
 /// The other words of these pairs.
 const COMMON: [usize; 2] = [RARE[0] ^ 1, RARE[1] ^ 1];

@@ -1,10 +1,11 @@
 //! Where a packet's headers lie, for actions that change them.
 //!
-//! The walk is that of [`flow::extract`], with the same idea of what is whole, so that a field that
-//! a key has is found here and one that it does not have is not. It differs in that it passes any
-//! number of VLAN tags, since actions may have pushed some.
+//! The walk is that of [`wire::headers`], as for [`flow::extract`], so that a field that a key has
+//! is found here and one that it does not have is not. It differs in that it passes any number of
+//! VLAN tags, since actions may have pushed some.
 
 use wire::EtherType;
+use wire::headers::{self, Frag, Ip, Ipv6};
 
 /// See the module's page. Offsets are within the packet.
 ///
@@ -82,24 +83,20 @@ impl Layers {
     }
 
     fn ethernet(&mut self, data: &[u8]) -> Option<Network> {
-        self.start = 14;
-        let mut kind = word(data, 12)?;
-        while EtherType(kind).is_vlan() {
-            kind = word(data, self.start + 2)?;
-            self.start += 4;
-        }
-        if kind < EtherType::MIN.0 {
-            let Some(snapped) = snap(&data[self.start..]) else {
+        let (mut kind, start) = headers::behind_tags(data, usize::MAX)?;
+        self.start = start;
+        if kind < EtherType::MIN {
+            let Some(snap) = headers::snap(&data[start..]) else {
                 return Some(Network::Untyped);
             };
-            kind = snapped;
+            kind = snap;
             self.start += 8;
         }
         let rest = &data[self.start..];
-        let network = match EtherType(kind) {
+        let network = match kind {
             EtherType::MPLS | EtherType::MPLS_MULTICAST if rest.len() >= 4 => Some(Network::Mpls),
             EtherType::PBB if rest.len() >= 4 => Some(Network::Pbb),
-            EtherType::ARP | EtherType::RARP => arp(rest),
+            EtherType::ARP | EtherType::RARP if headers::is_arp(rest) => Some(Network::Arp),
             EtherType::IPV4 => self.ipv4(rest),
             EtherType::IPV6 => self.ipv6(rest),
             _ => None,
@@ -109,72 +106,29 @@ impl Layers {
 
     #[inline(always)]
     fn ipv4(&mut self, data: &[u8]) -> Option<Network> {
-        let header: &[u8; 20] = data.first_chunk()?;
-        let len = usize::from(header[0] & 0xf) * 4;
-        let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if len < 20 || end < len || end > data.len() {
-            return None;
-        }
-        let fragment = u16::from_be_bytes([header[6], header[7]]);
-        if fragment & 0x1fff == 0 && is_whole(header[9], false, &data[len..end]) {
-            self.transport = Some(Transport {
-                protocol: header[9],
-                start: self.start + len,
-                end: self.start + end,
-                fragment: fragment & 0x2000 != 0,
-                final_destination: true,
-            });
-        }
+        let (_, ip) = headers::ipv4(data)?;
+        self.transport = self.behind(&ip, false, data);
         Some(Network::Ipv4)
     }
 
     fn ipv6(&mut self, data: &[u8]) -> Option<Network> {
-        let header: &[u8; 40] = data.first_chunk()?;
-        let end = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
-        if end > data.len() {
-            return None;
-        }
-        let (mut protocol, mut at) = (header[6], 40);
-        let (mut fragment, mut final_destination) = (false, true);
-        loop {
-            let rest = &data[at..end];
-            if !matches!(protocol, 0 | 43 | 44 | 51 | 60) {
-                break;
-            }
-            let Some(extension) = rest.first_chunk::<8>() else {
-                return Some(Network::Ipv6Cut);
-            };
-            let len = match protocol {
-                44 => {
-                    let offset = u16::from_be_bytes([extension[2], extension[3]]);
-                    if offset & !7 != 0 {
-                        return Some(Network::Ipv6);
-                    }
-                    fragment |= offset != 0;
-                    8
-                }
-                51 => (usize::from(extension[1]) + 2) * 4,
-                _ => (usize::from(extension[1]) + 1) * 8,
-            };
-            if rest.len() < len {
-                return Some(Network::Ipv6Cut);
-            }
-            if protocol == 43 && extension[3] > 0 {
-                final_destination = false;
-            }
-            protocol = extension[0];
-            at += len;
-        }
-        if is_whole(protocol, true, &data[at..end]) {
-            self.transport = Some(Transport {
-                protocol,
-                start: self.start + at,
-                end: self.start + end,
-                fragment,
-                final_destination,
-            });
-        }
+        let (_, Ipv6::Whole(ip)) = headers::ipv6(data)? else {
+            return Some(Network::Ipv6Cut);
+        };
+        self.transport = self.behind(&ip, true, data);
         Some(Network::Ipv6)
+    }
+
+    #[inline(always)]
+    fn behind(&self, ip: &Ip, ipv6: bool, data: &[u8]) -> Option<Transport> {
+        let is_there = ip.frag != Frag::Later && headers::is_whole(ip.protocol, ipv6, &data[ip.start..ip.end]);
+        is_there.then(|| Transport {
+            protocol: ip.protocol,
+            start: self.start + ip.start,
+            end: self.start + ip.end,
+            fragment: ip.frag != Frag::No,
+            final_destination: ip.final_destination,
+        })
     }
 }
 
@@ -190,29 +144,4 @@ impl Transport {
             _ => None,
         }
     }
-}
-
-fn snap(data: &[u8]) -> Option<u16> {
-    let kind = word(data, 6)?;
-    (data[..6] == [0xaa, 0xaa, 3, 0, 0, 0] && kind >= EtherType::MIN.0).then_some(kind)
-}
-
-fn arp(data: &[u8]) -> Option<Network> {
-    let packet: &[u8; 28] = data.first_chunk()?;
-    (packet[..6] == [0, 1, 8, 0, 6, 4]).then_some(Network::Arp)
-}
-
-/// Whether a transport header is of a protocol that is known, and all there.
-fn is_whole(protocol: u8, ipv6: bool, data: &[u8]) -> bool {
-    match (protocol, ipv6) {
-        (6, _) => data.len() >= 20 && (20..=data.len()).contains(&(usize::from(data[12] >> 4) * 4)),
-        (17 | 33 | 136, _) | (1, false) | (58, true) => data.len() >= 8,
-        (132, _) => data.len() >= 12,
-        _ => false,
-    }
-}
-
-#[inline(always)]
-fn word(data: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
 }

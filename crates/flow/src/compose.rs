@@ -1,4 +1,4 @@
-//! Packets made of keys.
+//! Packets built from keys.
 
 use crate::{Field as F, Frag, Key, TAG_PRESENT};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -32,7 +32,7 @@ pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
     }
     let kind = key.get(F::EthType) as u16;
     frame.extend(kind.to_be_bytes());
-    // What an IP packet holds is told in its header.
+    // An IP header says how long the packet is.
     let room = |headers: usize| len.map(|len| len.saturating_sub(headers));
     match kind {
         0x0800 => ipv4(key, &mut frame, room),
@@ -49,7 +49,7 @@ pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
     let behind = frame.len();
     frame.resize(behind.max(len.unwrap_or(0)), 0);
     if kind < EtherType::MIN.0 {
-        // A length is told instead.
+        // The field has a length instead of a type.
         let told = (frame.len() - behind) as u16;
         frame[behind - 2..behind].copy_from_slice(&told.to_be_bytes());
     }
@@ -64,7 +64,7 @@ fn bytes<const N: usize>(key: &Key, field: F) -> [u8; N] {
     low
 }
 
-/// A payload so long, or else one that counts up.
+/// A payload of this length, or of 64 bytes that count up.
 fn payload(out: &mut Vec<u8>, len: Option<usize>) {
     match len {
         Some(len) => out.resize(out.len() + len, 0),
@@ -166,14 +166,14 @@ fn transport(key: &Key, pseudo: impl Fn(u32) -> Sum, room: impl Fn(usize) -> Opt
         payload(&mut out, no_more(0));
         return out;
     }
-    // Where the sum is, if there is one.
+    // Where the checksum is, if the protocol has one.
     let sum = match proto {
         6 => {
             out.extend(ports);
             out.extend([0; 8]);
             out.extend((5 << 12 | key.get(F::TcpFlags) as u16).to_be_bytes());
             out.extend([0; 6]);
-            // Who begins or ends a connection has nothing to say.
+            // A packet that opens or closes a connection has no payload.
             let silent = key.get(F::TcpFlags) as u16 & FIN_SYN_RST != 0;
             payload(&mut out, if silent { no_more(20) } else { room(20) });
             Some(16)
@@ -264,8 +264,7 @@ mod tests {
             for len in [None, Some(60), Some(1514)] {
                 let frame = compose(&wanted, len);
                 let mut found = extract(&frame, &PortNo(1).into()).unwrap();
-                // That there are no extension headers is a fact of the packet, of which texts do
-                // not speak.
+                // Texts do not say that a packet has no extension headers.
                 for both in [&mut wanted, &mut found] {
                     both.set(F::Ipv6Exthdr, 0);
                     both.set(F::NdOptionsType, 0);

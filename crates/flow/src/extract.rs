@@ -1,17 +1,13 @@
-//! From bytes to a key.
+//! From bytes and metadata to a key.
 //!
-//! Each layer that is not whole ends the walk: what was read of outer layers stays, the fields of
-//! inner ones are zero. Lengths in headers are believed only where the bytes are there, and what
-//! lies behind the length of an IP header (Ethernet padding) is not read. What is whole is what
-//! Open vSwitch takes for whole: the version in an IP header, for example, is the EtherType's
-//! business.
+//! The walk is that of [`wire::headers`]. A layer that is not whole ends it: the fields of outer
+//! layers keep their values, those of inner ones are zero. Padding behind an IP packet is not read.
 
 use crate::field::{Field, fill};
-use crate::key::{Frag, Key, TAG_PRESENT};
+use crate::key::{Key, TAG_PRESENT};
 use crate::meta::PacketMeta;
 use wire::EtherType;
-
-use crate::exthdr::Chain;
+use wire::headers::{self, Frag, Ipv6};
 
 mod plain;
 mod slot;
@@ -85,24 +81,16 @@ fn ethernet<'d>(key: &mut Key, data: &'d [u8], meta: &PacketMeta) -> Option<(Eth
         );
     }
     if kind < EtherType::MIN.0 {
-        kind = snap(&mut rest).unwrap_or(NOT_A_TYPE);
+        kind = NOT_A_TYPE;
+        if let Some(EtherType(snap)) = headers::snap(rest) {
+            (kind, rest) = (snap, &rest[8..]);
+        }
     }
     let dst = be(&header[..6]) as u64;
     fill(&mut key.words, [(Field::EthDst, dst), (Field::EthType, kind.into())]);
     let src = be(&header[6..12]) as u64;
     fill(&mut key.words, [(Field::EthSrc, src), (Field::VlanTci0, tci.into())]);
     Some((EtherType(kind), rest))
-}
-
-/// The type in an LLC SNAP header with a zero organization (RFC 1042), which is stepped over.
-fn snap(rest: &mut &[u8]) -> Option<u16> {
-    let header: &[u8; 8] = rest.first_chunk()?;
-    let kind = u16::from_be_bytes([header[6], header[7]]);
-    if header[..6] != [0xaa, 0xaa, 3, 0, 0, 0] || kind < EtherType::MIN.0 {
-        return None;
-    }
-    *rest = &rest[8..];
-    Some(kind)
 }
 
 /// Up to three MPLS label stack entries (RFC 3032 §2.1).
@@ -128,10 +116,7 @@ fn pbb(key: &mut Key, data: &[u8]) -> Option<()> {
 
 /// ARP for IPv4 over Ethernet (RFC 826).
 fn arp(key: &mut Key, data: &[u8]) -> Option<()> {
-    let packet: &[u8; 28] = data.first_chunk()?;
-    if packet[..6] != [0, 1, 8, 0, 6, 4] {
-        return None;
-    }
+    let packet: &[u8; 28] = data.first_chunk().filter(|_| headers::is_arp(data))?;
     key.set(Field::ArpOp, be(&packet[6..8]));
     key.set(Field::ArpSha, be(&packet[8..14]));
     key.set(Field::ArpSpa, be(&packet[14..18]));
@@ -140,89 +125,60 @@ fn arp(key: &mut Key, data: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// IPv4 (RFC 791).
 #[inline(always)]
 fn ipv4(key: &mut Key, data: &[u8]) -> Option<()> {
-    let header: &[u8; 20] = data.first_chunk()?;
-    let header_len = usize::from(header[0] & 0xf) * 4;
-    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if header_len < 20 || total_len < header_len || total_len > data.len() {
-        return None;
-    }
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    let frag = match (fragment & 0x1fff, fragment & 0x2000) {
-        (0, 0) => Frag::No,
-        (0, _) => Frag::First,
-        _ => Frag::Later,
-    };
+    let (header, ip) = headers::ipv4(data)?;
     fill(
         &mut key.words,
         [
-            (Field::IpProto, header[9].into()),
+            (Field::IpProto, ip.protocol.into()),
             (Field::IpTos, header[1].into()),
             (Field::IpTtl, header[8].into()),
-            (Field::IpFrag, frag as u64),
+            (Field::IpFrag, ip.frag as u64),
         ],
     );
     let (src, dst) = (be(&header[12..16]) as u64, be(&header[16..20]) as u64);
     fill(&mut key.words, [(Field::Ipv4Src, src), (Field::Ipv4Dst, dst)]);
-    if frag == Frag::Later {
+    if ip.frag == Frag::Later {
         return None;
     }
-    transport(key, header[9], false, &data[header_len..total_len])
+    transport(key, ip.protocol, false, &data[ip.start..ip.end])
 }
 
-/// IPv6 and its extension headers (RFC 8200 §4).
 fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
-    let header: &[u8; 40] = data.first_chunk()?;
-    let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    if payload_len > data.len() - 40 {
-        return None;
-    }
+    let (header, chain) = headers::ipv6(data)?;
     key.set(Field::Ipv6Src, be(&header[8..24]));
     key.set(Field::Ipv6Dst, be(&header[24..40]));
-    let mut rest = &data[40..40 + payload_len];
-    let mut chain = Chain::new(header[6]);
-    if chain.is_extension() {
-        chain.walk(&mut rest)?;
-    }
+    let Ipv6::Whole(ip) = chain else { return None };
     let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
     fill(
         &mut key.words,
         [
-            (Field::IpProto, chain.next.into()),
+            (Field::IpProto, ip.protocol.into()),
             (Field::IpTos, u64::from(first >> 20 & 0xff)),
             (Field::IpTtl, header[7].into()),
-            (Field::IpFrag, chain.frag as u64),
+            (Field::IpFrag, ip.frag as u64),
             (Field::Ipv6Label, u64::from(first & 0xf_ffff)),
-            (Field::Ipv6Exthdr, chain.seen.into()),
+            (Field::Ipv6Exthdr, ip.extensions.into()),
         ],
     );
-    if chain.frag == Frag::Later {
+    if ip.frag == Frag::Later {
         return None;
     }
-    transport(key, chain.next, true, rest)
+    transport(key, ip.protocol, true, &data[ip.start..ip.end])
 }
 
-/// TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792), ICMPv6 (RFC 4443).
 #[inline(always)]
 fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
-    let mut flags = 0;
-    match (protocol, ipv6) {
-        (17, _) if data.len() >= 8 => {}
-        (6, _) => {
-            let header: &[u8; 20] = data.first_chunk()?;
-            // A header that is longer than the packet, or shorter than itself, is none.
-            let len = usize::from(header[12] >> 4) * 4;
-            if len < 20 || len > data.len() {
-                return None;
-            }
-            flags = be(&header[12..14]) as u64;
-        }
-        (132, _) if data.len() >= 12 => {}
-        (1, false) | (58, true) if data.len() >= 8 => return icmp(key, protocol, data),
-        _ => return None,
+    if !headers::is_whole(protocol, ipv6, data) {
+        return None;
     }
+    let flags = match protocol {
+        6 => be(&data[12..14]) as u64,
+        17 | 132 => 0,
+        1 | 58 => return icmp(key, protocol, data),
+        _ => return None,
+    };
     let ports: &[u8; 4] = data.first_chunk()?;
     fill(
         &mut key.words,

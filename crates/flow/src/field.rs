@@ -188,9 +188,9 @@ registry! {
         IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
         /// IPv6 flow label.
         Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
-        /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1), ESP
-        /// (2), authentication (4), destination options (8), fragment (16), routing (32), hop-by-hop
-        /// options (64), one repeated (128), an order that is not recommended (256).
+        /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1),
+        /// ESP (2), authentication (4), destination options (8), fragment (16), routing (32),
+        /// hop-by-hop options (64), one repeated (128), an order that is not recommended (256).
         Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
         /// IPv4 source.
         Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
@@ -212,7 +212,7 @@ registry! {
         IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
     }
     Metadata {
-        /// A mark that actions leave for who handles the packet next.
+        /// A mark that actions set.
         PktMark "pkt_mark" "skb_mark" 11 0 32 None;
         /// The queue of its port that the packet goes through.
         SkbPriority "skb_priority" "skb_priority" 11 32 32 None;
@@ -240,8 +240,8 @@ registry! {
         NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
         /// Target link-layer address option.
         NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
-        /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class (3),
-        /// bottom of stack (1), time to live (8).
+        /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class
+        /// (3), bottom of stack (1), time to live (8).
         MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
         /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
         MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
@@ -312,8 +312,8 @@ pub(crate) fn word<const N: usize>(fields: [(Field, u64); N]) -> u64 {
     word
 }
 
-/// Writes a [`word`] where it belongs: what costs nothing where a word is known to be zero, and
-/// spares the processor to read back what it has just written.
+/// Writes a [`word`] to its place. Unlike [`set`] it does not read the word first, which was often
+/// just written.
 #[inline(always)]
 pub(crate) fn fill<const N: usize>(words: &mut [u64; KEY_WORDS], fields: [(Field, u64); N]) {
     words[fields[0].0.word()] = word(fields);

@@ -7,21 +7,9 @@ use crate::{Masked, mask::mix};
 use wire::{MacAddr, VlanTag};
 
 /// Set in [`Field::VlanTci0`] and [`Field::VlanTci1`] where there is a tag, so that VLAN 0 differs
-/// from no tag. It takes the place of the drop eligible indicator, which no key tells apart: where
-/// a tag is rewritten it becomes 0, as IEEE 802.1Q §6.9.3 has it where Use_DEI is off.
+/// from no tag. It replaces the drop eligible indicator, which keys do not contain: a rewritten tag
+/// has 0 there (IEEE 802.1Q §6.9.3, Use_DEI off).
 pub const TAG_PRESENT: u16 = 0x1000;
-
-/// Values of [`Field::IpFrag`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Frag {
-    /// Not a fragment.
-    No = 0,
-    /// The first fragment: it has the transport header.
-    First = 1,
-    /// A later fragment.
-    Later = 3,
-}
 
 /// The values of all fields of one packet; zero where the packet does not have the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,7 +57,7 @@ impl Key {
         key
     }
 
-    /// A hash of the whole key. Who does not know the seed cannot make keys collide on purpose.
+    /// A hash of the whole key. Without the seed nobody can choose keys that collide.
     #[inline]
     pub fn hash64(&self, seed: u64) -> u64 {
         let mut hash = seed;

@@ -15,7 +15,6 @@
 
 mod compose;
 mod display;
-mod exthdr;
 mod extract;
 mod field;
 mod key;
@@ -30,10 +29,11 @@ pub use compose::compose;
 pub use display::Masked;
 pub use extract::{KeySlot, Reading, extract, has_key, repeats};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};
-pub use key::{Frag, Key, TAG_PRESENT};
+pub use key::{Key, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
 pub use meta::{Connection, ExtraMeta, PacketMeta, PortNo, Tunnel};
 pub use odp::{OdpError, parse_odp};
 pub use options::{OPTION_UNITS, OPTIONS, option_bits, option_present, option_unit};
 pub use state::{FlowMaskState, FlowState, META_WORDS, PORT_UNSET, StateMatch, port_from_of10, port_to_of10};
+pub use wire::headers::Frag;

@@ -151,8 +151,8 @@ impl Mask {
         })
     }
 
-    /// A hash of the bits of `key` that are in the mask. Who does not know the seed cannot make
-    /// keys collide on purpose.
+    /// A hash of the bits of `key` that are in the mask. Without the seed nobody can
+    /// choose keys that collide.
     #[inline]
     pub fn hash_key(&self, key: &Key, seed: u64) -> u64 {
         let mut hash = seed;
@@ -170,8 +170,8 @@ impl Mask {
     }
 }
 
-/// One step of a hash: adds a word to it. Who does not know the hash that goes in cannot make the
-/// results of two words equal on purpose.
+/// One step of a hash: adds a word to it. Without the hash so far nobody can choose two words with
+/// the same result.
 #[inline(always)]
 pub const fn mix(hash: u64, word: u64) -> u64 {
     // A 64×64→128-bit product, folded. The added constants keep a word that equals the hash from
@@ -188,7 +188,8 @@ mod tests {
     use std::collections::HashSet;
 
     fn any_key() -> impl Strategy<Value = Key> {
-        proptest::collection::vec(any::<u64>(), KEY_WORDS).prop_map(|words| Key::from_words(&std::array::from_fn(|n| words[n])))
+        proptest::collection::vec(any::<u64>(), KEY_WORDS)
+            .prop_map(|words| Key::from_words(&std::array::from_fn(|n| words[n])))
     }
 
     fn any_mask() -> impl Strategy<Value = Mask> {

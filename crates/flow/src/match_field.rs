@@ -38,7 +38,7 @@ pub struct MatchFieldInfo {
     pub maskable: Maskable,
     /// Whether actions may set it.
     pub access: Access,
-    /// What a match must say before it may speak of the field.
+    /// What a match must contain before it may contain the field.
     pub prerequisite: MatchPrerequisite,
     /// Whether matches are kept in this field, rather than in others whose bits it is a view of.
     pub canonical: bool,
@@ -93,12 +93,12 @@ pub enum Access {
     Rw,
 }
 
-/// What a match must say before it may speak of a field. Each includes the ones it rests on.
+/// What a match must contain before it may contain a field. Each includes its own prerequisites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchPrerequisite {
     /// Nothing.
     None,
-    /// An Ethernet packet: `packet_type` is (0,0) or not spoken of.
+    /// An Ethernet packet: `packet_type` is (0,0) or absent.
     Ethernet,
     /// A VLAN tag: `vlan_tci=0x1000/0x1000`, and perhaps more.
     VlanVid,

@@ -3,12 +3,13 @@
 
 use crate::display::TCP_FLAGS;
 use crate::field::Field;
-use crate::key::{Frag, Key, TAG_PRESENT};
+use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
 use crate::meta::PortNo;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
+use wire::headers::Frag;
 
 /// Tags that a key has.
 const TAGS: [(Field, Field); 2] = [(Field::VlanTpid0, Field::VlanTci0), (Field::VlanTpid1, Field::VlanTci1)];

@@ -43,7 +43,7 @@ impl FlowState {
         FlowState { key, meta }
     }
 
-    /// A field's value; 0 for `tun_metadata`, of which only the map of options knows where it is.
+    /// A field's value; 0 for `tun_metadata`, whose place only the map of options knows.
     #[inline]
     pub fn get(&self, field: MatchField) -> u128 {
         let info = field.info();

@@ -4,8 +4,8 @@ use crate::{Csum, Frame};
 use wire::checksum::Sum;
 use wire::crc32c;
 
-/// Where SCTP has its checksum. It is four bytes long and another kind than those of all that have
-/// theirs elsewhere.
+/// The offset of SCTP's checksum, a CRC of four bytes. Protocols with the Internet checksum have it
+/// at other offsets.
 pub(crate) const SCTP: u16 = 8;
 
 /// The pending checksum lies outside of the packet.

@@ -1,13 +1,13 @@
 //! Cutting a large segment in software, for a device that does not.
 //!
-//! What a receiver gets is what a network card with TCP or UDP segmentation would have sent: the
-//! headers before each part, with lengths, sequence numbers, IPv4 identifications, flags and
-//! checksums of its own.
+//! The result is that of a network card with TCP or UDP segmentation: each part has the headers
+//! before it, with its own lengths, sequence number, IPv4 identification, flags and checksums.
 
 use crate::checksum::{self, ChecksumError};
 use crate::{Csum, Frame, Gso, Offload};
 use wire::EtherType;
 use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
+use wire::headers::behind_tags;
 
 /// Why a frame could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,8 +90,8 @@ pub fn wire_lengths(frame: &Frame) -> (usize, usize) {
     (headers + payload.min(size), headers + payload - before_last)
 }
 
-/// The length of the headers that each packet of a segment has. What the kernel says of it is a
-/// hint that may be too long.
+/// The length of the headers of each packet of a segment. The kernel's value is a hint that may be
+/// too long.
 pub fn header_len(frame: &Frame) -> usize {
     let hint = usize::from(frame.offload.hdr_len);
     let Csum::Partial { start, .. } = frame.offload.csum else {
@@ -146,14 +146,10 @@ impl Headers {
         if offload.gso_size == 0 {
             return None;
         }
-        let word = |at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
-        let mut ip = 14;
-        while EtherType(word(ip - 2)?).is_vlan() {
-            ip += 4;
-        }
-        let (version, plain) = match word(ip - 2)? {
-            0x0800 if data.get(ip)? >> 4 == 4 => (Version::V4, ip + usize::from(data[ip] & 0xf) * 4),
-            0x86dd if data.get(ip)? >> 4 == 6 => (Version::V6, ip + 40),
+        let (kind, ip) = behind_tags(data, usize::MAX)?;
+        let (version, plain) = match kind {
+            EtherType::IPV4 if data.get(ip)? >> 4 == 4 => (Version::V4, ip + usize::from(data[ip] & 0xf) * 4),
+            EtherType::IPV6 if data.get(ip)? >> 4 == 6 => (Version::V6, ip + 40),
             _ => return None,
         };
         let smallest = ip + if version == Version::V4 { 20 } else { 40 };
@@ -183,7 +179,7 @@ impl Headers {
         })
     }
 
-    /// Makes the headers, which are those of the whole, those of one part.
+    /// Turns the headers of the whole into those of one part.
     fn rewrite(&self, data: &mut [u8], place: Place) {
         let total = data.len();
         let len16 = |from: usize| ((total - from) as u16).to_be_bytes();

@@ -15,12 +15,12 @@ impl Nanos {
     /// The end of time: nothing happens then.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// So many milliseconds after the origin.
+    /// This many milliseconds after the origin.
     pub const fn from_millis(millis: u64) -> Nanos {
         Nanos(millis.saturating_mul(1_000_000))
     }
 
-    /// So many seconds after the origin.
+    /// This many seconds after the origin.
     pub const fn from_secs(secs: u64) -> Nanos {
         Nanos(secs.saturating_mul(1_000_000_000))
     }

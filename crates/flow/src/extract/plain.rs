@@ -1,11 +1,12 @@
-//! What most packets are: TCP or UDP over IPv4, without tags, options and fragments. Their fields
-//! have fixed places, and are read at one go.
+//! The fast reader of plain packets: TCP or UDP over IPv4 without tags, options and fragments.
+//! Their fields have fixed places. The result is that of the walk, which a property test checks.
 
 use crate::ETHERNET_WORDS;
 use crate::field::{Field, word};
-use crate::key::{Frag, Key};
+use crate::key::Key;
 use crate::meta::PacketMeta;
 use wire::EtherType;
+use wire::headers::Frag;
 
 /// The words of an untagged Ethernet header.
 const ETHERNET: [usize; ETHERNET_WORDS] = [
@@ -170,7 +171,7 @@ fn ethernet(header: &[u8; 14], kind: u64, meta: &PacketMeta) -> [u64; ETHERNET_W
 /// Eight bytes from `at` on.
 #[inline(always)]
 fn be64<const N: usize>(header: &[u8; N], at: usize) -> u64 {
-    // In one piece: byte by byte, those of which only some are wanted are read in several.
+    // One load of eight bytes: the compiler makes several of single bytes.
     match header[at..].first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
         None => unreachable!("the header has eight bytes there"),

@@ -1,4 +1,4 @@
-//! A place that keys are read into, one after the other.
+//! A key that is read into again and again.
 
 use super::{Plain, begins_with, ethernet, payload, untagged, write_ethernet};
 use crate::field::fill;
@@ -6,13 +6,12 @@ use crate::{ETHERNET_WORDS, Field, Key, PacketMeta};
 use std::ops::Deref;
 use wire::EtherType;
 
-/// A key to read packets into, again and again: keys are long, and to copy one, or to empty one
-/// that is nearly empty, takes as long as to read a header. It dereferences to the key that was
-/// read last.
+/// A key to read packets into, one after the other. Keys are long: to copy or clear one takes as
+/// long as to read a header. It dereferences to the key read last.
 ///
-/// Packets of a connection come in bursts. Where a packet visibly has the key of the one before it,
-/// nothing is written: what is known of the one before holds for it, too. That is seen of what most
-/// packets are, TCP and UDP over IPv4 without tags, options and fragments.
+/// Packets of a connection come in bursts. A packet with the key of the packet before it is
+/// [`Reading::Same`], and nothing is written. Only plain packets are recognised: TCP and UDP over
+/// IPv4 without tags, options and fragments, with plain metadata.
 #[derive(Clone)]
 pub struct KeySlot {
     key: Key,
@@ -27,7 +26,7 @@ pub enum Reading {
     Same,
     /// Its key.
     Key,
-    /// Nothing: it has no key, and what the slot says has no meaning.
+    /// None: the packet has no key, and the slot's content has no meaning.
     Malformed,
 }
 
@@ -68,7 +67,8 @@ impl KeySlot {
         Reading::Key
     }
 
-    fn read_any(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
+    /// Reads a packet by the walk over its headers.
+    pub(super) fn read_any(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
         self.key = Key::ZERO;
         let (mark, priority) = (meta.mark.into(), meta.priority.into());
         fill(
@@ -83,8 +83,8 @@ impl KeySlot {
         reading(read.is_some())
     }
 
-    /// The same for the first [`ETHERNET_WORDS`] words of a packet's key, which are those before
-    /// its payload. What the other words say has no meaning.
+    /// Reads only the first [`ETHERNET_WORDS`] words of a packet's key. The other words have no
+    /// meaning.
     #[inline(always)]
     pub fn read_ethernet(&mut self, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>) -> Reading {
         let Some(words) = untagged(data, meta) else {

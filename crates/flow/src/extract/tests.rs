@@ -169,6 +169,23 @@ proptest! {
     }
 
     #[test]
+    fn the_reader_of_plain_packets_gives_the_key_of_the_walk(
+        udp: bool,
+        damage in proptest::collection::vec((12usize..60, any::<u8>()), 0..3),
+        cut in proptest::option::weighted(0.2, 14usize..90),
+        meta in any_meta(),
+    ) {
+        let mut data = of_kind(if udp { 6 } else { 0 });
+        for (at, byte) in damage {
+            data.get_mut(at).into_iter().for_each(|own| *own = byte);
+        }
+        data.truncate(cut.unwrap_or(usize::MAX));
+        let mut walk = KeySlot::default();
+        let walked = (walk.read_any(&data, &meta) == Reading::Key).then(|| *walk);
+        prop_assert_eq!(extract(&data, &meta), walked);
+    }
+
+    #[test]
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = extract(&data, &PortNo(1).into());
         prop_assert_eq!(key.is_some(), has_key(&data));

@@ -10,8 +10,8 @@
 use crate::{Csum, checksum::SCTP};
 use wire::EtherType;
 use wire::checksum::{pseudo_ipv4, pseudo_ipv6};
+use wire::headers::behind_tags;
 
-const MACS: usize = 12;
 const TAGS: usize = 2;
 
 /// What is known of the checksum of a packet from a virtual device.
@@ -22,17 +22,10 @@ pub(super) fn recognise(packet: &[u8]) -> Csum {
 
 #[inline]
 fn find(packet: &[u8]) -> Option<Csum> {
-    let mut at = MACS;
-    let mut kind = be16(packet, at)?;
-    for _ in 0..TAGS {
-        if EtherType(kind).is_vlan() {
-            at += 4;
-            kind = be16(packet, at)?;
-        }
-    }
-    let ip = packet.get(at + 2..)?;
+    let (kind, at) = behind_tags(packet, TAGS)?;
+    let ip = &packet[at..];
     let (protocol, header, pseudo) = match kind {
-        0x0800 => {
+        EtherType::IPV4 => {
             let fixed: &[u8; 20] = ip.first_chunk()?;
             let header = usize::from(fixed[0] & 15) * 4;
             let fragmented = u16::from_be_bytes([fixed[6], fixed[7]]) & 0x3fff != 0;
@@ -44,7 +37,7 @@ fn find(packet: &[u8]) -> Option<Csum> {
             let pseudo = pseudo_ipv4(address(12), address(16), fixed[9], len as u32);
             (fixed[9], header, pseudo)
         }
-        0x86dd => {
+        EtherType::IPV6 => {
             let fixed: &[u8; 40] = ip.first_chunk()?;
             let len = u16::from_be_bytes([fixed[4], fixed[5]]);
             let (src, dst): (&[u8; 16], &[u8; 16]) = (fixed[8..].first_chunk()?, fixed[24..].first_chunk()?);
@@ -53,7 +46,7 @@ fn find(packet: &[u8]) -> Option<Csum> {
         }
         _ => return None,
     };
-    let start = at + 2 + header;
+    let start = at + header;
     let offset = match protocol {
         6 => 16,
         17 => 6,

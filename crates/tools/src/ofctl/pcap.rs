@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use wire::EtherType;
+use wire::headers::behind_tags;
 
 /// The ports of OpenFlow, unless others are named.
 const PORTS: [u16; 2] = [6653, 6633];
@@ -134,14 +135,8 @@ fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
 /// bytes.
 fn segment(frame: &[u8]) -> Option<(Flow, u32, bool, &[u8])> {
     let half = |data: &[u8], at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
-    let mut at = 12;
-    while EtherType(half(frame, at)?).is_vlan() {
-        at += 4;
-    }
-    if half(frame, at)? != 0x0800 {
-        return None;
-    }
-    let ip = frame.get(at + 2..)?;
+    let (kind, at) = behind_tags(frame, usize::MAX)?;
+    let ip = Some(&frame[at..]).filter(|_| kind == EtherType::IPV4)?;
     if ip.get(9)? != &6 {
         return None;
     }

@@ -172,14 +172,10 @@ fn checksum_of(out: &mut String, data: &[u8], m: &Match) -> Option<()> {
 
 /// Where the transport header begins.
 fn transport(data: &[u8]) -> Option<usize> {
-    let mut at = 12;
-    let half = |at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
-    while EtherType(half(at)?).is_vlan() {
-        at += 4;
-    }
-    match half(at)? {
-        0x0800 => Some(at + 2 + usize::from(data.get(at + 2)? & 15) * 4),
-        0x86dd => Some(at + 42),
+    let (kind, at) = wire::headers::behind_tags(data, usize::MAX)?;
+    match kind {
+        EtherType::IPV4 => Some(at + usize::from(data.get(at)? & 15) * 4),
+        EtherType::IPV6 => Some(at + 40),
         _ => None,
     }
 }

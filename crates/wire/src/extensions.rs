@@ -1,8 +1,8 @@
 //! IPv6 extension headers (RFC 8200 §4).
 
-use crate::key::Frag;
+use crate::headers::Frag;
 
-// Bits of `Field::Ipv6Exthdr` (OpenFlow 1.5 §7.2.3.8).
+// Bits of OpenFlow's `ipv6_exthdr` (OpenFlow 1.5 §7.2.3.8).
 const NONEXT: u16 = 1 << 0;
 const ESP: u16 = 1 << 1;
 const AUTH: u16 = 1 << 2;
@@ -19,8 +19,10 @@ pub(crate) struct Chain {
     /// fragment for a later one.
     pub(crate) next: u8,
     pub(crate) frag: Frag,
-    /// The value of [`Field::Ipv6Exthdr`](crate::Field::Ipv6Exthdr).
+    /// The value of `ipv6_exthdr`.
     pub(crate) seen: u16,
+    /// Whether no routing header has segments left.
+    pub(crate) final_destination: bool,
     /// The place of the last header in the order of RFC 8200 §4.1.
     place: u8,
     /// Headers of destination options.
@@ -35,12 +37,13 @@ impl Chain {
             next,
             frag: Frag::No,
             seen: 0,
+            final_destination: true,
             place: 0,
             destinations: 0,
         }
     }
 
-    /// Whether what comes next is something that the walk takes note of.
+    /// Whether the next header is an extension header.
     #[inline(always)]
     pub(crate) fn is_extension(&self) -> bool {
         matches!(self.next, 0 | 43 | 44 | 50 | 51 | 59 | 60)
@@ -71,6 +74,7 @@ impl Chain {
                 51 => (usize::from(header[1]) + 2) * 4,
                 _ => (usize::from(header[1]) + 1) * 8,
             };
+            self.final_destination &= self.next != 43 || header[3] == 0;
             *rest = rest.get(len..)?;
             if self.frag != Frag::Later {
                 self.next = header[0];
@@ -102,7 +106,7 @@ impl Chain {
         if repeated {
             self.seen |= UNREP;
         }
-        // Hop-by-hop options are what they are only directly behind the IPv6 header.
+        // Hop-by-hop options belong directly behind the IPv6 header.
         if bit == HOP && self.seen & !UNREP != 0 && !repeated {
             self.seen |= UNSEQ;
             return;
@@ -118,6 +122,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     /// The bits that a chain of these headers before TCP has.
     fn seen(headers: &[u8]) -> u16 {
