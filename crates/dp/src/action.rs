@@ -6,10 +6,10 @@ use flow::PortNo;
 use std::fmt;
 use wire::{EtherType, VlanTag};
 
-/// One step of a packet's way through a datapath; an empty list drops the packet.
+/// An action of a datapath; an empty list drops the packet.
 ///
-/// Steps run in order on one packet: a tag pushed by one step is on the packet for all later ones.
-/// Checksums that a change touches are kept right, or wrong where they were wrong.
+/// Actions run in order on one packet: a tag that one action pushes is on the packet for all later
+/// ones. A change keeps correct checksums correct, and wrong ones wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
@@ -53,8 +53,7 @@ pub enum Action {
     /// by [`Action::CopyTtlOut`].
     CopyTtlIn,
     /// Cut the packet to this many bytes, counted from its Ethernet header, in the next
-    /// [`Action::Output`] and only there. What is left undone for a device (segments, checksums) is
-    /// done before.
+    /// [`Action::Output`] and only there. Pending segmentation and checksums are done before.
     Trunc(u32),
     /// Hand a copy of the packet, as it is at this point, to
     /// [`Slowpath::punt`](crate::Slowpath::punt).
@@ -70,27 +69,27 @@ pub enum Action {
     /// Measure the packet by a meter ([`Datapath::set_meter`](crate::Datapath::set_meter)), which
     /// may drop it or change its DSCP. An unknown meter lets it pass.
     Meter(u32),
-    /// Run this many of the steps that follow on a copy of the packet, then go on behind them with
-    /// the packet as it was here.
+    /// Run this many of the actions that follow on a copy of the packet, then continue after them
+    /// with the packet as it was here.
     Clone(u32),
-    /// Of the steps that follow, run the first `then` on a copy of a packet that is longer than
-    /// `len` bytes, counted from its Ethernet header, and the `otherwise` behind those on a copy of
-    /// any other; then go on behind both with the packet as it was here. Of a segment that a device
-    /// is to cut, each packet that it makes is measured.
+    /// Run the first `then` of the actions that follow on a copy of the packet if it is longer than
+    /// `len` bytes, counted from its Ethernet header; otherwise run the next `otherwise` actions on
+    /// a copy. Continue after both with the packet as it was here. If a device is to segment the
+    /// packet, each segment is measured.
     IfLonger {
         /// In bytes.
         len: u16,
-        /// Number of steps for longer packets.
+        /// Number of actions for longer packets.
         then: u32,
-        /// Number of steps for the others, which follow the ones of `then`.
+        /// Number of actions for the others, which follow those of `then`.
         otherwise: u32,
     },
-    /// Begin anew with a copy of the packet as it is at this point: read its key, with this number
-    /// (not 0) in [`Field::RecircId`](flow::Field::RecircId), find or ask what becomes of it. A
-    /// packet that does so more than [`MAX_RECIRCULATIONS`] times is dropped under
+    /// Recirculate a copy of the packet as it is at this point: extract its key with this number
+    /// (not 0) in [`Field::RecircId`](flow::Field::RecircId), and look the key up. A packet that
+    /// recirculates more than [`MAX_RECIRCULATIONS`] times is dropped under
     /// [`DropCause::Recirculation`](crate::DropCause::Recirculation).
     Recirc(u32),
-    /// Let the outputs that follow go through this queue of their port:
+    /// Later outputs go through this queue of their port:
     /// [`Field::SkbPriority`](flow::Field::SkbPriority).
     SetQueue(u32),
     /// Put a backbone header before the packet (IEEE 802.1Q §9.7): its own Ethernet addresses, type
@@ -107,12 +106,12 @@ pub enum Action {
     PopPbb,
 }
 
-/// Most [`Action::Recirc`] on a packet's way.
+/// Recirculations of one packet at most.
 pub const MAX_RECIRCULATIONS: u32 = 6;
 
-/// Prints as `ovs-dpctl dump-flows` prints datapath actions. The names of fields that several
-/// protocols have in common are those of IPv4 and TCP here; [`ActionList`](crate::ActionList) knows
-/// better.
+/// Prints as `ovs-dpctl dump-flows` prints datapath actions. Fields that several protocols share
+/// have the names of IPv4 and TCP; [`ActionList`](crate::ActionList) prints those of the packet's own
+/// protocols.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -162,7 +161,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The parts of a label stack entry; each with its mask where not all of the entry is meant.
+/// The parts of a label stack entry, each with its mask where not all bits are set.
 pub(crate) fn mpls(f: &mut fmt::Formatter<'_>, lse: u32, mask: u32) -> fmt::Result {
     let parts = |entry: u32| (entry >> 12, entry >> 9 & 7, entry & 0xff, entry >> 8 & 1);
     let (label, tc, ttl, bos) = parts(lse);

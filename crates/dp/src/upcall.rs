@@ -15,52 +15,49 @@ pub struct Upcall<'a> {
     pub packet: &'a [u8],
 }
 
-/// What becomes of a packet and of all that look like it: the reading of the tables that an upcall
-/// asks for.
+/// The answer to an upcall: what happens to the packet and to all packets like it.
 #[derive(Clone, Debug)]
 pub struct Translation {
-    /// What to do; empty drops.
+    /// The actions; an empty list drops.
     pub actions: Arc<[Action]>,
-    /// The bits of the key that the decision looked at: the megaflow.
+    /// The bits of the key that the decision read: the megaflow.
     pub mask: Mask,
-    /// What else the decision depended on: a [`Change`] of any of these makes the megaflow stale.
+    /// What else the decision read: a [`Change`] of any of these makes the megaflow stale.
     pub deps: SmallVec<[Dep; 4]>,
-    /// What the packet changes in the tables. The caller applies them; the datapath keeps them with
-    /// the megaflow and reports them again while the megaflow carries traffic, so that what was
-    /// learned from its packets does not age.
+    /// What the packet changes in the tables. The caller applies the effects. The datapath keeps
+    /// them with the megaflow and reports them again while it carries traffic, so that learned
+    /// stations do not age out.
     pub effects: SmallVec<[Effect; 2]>,
-    /// What counts this packet and those that the megaflow carries later: [`Slowpath::credit`].
+    /// The counters of this packet and of later packets of the megaflow: [`Slowpath::credit`].
     pub credits: SmallVec<[Credit; 4]>,
     /// Why `actions` is empty, where it is.
     pub drop: Option<DropCause>,
 }
 
-/// What a datapath is told when it asks for a translation and does not want to wait for it.
+/// The answer to an upcall that must not wait.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The translation, for this packet and those like it.
     Cache(Translation),
-    /// The translation for this packet only: what it depended on has changed since the packet came,
-    /// it is too large to be cached, or it drops the packet because the tables had no room for what
-    /// it asked of them.
+    /// The translation for this packet only. It is stale already, it is too large to cache, or it
+    /// drops the packet for lack of handles.
     Once(Translation),
-    /// The translation takes long. Whoever asks again within some milliseconds gets it; later, it
-    /// may have to be made again.
+    /// The translation takes long. The caller gets it by asking again within some milliseconds;
+    /// later, the switch may have to translate again.
     Later,
-    /// The translation takes long, and too many others that the port has asked for do too. The
-    /// packet is to be dropped under [`DropCause::UpcallBudget`].
+    /// The translation takes long, and the port waits for too many such translations. The caller
+    /// drops the packet under [`DropCause::UpcallBudget`].
     Refused,
-    /// The tables cannot be had within some 100 µs, because somebody changes them. Nothing has
-    /// happened, and the packet is to be asked for again.
+    /// The tables are being changed and were locked for about 100 µs. Nothing has happened; the
+    /// caller asks again.
     Busy,
 }
 
-/// Something in the tables that counts the packets that reach it, by a number that the switch
-/// chose.
+/// A counter in the tables, by a number that the switch has chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Credit(pub u128);
 
-/// What packets a megaflow has carried since its last report.
+/// The packets that a megaflow has carried since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Packets.
@@ -72,7 +69,7 @@ pub struct Carried {
 }
 
 impl Carried {
-    /// What this and another have carried together.
+    /// The sum of both.
     pub fn and(self, other: Carried) -> Carried {
         Carried {
             packets: self.packets.wrapping_add(other.packets),
@@ -82,7 +79,7 @@ impl Carried {
     }
 }
 
-/// A change that a packet asks of the tables.
+/// A change of the tables by a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// The station `mac` was seen in `vlan` on a port of a bridge (IEEE 802.1Q §8.7).
@@ -95,22 +92,20 @@ pub enum Effect {
         mac: MacAddr,
         /// The bridge's port, by its number in the bridge.
         port: u32,
-        /// Seen in a gratuitous ARP message.
-        gratuitous_arp: bool,
     },
     /// A context of the switch, by its handle: a rule to add, say.
     Context(u32),
 }
 
-/// What a datapath asks of the switch. Workers call it in parallel.
+/// The switch as datapaths see it. Workers call it in parallel.
 pub trait Slowpath: Send + Sync {
     /// Translates a packet and applies its effects. Publishes the changes that these cause before
     /// it returns.
     fn upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Translation;
 
-    /// As [`Slowpath::upcall`], for a thread that must not wait: a worker, which has the packets of
-    /// other ports too. A translation that takes longer than a fraction of a millisecond is made
-    /// elsewhere. The default answers at once.
+    /// As [`Slowpath::upcall`], for a worker, which must not wait because it has packets of other
+    /// ports too. Another thread makes a translation that takes longer than a fraction of a
+    /// millisecond. The default answers at once.
     fn try_upcall(&self, upcall: &Upcall<'_>, now: Nanos) -> Answer {
         Answer::Cache(self.upcall(upcall, now))
     }
@@ -120,9 +115,9 @@ pub trait Slowpath: Send + Sync {
 
     /// What megaflows have carried since the last report, for each of their
     /// [`Translation::credits`]. The packet of an upcall is reported too. Reports come about once a
-    /// second while there is traffic, when a megaflow goes, and when [`Datapath::push_stats`] asks
-    /// for them: who lets rules expire asks first. A credit may come for what is no longer there.
-    /// The default has nothing that counts.
+    /// second while there is traffic, when a megaflow is removed, and when [`Datapath::push_stats`]
+    /// asks for them: code that expires rules asks first. The counter of a credit may be gone. The
+    /// default counts nothing.
     ///
     /// [`Datapath::push_stats`]: crate::Datapath::push_stats
     fn credit(&self, credits: &[(Credit, Carried)], now: Nanos) {

@@ -94,7 +94,6 @@ fn bench(c: &mut Criterion) {
                     vlan,
                     mac,
                     port,
-                    gratuitous_arp: false,
                 }],
                 Nanos(now),
             )

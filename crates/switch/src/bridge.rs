@@ -5,7 +5,7 @@ use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::port::{Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
 
@@ -29,11 +29,11 @@ pub struct Bridge {
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
     /// Port and interface by OpenFlow port number.
-    pub(crate) of_ports: HashMap<u32, (u32, usize)>,
+    pub(crate) of_ports: BTreeMap<u32, (u32, usize)>,
     /// What becomes of fragments.
     pub(crate) frags: FragMode,
     /// What controllers have said of ports, by OpenFlow port number.
-    pub(crate) port_flags: HashMap<u32, PortFlags>,
+    pub(crate) port_flags: BTreeMap<u32, PortFlags>,
     /// Whether controllers get the packets that tables have no rules for (OpenFlow 1.0 §4.4).
     pub(crate) misses_to_controller: bool,
     /// Rules that went and that nobody has asked about.

@@ -7,8 +7,9 @@
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
 use crate::fdb::Fdb;
-use crate::port::{Egress, Ingress, Member, Port, PortVlans};
+use crate::port::{Egress, Ingress, Member, Port};
 use crate::switch::Switch;
+use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
 use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
@@ -30,7 +31,7 @@ impl Switch {
         self.number(&config, now);
         let interfaces = Interfaces::new(self, &config);
 
-        let mut attachments = HashMap::new();
+        let mut attachments = BTreeMap::new();
         self.marks.clear();
         for (name, bridge_config) in &config.bridges {
             let id = self.bridge_ids[name];
@@ -108,9 +109,9 @@ impl Switch {
                 fdb: Fdb::new(seed),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
-                of_ports: HashMap::new(),
+                of_ports: BTreeMap::new(),
                 frags: FragMode::Normal,
-                port_flags: HashMap::new(),
+                port_flags: BTreeMap::new(),
                 misses_to_controller: false,
                 removed: Vec::new(),
                 events: Vec::new(),

@@ -1,43 +1,43 @@
-//! What translations depend on, as the numbers that megaflows record.
+//! Dependencies of translations, as the numbers that megaflows record.
 //!
-//! Two different things can have the same number only by a collision of 64-bit hashes, which costs
-//! a needless upcall.
+//! Two dependencies have the same number only if their 64-bit hashes collide; that costs a needless
+//! upcall.
 
 use dp::Dep;
 use flow::PortNo;
 use wire::{MacAddr, Vid};
 
-/// Something that a translation read.
+/// A part of the configuration or state that a translation has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// Which bridge's port a datapath port is.
     Attachment(PortNo),
-    /// A bridge's own settings, or everything that it has learned.
+    /// A bridge's settings, or its whole MAC learning table.
     Bridge(u32),
     /// A port's settings.
     Port(u32, u32),
     /// Which ports a bridge floods to, and their settings.
     Flood(u32),
-    /// Where a bridge believes a station to be.
+    /// The port of a station in the MAC learning table.
     Station(u32, Vid, MacAddr),
     /// The rules of a bridge's table.
     Table(u32, u8),
-    /// The same, by packets that are there as they came from outside, so that they are those that
-    /// rules' matches speak of.
+    /// The same, for packets that no action has changed: a changed rule concerns those that its
+    /// match covers.
     UntouchedIn(u32, u8),
     /// What a bridge's group does.
     Group(u32, u32),
-    /// That the packets of a station keep it where it is: when it moves, or is forgotten for
-    /// another reason than to make room, they have to teach its place again.
+    /// That packets refresh their source station. When the station moves, or is removed for another
+    /// reason than to make room, its packets must be translated again to learn it.
     Source(u32, Vid, MacAddr),
-    /// What a handle means.
+    /// The context of a handle.
     Context(u32),
-    /// That a bridge has no room for more handles.
+    /// That a bridge has no free handles.
     Handles(u32),
 }
 
 impl Read {
-    /// What is stale when a station that was known moves or is forgotten, but to make room.
+    /// What becomes stale when a known station moves or is removed, except to make room.
     pub(crate) fn moved(bridge: u32, vlan: Vid, mac: MacAddr) -> [Read; 2] {
         [Read::Station(bridge, vlan, mac), Read::Source(bridge, vlan, mac)]
     }

@@ -5,12 +5,12 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::Ingress;
-use crate::tables::contexts::{Contexts, Gone, Room};
+use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
 use openflow::OfError;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::{MacAddr, Nanos, Vid};
 
@@ -22,22 +22,21 @@ pub struct Switch {
     pub(crate) bridges: BTreeMap<u32, Bridge>,
     pub(crate) bridge_ids: BTreeMap<String, u32>,
     pub(crate) next_bridge: u32,
-    pub(crate) attachments: HashMap<PortNo, Ingress>,
-    /// For datapath ports with queues that mark: the DSCP by queue.
-    pub(crate) marks: HashMap<PortNo, BTreeMap<u32, u8>>,
+    pub(crate) attachments: BTreeMap<PortNo, Ingress>,
+    /// The DSCP by queue, of datapath ports with queues that mark.
+    pub(crate) marks: BTreeMap<PortNo, BTreeMap<u32, u8>>,
     pub(crate) contexts: Contexts,
     pub(crate) meter_numbers: MeterNumbers,
-    /// The datapath's meters that bridges had that are gone.
+    /// The datapath's meters of deleted bridges.
     pub(crate) dead_meters: Vec<u32>,
-    /// What was ignored since it was last asked for.
+    /// Stations ignored since [`Switch::take_ignored`].
     ignored: Ignored,
 }
 
-/// What packets wanted to teach and was ignored for now, because their ports had spent their
-/// budgets.
+/// Stations that were not learned because their ports had spent their budgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ignored {
-    /// Stations that would have changed their port.
+    /// Stations that would have moved to another port.
     pub moves: u64,
     /// Stations that would have been new.
     pub new: u64,
@@ -55,16 +54,16 @@ impl Ignored {
 /// What [`Switch::accept`] would do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// It would change what translations depend on: it must be called before the translation is
-    /// used.
+    /// It would change what translations depend on: the caller must call it before it uses the
+    /// translation.
     pub changes: bool,
-    /// It would note that known stations were seen again, which has time.
+    /// It would refresh known stations, which can wait.
     pub seen: bool,
-    /// What it would ignore.
+    /// The stations that it would ignore.
     pub ignored: Ignored,
 }
 
-/// Why a station could not be entered or removed by hand.
+/// Why a static entry could not be added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FdbError {
     /// There is no bridge of that name.
@@ -78,17 +77,17 @@ pub enum FdbError {
     NoEntry,
 }
 
-/// A translation that must not be used: what its handles mean has changed since. It brings what
-/// went stale meanwhile.
+/// A translation that must not be used: another context has taken one of its handles. It brings
+/// what became stale meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate(pub Vec<Change>);
 
-/// Stations and handles that one tick forgets at most. What a storm has taught expires at once, and
-/// nobody is to wait for all of it.
+/// Stations and handles that one tick removes at most: many may expire at once, and no thread is to
+/// wait for all of them.
 const EXPIRIES: usize = 256;
 
 impl Switch {
-    /// A switch without bridges. Whoever chooses addresses must not know the seed.
+    /// A switch without bridges. The seed must be unknown to senders, who choose addresses.
     pub fn new(seed: u64) -> Switch {
         Switch {
             seed,
@@ -96,8 +95,8 @@ impl Switch {
             bridges: BTreeMap::new(),
             bridge_ids: BTreeMap::new(),
             next_bridge: 0,
-            attachments: HashMap::new(),
-            marks: HashMap::new(),
+            attachments: BTreeMap::new(),
+            marks: BTreeMap::new(),
             contexts: Contexts::default(),
             meter_numbers: MeterNumbers::default(),
             dead_meters: Vec::new(),
@@ -105,14 +104,13 @@ impl Switch {
         }
     }
 
-    /// Takes note of what a translation speaks of, and does what it asks for. Comes before the
-    /// translation is used. The changes are empty where everything is known and all stations are
-    /// where they were.
+    /// Notes the contexts of a translation and applies its effects, before the translation is used.
+    /// The changes are empty where all contexts are known and no station has moved.
     ///
     /// # Errors
-    /// [`OutOfDate`] where another translation has taken one of its handles since, or the
-    /// last room for handles: it must not be used, and nothing of it is noted. Whoever translates
-    /// the packet again gets another handle, or an answer that does without.
+    /// [`OutOfDate`] where another translation has taken one of the handles or the last free one:
+    /// the translation must not be used, and nothing of it is noted. Translating the packet again
+    /// gives another handle, or an answer without one.
     pub fn accept(&mut self, translated: &Translated, now: Nanos) -> Result<Vec<Change>, OutOfDate> {
         let mut gone = Gone::default();
         let kept = self.contexts.keep_all(&translated.contexts, now, &mut gone);
@@ -131,26 +129,26 @@ impl Switch {
         self.changes(handles.chain(gone.bridges.into_iter().map(Read::Handles)))
     }
 
-    /// Handles of [`Context`]s that mean nothing any more, since the last call.
+    /// Handles of [`Context`]s that were freed since the last call.
     pub fn take_forgotten(&mut self) -> Vec<u32> {
         self.contexts.take_gone()
     }
 
-    /// Keeps no more than so many [`Context`]s, in all and of each bridge.
+    /// Bounds the number of [`Context`]s, in all and of each bridge.
     pub fn limit_handles(&mut self, total: usize, per_bridge: usize) {
-        self.contexts.set_room(Room {
+        self.contexts.set_bounds(Bounds {
             total,
             per_bridge,
-            ..Room::default()
+            ..Bounds::default()
         });
     }
 
-    /// Does what translations ask for. The changes are empty where all stations are where they
-    /// were, and all rules that packets make there.
+    /// Applies effects of translations. The changes are empty where no station has moved and no
+    /// rule is new.
     ///
-    /// A port whose packets teach more than its budget is ignored for now, and
-    /// [`Switch::take_ignored`] counts it: stations that move to the port, 512 a second and 4096 at
-    /// once; stations that are new, 1024 a second and at once as many as the table has room for.
+    /// Each port has a budget: 512 stations a second and 4096 at once that move to it; 1024 a second
+    /// and a full table at once that are new. Stations beyond it are not learned for now, and
+    /// [`Switch::take_ignored`] counts them.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let (mut stale, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
@@ -160,7 +158,6 @@ impl Switch {
                     vlan,
                     mac,
                     port,
-                    gratuitous_arp: _,
                 } => {
                     if let Some(bridge) = self.bridges.get_mut(&bridge) {
                         let ignored = bridge.learn(vlan, mac, port, now, &mut stale);
@@ -179,8 +176,8 @@ impl Switch {
         changes
     }
 
-    /// As [`Switch::apply`], of effects that had to wait. What they say of stations that have moved
-    /// or were forgotten meanwhile is out of date, and is left out.
+    /// As [`Switch::apply`], for effects that had to wait. It leaves out stations that have moved or
+    /// were removed meanwhile.
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let holds = |effect: &&Effect| match self.outlook(effect, now) {
             Some(outlook) => outlook == Outlook::Seen,
@@ -190,8 +187,7 @@ impl Switch {
         self.apply(&held, now)
     }
 
-    /// What [`Switch::accept`] would do with a translation's effects and the handles that it
-    /// proposes.
+    /// What [`Switch::accept`] would do with a translation's effects and proposed handles.
     pub(crate) fn news(&self, effects: &[Effect], proposed: &[(u32, Arc<Context>)], now: Nanos) -> News {
         let mut news = News {
             changes: !self.contexts.has_all(proposed),
@@ -213,12 +209,12 @@ impl Switch {
         news
     }
 
-    /// What [`Switch::apply`] has ignored since the last call.
+    /// Stations that [`Switch::apply`] has ignored since the last call.
     pub fn take_ignored(&mut self) -> Ignored {
         std::mem::take(&mut self.ignored)
     }
 
-    /// What learning a station would do; `None` where nothing is learned.
+    /// What learning a station would do; `None` for other effects.
     fn outlook(&self, effect: &Effect, now: Nanos) -> Option<Outlook> {
         match *effect {
             Effect::Learn {
@@ -226,13 +222,12 @@ impl Switch {
                 vlan,
                 mac,
                 port,
-                gratuitous_arp: _,
             } => self.bridges.get(&bridge)?.outlook(vlan, mac, port, now),
             Effect::Context(_) => None,
         }
     }
 
-    /// Makes the rule that packets ask for, or ends one.
+    /// Adds the rule of a `learn` action, or shortens a rule's timeouts.
     fn act_on(&mut self, context: &Context, now: Nanos, changes: &mut Vec<Change>) {
         match context {
             Context::Recirculation(_) | Context::Controller(_) => {}
@@ -258,9 +253,9 @@ impl Switch {
         }
     }
 
-    /// Forgets stations that have not been seen for their bridge's ageing time, and handles that
-    /// have not been used: a few in one call. While more of them are left, [`Switch::next_event`]
-    /// is not in the future.
+    /// Removes stations that have not been seen for their bridge's ageing time, unused handles and
+    /// expired rules: a few in one call. While more are due, [`Switch::next_event`] is not in the
+    /// future.
     pub fn tick(&mut self, now: Nanos) -> Vec<Change> {
         let (mut stale, mut ended) = (Vec::new(), Vec::new());
         let mut left = EXPIRIES;
@@ -287,7 +282,7 @@ impl Switch {
         changes
     }
 
-    /// When [`Switch::tick`] has something to do; `None` while nothing ages.
+    /// When [`Switch::tick`] is due; `None` while nothing ages.
     pub fn next_event(&self) -> Option<Nanos> {
         self.bridges
             .values()
@@ -297,7 +292,7 @@ impl Switch {
             .min()
     }
 
-    /// Notes what a controller says of a port, by its OpenFlow port number.
+    /// Sets the flags of a port (port-mod), by its OpenFlow port number.
     ///
     /// # Errors
     /// [`OfError::PmfcBadPort`] where there is no such bridge or port.
@@ -316,7 +311,7 @@ impl Switch {
         Ok(self.changes([Read::Port(id, at), Read::Flood(id)]))
     }
 
-    /// Sets what becomes of fragments in a bridge's tables.
+    /// Sets how a bridge's tables treat fragments.
     pub fn set_frag_mode(&mut self, bridge: &str, mode: FragMode) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -327,8 +322,7 @@ impl Switch {
         self.changes(changes.then_some(Read::Bridge(id)))
     }
 
-    /// Notes whether controllers get the packets that a bridge's tables have no rules for, as those
-    /// of OpenFlow 1.0 to 1.2 do.
+    /// Sets whether controllers get table misses, as controllers of OpenFlow 1.0 to 1.2 do.
     pub fn set_misses_to_controller(&mut self, bridge: &str, send: bool) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -339,7 +333,7 @@ impl Switch {
         self.changes(changes.then_some(Read::Bridge(id)))
     }
 
-    /// Adds what a datapath has carried by rules, `used` being when the last packet came.
+    /// Adds to the counters of rules; `used` is when the last packet came.
     pub fn credit(&mut self, rules: &[BridgeRule], packets: u64, bytes: u64, used: Nanos) {
         for rule in rules {
             if let Some(bridge) = self.bridges.get_mut(&rule.bridge) {
@@ -348,12 +342,12 @@ impl Switch {
         }
     }
 
-    /// The bridge of a name.
+    /// The bridge with a name.
     pub fn bridge(&self, name: &str) -> Option<&Bridge> {
         self.bridges.get(self.bridge_ids.get(name)?)
     }
 
-    /// The name of the bridge of a number, as [`crate::tables::ForController`] has it.
+    /// The name of the bridge with a number, as in [`crate::tables::ForController`].
     pub fn bridge_name(&self, number: u32) -> Option<&str> {
         let mut bridges = self.bridge_ids.iter();
         bridges.find(|(_, id)| **id == number).map(|(name, _)| name.as_str())
@@ -364,7 +358,7 @@ impl Switch {
         self.bridge_ids.keys().map(String::as_str)
     }
 
-    /// Forgets what a bridge has learned, everywhere or on one of its ports. Static entries stay.
+    /// Removes the stations that a bridge has learned, on all ports or on one. Static entries stay.
     ///
     /// # Errors
     /// [`FdbError::NoBridge`], [`FdbError::NoPort`].
@@ -378,8 +372,8 @@ impl Switch {
         Ok(self.changes(any.then_some(Read::Bridge(id))))
     }
 
-    /// Enters a station by hand, in the place of any entry that it has. It neither ages nor moves
-    /// until it is removed.
+    /// Adds a static entry for a station, in place of any entry that it has. It neither ages nor
+    /// moves.
     ///
     /// # Errors
     /// [`FdbError::NoBridge`], [`FdbError::NoPort`].
@@ -395,7 +389,7 @@ impl Switch {
         Ok(self.changes(Read::moved(id, vlan, mac).into_iter().chain(made_room)))
     }
 
-    /// Removes a station that was entered by hand.
+    /// Removes a static entry.
     ///
     /// # Errors
     /// [`FdbError::NoBridge`], [`FdbError::NoEntry`].

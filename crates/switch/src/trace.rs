@@ -1,7 +1,6 @@
-//! `ofproto/trace`: a packet's way through the tables, told step by step as Open vSwitch tells it.
+//! `ofproto/trace`: the translation of a packet, step by step, in Open vSwitch's words.
 //!
-//! It is the translation that tells, the same that answers upcalls; it only has somebody to tell it
-//! to.
+//! The translator that answers upcalls writes the trace: it fills a report as it goes.
 
 mod text;
 
@@ -15,13 +14,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use wire::Nanos;
 
-/// Whose way is traced, and how it is told.
+/// The packet to trace, and how to print it.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The name of the bridge that the packet comes into.
+    /// The name of the bridge that the packet enters.
     pub bridge: &'a str,
-    /// The packet, and its metadata. The port that it comes in on is the OpenFlow one; the key's
-    /// own need not be right.
+    /// The packet and its metadata, with the OpenFlow number of its ingress port. The ingress port
+    /// of the key is ignored. A recirculation id continues from its context.
     pub state: FlowState,
     /// Actions to run instead of the bridge's tables.
     pub actions: Option<&'a [Action]>,
@@ -29,12 +28,12 @@ pub struct Request<'a> {
     pub names: BTreeMap<String, Names>,
     /// Names of datapath ports, for the same.
     pub devices: BTreeMap<u32, String>,
-    /// Whether there is a packet, so that what it teaches will be applied.
+    /// Whether there is a packet, so that the caller applies its effects.
     pub effective: bool,
 }
 
 impl<'a> Request<'a> {
-    /// A packet that comes into a bridge by a port, told with numbers.
+    /// A packet that enters a bridge by a port, printed with numbers.
     pub fn new(bridge: &'a str, key: Key, port: u32) -> Request<'a> {
         Request {
             bridge,
@@ -47,12 +46,12 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a trace found.
+/// A trace.
 #[derive(Debug)]
 pub struct Traced {
     /// The text.
     pub text: String,
-    /// What a datapath would be told.
+    /// The translation.
     pub translated: Translated,
 }
 

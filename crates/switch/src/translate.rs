@@ -1,4 +1,4 @@
-//! What becomes of a packet: the entries to the one translator, [`Pipeline`].
+//! The entries to the translator, [`Pipeline`].
 
 use crate::switch::Switch;
 use crate::tables::{Context, Patience, Pipeline, Translated};
@@ -8,9 +8,9 @@ use openflow::model::Action;
 use wire::Nanos;
 
 impl Switch {
-    /// What becomes of a packet, and of all that are like it. Changes nothing. `None` where the
-    /// caller's patience is over before the translation is done; asked again with more patience,
-    /// the switch answers as if it had not been asked before.
+    /// Translates a packet for it and all packets like it. Changes nothing. `None` where the
+    /// caller's patience is over before the translation is done; with more patience, the answer is
+    /// the same as if the caller had not asked before.
     ///
     /// `now` says what the translation's effects would change ([`Translated::news`]). The actions
     /// do not depend on the time: [`Switch::tick`] alone removes what is old.
@@ -18,9 +18,9 @@ impl Switch {
         Pipeline::translate(self, upcall.key, patience).finish(now)
     }
 
-    /// What becomes of a packet that a controller lets go on (`NXT_RESUME`), as it is now, with the
-    /// metadata that it has now: `handle` is [`ForController::continuation`]. `None` where that is
-    /// not known any more, `Some(None)` as [`Switch::translate`].
+    /// Translates a packet that a controller resumes (`NXT_RESUME`), with the fields and metadata
+    /// that it has now. `handle` is [`ForController::continuation`]; `None` where it is not known
+    /// any more. `Some(None)` is the `None` of [`Switch::translate`].
     ///
     /// [`ForController::continuation`]: crate::tables::ForController::continuation
     pub fn resume(
@@ -38,10 +38,9 @@ impl Switch {
         }
     }
 
-    /// What actions make of a packet that a controller sends as if it had come in on a port, with
-    /// metadata (packet-out). The port in the metadata is OpenFlow's; the key's is the datapath's,
-    /// or any where there is none. `None` where there is no such bridge, `Some(None)` as
-    /// [`Switch::translate`].
+    /// Translates a packet-out with metadata. The port in the metadata is OpenFlow's; the key's is
+    /// the datapath's, or any where there is none. `None` where there is no such bridge;
+    /// `Some(None)` is the `None` of [`Switch::translate`].
     pub fn packet_out(
         &self,
         bridge: &str,

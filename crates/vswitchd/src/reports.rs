@@ -123,23 +123,15 @@ mod tests {
             vlan: Vid::NONE,
             mac: MacAddr([2, 0, 0, 0, 0, 1]),
             port: 1,
-            gratuitous_arp: false,
         };
         let station = |n: u32| {
             let [_, a, b, c] = n.to_be_bytes();
             match seen {
-                Effect::Learn {
-                    bridge,
-                    vlan,
-                    port,
-                    gratuitous_arp,
-                    ..
-                } => Effect::Learn {
+                Effect::Learn { bridge, vlan, port, .. } => Effect::Learn {
                     bridge,
                     vlan,
                     mac: MacAddr([2, 0, 0, a, b, c]),
                     port,
-                    gratuitous_arp,
                 },
                 context => context,
             }

@@ -114,8 +114,8 @@ impl Shared {
         lock_within(left, || self.switch.try_read(), |left| self.switch.try_read_for(left))
     }
 
-    /// As [`Shared::update`] if the tables can be locked in time; otherwise does nothing. Whether it
-    /// ran `change`.
+    /// As [`Shared::update`] if the tables can be locked in time; otherwise does nothing. Whether
+    /// it ran `change`.
     fn update_within(
         &self,
         wait: Wait<'_>,

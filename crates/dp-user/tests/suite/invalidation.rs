@@ -149,7 +149,6 @@ fn effects_of_megaflows_in_use_are_reported_once_a_pass() {
         vlan: Vid::try_from(1u16).unwrap(),
         mac: mac(station),
         port: 1,
-        gratuitous_arp: false,
     };
     let switch = FakeSwitch::new(move |key| {
         let mut answer = translation(&[output(1)], &[Field::EthSrc]);

@@ -1,4 +1,4 @@
-//! Groups: which of their buckets act on a packet (OpenFlow 1.3.5 §5.6).
+//! Groups on the packet under translation: the buckets that run (OpenFlow 1.3.5 §5.6).
 
 use super::action_set::ordered;
 use super::budget::cost;
@@ -11,11 +11,11 @@ use dp::DropCause;
 use flow::{Field, Home, MatchPrerequisite};
 use openflow::model::{GroupType, Selection};
 
-/// A bucket's number of credits to a group that no bucket of it got.
+/// The bucket number of packets that count for the group alone.
 const NO_BUCKET: u16 = u16::MAX;
 
 impl Pipeline<'_> {
-    /// Does what a group says.
+    /// The action `group`.
     pub(super) fn group(&mut self, id: u32) {
         let Some(bridge) = self.packet.place.bridge else { return };
         self.depend(Read::Group(bridge.id, id));
@@ -58,7 +58,7 @@ impl Pipeline<'_> {
         self.bucket(group, at);
     }
 
-    /// Lets a bucket act on a copy of the packet, its actions being an action set.
+    /// Runs a bucket on a copy of the packet, as an action set.
     fn bucket(&mut self, group: &Group, at: usize) {
         let Some(bucket) = group.buckets.get(at) else { return };
         if self.failed || self.exit || !self.spend(4 * bucket.actions.len()) {
@@ -75,8 +75,8 @@ impl Pipeline<'_> {
         self.close(1);
     }
 
-    /// One of the live buckets, by their weights and a hash of the packet: the same for the packets
-    /// of a flow, and another for no more flows than must when a bucket dies.
+    /// Selects one of the live buckets by weight and a hash of the packet. All packets of a flow
+    /// get the same bucket; when a bucket dies, only its flows move.
     fn select(&mut self, group: &Group) -> Option<usize> {
         let mut live = Vec::new();
         for (at, bucket) in group.buckets.iter().enumerate() {
@@ -101,10 +101,9 @@ impl Pipeline<'_> {
         live.into_iter().max_by(|a, b| score(a).total_cmp(&score(b)))
     }
 
-    /// The hash that selects: of the fields that the controller has named, else of addresses,
-    /// protocol and ports. It has no secret seed, so that connections keep their bucket over a
-    /// restart: a controller that does not want senders to foresee the choice sets a
-    /// `selection_method_param` of its own.
+    /// The hash for the selection: of the fields that the controller has named, or of addresses,
+    /// protocol and ports. It has no secret seed, so connections keep their bucket after a restart.
+    /// A controller sets its own `selection_method_param` if senders must not predict the choice.
     fn hash_for(&mut self, selection: Option<&Selection>) -> u64 {
         let basis = selection.map_or(0, |selection| selection.param);
         let mut hash = flow::mix(0, basis);

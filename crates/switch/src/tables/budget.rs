@@ -1,45 +1,41 @@
-//! The budget of a translation: how much a packet may cost on its way through tables, groups and
-//! bridges.
+//! The budget of a translation: the work that one packet may cost in tables, groups and bridges.
 //!
-//! Every kind of step draws *work* from one [`Budget`]: lookups, actions, buckets, copies, ports,
-//! rules that are learned, states that are kept. A unit takes 1 to 13 ns on a machine of 2023
-//! (`benches/work.rs` measures it). Work is counted, not measured: the same packet and tables need
-//! the same work on every machine.
+//! Every step spends *work* from one [`Budget`]: lookups, actions, buckets, copies, ports, learned
+//! rules, contexts. A unit takes 1 to 13 ns on a machine of 2023 (`benches/work.rs` measures it).
+//! Work is counted, not measured: the same packet and tables need the same work on every machine.
 //!
-//! The other limits are Open vSwitch's, and some for stacks. A packet that needs more is dropped as
-//! a whole under [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). A limit of depth
-//! or lookups that a packet reaches behind a patch port ends its way in that bridge only; the
-//! bridge before the patch port goes on.
+//! The other limits are Open vSwitch's, and some protect the stack. A packet that needs more is
+//! dropped as a whole under [`DropCause::TranslationLimit`](dp::DropCause::TranslationLimit). If a
+//! bridge with rules sends the packet through a patch port and a limit of depth or lookups is
+//! reached behind it, only the copy behind the patch port ends.
 //!
-//! Beside the limits there is [`Patience`]: how long the caller wants to wait. It never changes the
-//! result. A translation that needs more patience than its caller has gives none, and the caller
-//! comes again with more.
+//! [`Patience`] is how long the caller waits. It never changes the result: a translation that needs
+//! more patience has no result, and the caller asks again with more.
 
 use std::fmt;
 
-/// How deep lookups of the same or an earlier table, groups and patch ports may be within each
-/// other.
+/// Depth of nested lookups of the same or an earlier table, groups and patch ports.
 pub(crate) const MAX_DEPTH: u32 = 64;
-/// Lookups in all, but the first.
+/// Lookups after the first one.
 pub(crate) const MAX_LOOKUPS: u32 = 4096;
-/// Datapath actions behind which there are no more lookups, groups and copies: what Open vSwitch
-/// has room for in 64 kB.
+/// Datapath actions after which there are no more lookups, groups and copies: Open vSwitch has room
+/// for as many in 64 kB.
 pub(crate) const MAX_ACTIONS: usize = 8192;
-/// Datapath actions in all, of a packet that needs no more of these.
+/// Datapath actions in all.
 const MOST_ACTIONS: usize = 4 * MAX_ACTIONS;
-/// Lookups and copies within each other, also of later tables, of which Open vSwitch allows as many
-/// as lookups: what the stack of a worker has room for.
+/// Depth of nested lookups, also of later tables, and copies: the stack of a worker has room for so
+/// many. Open vSwitch allows as many as lookups.
 const MAX_NESTED: u32 = 320;
-/// Entries of the stack of `push`: Open vSwitch has no bound.
+/// Entries of the stack of `push`; Open vSwitch has no bound.
 const MAX_STACK: usize = 4096;
-/// Decisions by length within each other.
+/// Depth of nested branches by length.
 const MAX_FORKS: u32 = 8;
-/// Work in all.
+/// Total work.
 pub(crate) const MAX_WORK: u32 = 1 << 20;
-/// Work between two questions whether somebody waits for the tables.
+/// Work between two checks whether a thread waits for the tables.
 const POLL: u32 = 1024;
 
-/// What steps cost, in units of work.
+/// The cost of steps, in units of work.
 pub(crate) mod cost {
     /// An action of a list.
     pub(crate) const ACTION: usize = 4;
@@ -49,13 +45,13 @@ pub(crate) mod cost {
     pub(crate) const SUBTABLE: usize = 2;
     /// A copy of the packet: for a bucket, a clone, a patch port.
     pub(crate) const COPY: usize = 32;
-    /// An output to a device, with the changes of headers that come before it.
+    /// An output to a device, with the header changes before it.
     pub(crate) const OUTPUT: usize = 8;
-    /// A port that is looked at: by a flood, a bundle, a bucket that watches.
+    /// A port that a flood, a bundle or a watching bucket examines.
     pub(crate) const PORT: usize = 4;
-    /// A rule that is learned.
+    /// A learned rule.
     pub(crate) const LEARN: usize = 128;
-    /// A state of the packet that is kept.
+    /// A context.
     pub(crate) const KEEP: usize = 64;
 }
 
@@ -71,23 +67,22 @@ pub enum Patience<'a> {
     Until(&'a dyn Fn() -> bool),
 }
 
-/// A limit that a translation reached.
+/// A limit of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Lookups, groups and patch ports within each other.
+    /// Depth of lookups, groups and patch ports.
     Depth,
     /// Lookups.
     Lookups,
-    /// Lookups and copies within each other.
+    /// Depth of nested lookups and copies.
     Nested,
-    /// Decisions by length within each other.
+    /// Depth of branches by length.
     Forks,
     /// Entries of the stack of `push`.
     Stack,
     /// Datapath actions.
     Actions,
-    /// Handles for what controllers are told, packets that recirculate and rules that are learned.
-    /// Only what needs a new one is left out.
+    /// Handles of contexts. Only actions that need a new handle are left out.
     Handles,
     /// Work.
     Work,
@@ -111,7 +106,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The limit that a packet reached, and where.
+/// The limit that a packet reached, and the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RanOut {
     /// The bridge, by its number in the switch.
@@ -120,20 +115,20 @@ pub struct RanOut {
     pub limit: Limit,
 }
 
-/// Why a translation does not go on.
+/// Why a translation ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// A limit is reached.
     Limit(Limit),
-    /// Its caller does not wait any longer.
+    /// The caller's patience is over.
     Patience,
 }
 
-/// What a translation has used up.
+/// What a translation has spent.
 pub(crate) struct Budget<'a> {
     patience: Patience<'a>,
     work: u32,
-    /// The work at which [`Budget::review`] has something to look at.
+    /// The work at which [`Budget::review`] is due.
     until: u32,
     lookups: u32,
     depth: u32,
@@ -141,7 +136,7 @@ pub(crate) struct Budget<'a> {
     forks: u32,
     /// The first limit that it reached.
     ran_out: Option<RanOut>,
-    /// Nothing may go on: all work is used up, or the caller has gone.
+    /// The translation ends: the work is spent, or the caller's patience is over.
     ended: bool,
 }
 
@@ -165,7 +160,7 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Units of work that were used.
+    /// The work spent.
     pub(crate) fn work(&self) -> u32 {
         self.work
     }
@@ -175,12 +170,12 @@ impl<'a> Budget<'a> {
         self.ran_out
     }
 
-    /// Whether nothing may go on, in no bridge.
+    /// Whether the translation ends, in all bridges.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// Whether it ended because the caller does not wait any longer.
+    /// Whether it ended because the caller's patience was over.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.ended && self.ran_out.is_none_or(|reached| reached.limit != Limit::Work)
     }
@@ -194,7 +189,7 @@ impl<'a> Budget<'a> {
         self.ran_out.get_or_insert(reached);
     }
 
-    /// Uses up work.
+    /// Spends work.
     #[inline]
     pub(crate) fn spend(&mut self, work: usize) -> Result<(), Stop> {
         self.work = self.work.saturating_add(u32::try_from(work).unwrap_or(u32::MAX));

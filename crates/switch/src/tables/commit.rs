@@ -1,15 +1,10 @@
 //! Commit: the actions that turn the datapath's packet into the one that tables see.
 
 use super::labels::clear_payload;
-use super::packet::Tags;
 use super::pipeline::Pipeline;
 use super::words::{has_bits_beyond, mask_of};
 use dp::{Action, SetField};
 use flow::{Field, Key, Mask, TAG_PRESENT};
-use wire::VlanTag;
-
-/// The fields of tags.
-const TAGS: [Field; 4] = [Field::VlanTci0, Field::VlanTpid0, Field::VlanTci1, Field::VlanTpid1];
 
 /// The fields that do not depend on the VLAN limit.
 const BEFORE_PAYLOAD: Mask = {
@@ -69,20 +64,7 @@ impl Pipeline<'_> {
         if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
             return;
         }
-        let (have, want) = (
-            tags(&self.packet.base.key, &self.packet.base.buried),
-            tags(&self.packet.state.key, &self.packet.buried),
-        );
-        let common = have
-            .iter()
-            .rev()
-            .zip(want.iter().rev())
-            .take_while(|(a, b)| a == b)
-            .count();
-        let pops = have.len() - common;
-        self.actions.extend(std::iter::repeat_n(Action::PopVlan, pops));
-        let pushed = want[..want.len() - common].iter().rev();
-        self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));
+        self.commit_tags();
         self.commit_label();
         let consulted = mask_of(&self.consulted);
         let others = |field: &&Field| !matches!(**field, Field::VlanTci0 | Field::SkbPriority | Field::MplsLse0);
@@ -126,34 +108,6 @@ impl Pipeline<'_> {
             self.packet.base.queue = queue;
         }
     }
-
-    /// Pushes a tag.
-    pub(super) fn push_tag(&mut self, tag: VlanTag) {
-        self.touch_tags();
-        let (outer, inner) = (self.packet.state.key.tag(0), self.packet.state.key.tag(1));
-        if let Some(inner) = inner {
-            self.packet.buried.insert(0, inner);
-        }
-        self.packet.state.key.set_tag(1, outer);
-        self.packet.state.key.set_tag(0, Some(tag));
-    }
-
-    /// Pops the outermost tag.
-    pub(super) fn pop_tag(&mut self) {
-        self.touch_tags();
-        let inner = self.packet.state.key.tag(1);
-        let deeper = (!self.packet.buried.is_empty()).then(|| self.packet.buried.remove(0));
-        self.packet.state.key.set_tag(0, inner);
-        self.packet.state.key.set_tag(1, deeper);
-    }
-
-    /// Notes that the tags are written: all of their bits are in the mask.
-    pub(super) fn touch_tags(&mut self) {
-        self.packet.own_tags = false;
-        for field in TAGS {
-            self.consult(field, u128::MAX);
-        }
-    }
 }
 
 /// Removes actions at the end that have no visible effect.
@@ -190,10 +144,4 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
         }
     }
     actions.truncate(kept);
-}
-
-/// The tags of a packet, the outermost first.
-fn tags(key: &Key, buried: &Tags) -> Tags {
-    let all = [key.tag(0), key.tag(1)].into_iter().flatten();
-    all.chain(buried.iter().copied()).collect()
 }

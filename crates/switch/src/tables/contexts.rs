@@ -36,7 +36,7 @@ const TRIES: u64 = 64;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Bounds {
     /// Handles in all.
     pub(crate) total: usize,
     /// Handles of one bridge.
@@ -49,9 +49,9 @@ pub(crate) struct Room {
     pub(crate) highest: u32,
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room {
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
             total: 65_536,
             per_bridge: 32_768,
             bytes: 128 << 20,
@@ -63,7 +63,7 @@ impl Default for Room {
 
 /// There is no free handle for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct NoHandle;
 
 /// Why a proposal is refused. A caller that translates again gets another handle, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ pub(crate) enum Refusal {
 /// Contexts by handle.
 #[derive(Debug, Default)]
 pub(crate) struct Contexts {
-    room: Room,
+    bounds: Bounds,
     known: HashMap<u32, Kept>,
     handles: HashMap<Arc<Context>, u32>,
     bridges: BTreeMap<u32, OfBridge>,
@@ -119,7 +119,7 @@ impl Contexts {
 
     /// The handle of a context, or a free one for it; never 0. `own` are the contexts that the
     /// translation has proposed before.
-    pub(crate) fn handle_of(&self, context: &Context, seed: u64, own: &[(u32, Arc<Context>)]) -> Result<u32, NoRoom> {
+    pub(crate) fn handle_of(&self, context: &Context, seed: u64, own: &[(u32, Arc<Context>)]) -> Result<u32, NoHandle> {
         if let Some(handle) = self.handles.get(context) {
             return Ok(*handle);
         }
@@ -127,17 +127,17 @@ impl Contexts {
             return Ok(*handle);
         }
         if self.bridges.get(&context.bridge()).is_some_and(|bridge| bridge.full) {
-            return Err(NoRoom);
+            return Err(NoHandle);
         }
         let hash = context.hash(seed);
-        let tries = (0..TRIES).map(|n| flow::mix(hash, n) as u32 & self.room.highest);
+        let tries = (0..TRIES).map(|n| flow::mix(hash, n) as u32 & self.bounds.highest);
         let is_free = |handle: &u32| {
             *handle != 0
                 && !self.known.contains_key(handle)
                 && !self.rests.contains(handle)
                 && !own.iter().any(|(other, _)| other == handle)
         };
-        tries.into_iter().find(is_free).ok_or(NoRoom)
+        tries.into_iter().find(is_free).ok_or(NoHandle)
     }
 
     /// Whether all contexts that a translation proposes are known by the proposed handles.
@@ -210,15 +210,15 @@ impl Contexts {
 
     /// Whether there is room for a context of a bridge. Takes from other bridges what it may.
     fn makes_room(&mut self, id: u32, bytes: usize, now: Nanos, gone: &mut Gone) -> bool {
-        let room = self.room;
+        let bounds = self.bounds;
         let of_bridge = self.bridges.entry(id).or_default();
         if of_bridge.full
-            || of_bridge.by_use.len() >= room.per_bridge
-            || of_bridge.bytes + bytes > room.bytes_per_bridge
+            || of_bridge.by_use.len() >= bounds.per_bridge
+            || of_bridge.bytes + bytes > bounds.bytes_per_bridge
         {
             return false;
         }
-        while self.known.len() >= room.total || self.bytes + bytes > room.bytes {
+        while self.known.len() >= bounds.total || self.bytes + bytes > bounds.bytes {
             let users = self
                 .bridges
                 .values()
@@ -226,11 +226,11 @@ impl Contexts {
             let share = users.count().max(1);
             let own = self.bridges.get(&id);
             let (handles, used) = own.map_or((0, 0), |own| (own.by_use.len(), own.bytes));
-            let by_number = self.known.len() >= room.total;
+            let by_number = self.known.len() >= bounds.total;
             let has_less = if by_number {
-                (handles + 1) * share <= room.total
+                (handles + 1) * share <= bounds.total
             } else {
-                (used + bytes) * share <= room.bytes
+                (used + bytes) * share <= bounds.bytes
             };
             let others = self.bridges.iter().filter(|(other, _)| **other != id);
             let most = others.max_by_key(|(_, other)| if by_number { other.by_use.len() } else { other.bytes });
@@ -276,7 +276,7 @@ impl Contexts {
         if !self.remove(handle) {
             return;
         }
-        if self.resting.len() >= self.room.total
+        if self.resting.len() >= self.bounds.total
             && let Some((_, oldest)) = self.resting.pop_front()
         {
             self.rests.remove(&oldest);
@@ -311,13 +311,13 @@ impl Contexts {
             }
         }
         // Not at the first handle that goes: each time, all packets that were refused ask again.
-        let (room, total, bytes) = (self.room, self.known.len(), self.bytes);
+        let (bounds, total, bytes) = (self.bounds, self.known.len(), self.bytes);
         let below = |used: usize, bound: usize| used < bound - bound / 8;
         for (id, bridge) in &mut self.bridges {
-            let has_room = below(bridge.by_use.len(), room.per_bridge)
-                && below(bridge.bytes, room.bytes_per_bridge)
-                && below(total, room.total)
-                && below(bytes, room.bytes)
+            let has_room = below(bridge.by_use.len(), bounds.per_bridge)
+                && below(bridge.bytes, bounds.bytes_per_bridge)
+                && below(total, bounds.total)
+                && below(bytes, bounds.bytes)
                 // What is unused goes first.
                 && bridge.unused(now).is_none();
             if bridge.full && has_room {
@@ -345,8 +345,8 @@ impl Contexts {
     }
 
     /// Sets the bounds.
-    pub(crate) fn set_room(&mut self, room: Room) {
-        self.room = room;
+    pub(crate) fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 }
 
@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn keep(contexts: &mut Contexts, context: &Arc<Context>, now: Nanos) -> Result<u32, Option<Refusal>> {
-        let handle = contexts.handle_of(context, 7, &[]).map_err(|NoRoom| None)?;
+        let handle = contexts.handle_of(context, 7, &[]).map_err(|NoHandle| None)?;
         contexts
             .keep(handle, context, now, &mut Gone::default())
             .map_err(Some)?;
@@ -385,10 +385,10 @@ mod tests {
 
     fn small(total: usize, per_bridge: usize) -> Contexts {
         let mut contexts = Contexts::default();
-        contexts.set_room(Room {
+        contexts.set_bounds(Bounds {
             total,
             per_bridge,
-            ..Room::default()
+            ..Bounds::default()
         });
         contexts
     }
@@ -413,9 +413,9 @@ mod tests {
     #[test]
     fn meanings_whose_hashes_collide_have_different_handles() {
         let mut contexts = Contexts::default();
-        contexts.set_room(Room {
+        contexts.set_bounds(Bounds {
             highest: 15,
-            ..Room::default()
+            ..Bounds::default()
         });
         let all: Vec<_> = (0..20).map(|idle| context(1, idle)).collect();
         let mut handles = BTreeMap::new();
@@ -435,9 +435,9 @@ mod tests {
     #[test]
     fn of_two_proposals_of_one_handle_the_later_is_refused() {
         let mut contexts = Contexts::default();
-        contexts.set_room(Room {
+        contexts.set_bounds(Bounds {
             highest: 1,
-            ..Room::default()
+            ..Bounds::default()
         });
         let (one, two) = (context(1, 1), context(1, 2));
         assert_eq!(
@@ -447,7 +447,7 @@ mod tests {
         let mut gone = Gone::default();
         assert_eq!(contexts.keep(1, &one, Nanos::ZERO, &mut gone), Ok(()));
         assert_eq!(contexts.keep(1, &two, Nanos::ZERO, &mut gone), Err(Refusal::Taken));
-        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoRoom));
+        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoHandle));
         // In one translation too.
         assert_eq!(contexts.handle_of(&one, 7, &[]), Ok(1));
         assert_eq!(
@@ -458,7 +458,7 @@ mod tests {
         );
         // It rests before it means something else.
         contexts.tick(Nanos::from_secs(120), &mut 256, &mut gone);
-        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoRoom));
+        assert_eq!(contexts.handle_of(&two, 7, &[]), Err(NoHandle));
         contexts.tick(Nanos::from_secs(125), &mut 256, &mut gone);
         assert_eq!(contexts.handle_of(&two, 7, &[]), Ok(1));
     }
@@ -518,9 +518,9 @@ mod tests {
     fn bytes_are_bounded_too() {
         let mut contexts = small(1000, 1000);
         let each = context(1, 0).bytes();
-        contexts.set_room(Room {
+        contexts.set_bounds(Bounds {
             bytes_per_bridge: 5 * each,
-            ..Room::default()
+            ..Bounds::default()
         });
         let got = (0..10).filter(|idle| keep(&mut contexts, &context(1, *idle), Nanos::ZERO).is_ok());
         assert_eq!(got.count(), 5);

@@ -4,39 +4,8 @@ use super::TunnelOptions;
 use super::pipeline::Pipeline;
 use flow::{Field, Home, MatchField, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Subfield, Value};
-use wire::{EtherType, VlanTag};
 
 impl<'a> Pipeline<'a> {
-    pub(super) fn push_vlan(&mut self, tpid: u16) {
-        self.touch_tags();
-        // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the
-        // outermost tag's VLAN and priority.
-        self.push_tag(VlanTag { tpid, tci: 0 });
-    }
-
-    pub(super) fn pop_vlan(&mut self) {
-        if self.meets(MatchPrerequisite::VlanVid) {
-            self.pop_tag();
-        }
-    }
-
-    /// Writes to the outermost tag's control information; a tag comes or goes with the bit that
-    /// says that there is one.
-    pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
-        self.touch_tags();
-        let old = self.packet.state.key.get(Field::VlanTci0) as u16;
-        let new = old & !mask | value & mask;
-        match (old & TAG_PRESENT != 0, new & TAG_PRESENT != 0) {
-            (true, true) => self.packet.state.key.set(Field::VlanTci0, new.into()),
-            (false, true) => self.push_tag(VlanTag {
-                tpid: EtherType::VLAN.0,
-                tci: new & !TAG_PRESENT,
-            }),
-            (true, false) => self.pop_tag(),
-            (false, false) => {}
-        }
-    }
-
     /// Writes a transport port, of whichever protocol.
     pub(super) fn write_port(&mut self, field: Field, port: u16) {
         use MatchPrerequisite as P;

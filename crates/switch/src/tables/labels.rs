@@ -1,9 +1,8 @@
-//! Headers before the packet's own: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q
-//! §9.7).
+//! Outer headers: MPLS label stacks (RFC 3032) and backbone headers (IEEE 802.1Q §9.7).
 //!
-//! A key does not show what is behind a header that a packet came with. Once such a header is off,
-//! an action or a table that looks at what was behind it recirculates the packet first
-//! (`Pipeline::hides`). What is behind headers that were put on here is remembered.
+//! A key does not show what a received outer header covers. After such a header is popped, the
+//! first action or table that reads what it covered recirculates the packet (`Pipeline::hides`).
+//! The translator remembers what headers cover that it has pushed itself.
 
 use super::freeze::Why;
 use super::pipeline::Pipeline;
@@ -14,23 +13,23 @@ use wire::EtherType;
 
 /// The fields of a label stack, the outermost entry first.
 const STACK: [Field; 3] = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2];
-/// In an entry: it is the last of the stack.
+/// The bottom-of-stack bit of an entry.
 const BOTTOM: u32 = 0x100;
-/// In an entry: the time to live.
+/// The time to live of an entry.
 const TTL: u32 = 0xff;
 
-/// Whether a field is of what is behind the Ethernet header and its tags.
+/// Whether a field is behind the Ethernet header and its tags.
 fn is_payload(field: Field) -> bool {
     !field.info().prerequisite.is_of_ethernet()
 }
 
-/// Clears all that is behind the Ethernet header and its tags.
+/// Clears the fields behind the Ethernet header and its tags.
 pub(super) fn clear_payload(key: &mut Key) {
     let payload = |field: &&Field| is_payload(**field);
     Field::ALL.iter().filter(payload).for_each(|field| key.set(*field, 0));
 }
 
-/// Whether an action is about what is behind the Ethernet header, or may be.
+/// Whether an action may read or write fields behind the Ethernet header.
 fn looks_behind(action: &Action) -> bool {
     match action {
         Action::Output { .. }
@@ -77,8 +76,8 @@ fn is_ip(key: &Key) -> bool {
 }
 
 impl Pipeline<'_> {
-    /// Interrupts the packet's way before an action that asks for what no key shows. Whether it
-    /// did.
+    /// Freezes the packet before an action that needs fields that the key does not show. Whether it
+    /// froze.
     pub(super) fn hides(&mut self, action: &Action) -> bool {
         let hides = self.packet.hidden && (looks_behind(action) || self.selects(action));
         if hides {
@@ -94,7 +93,7 @@ impl Pipeline<'_> {
         group.is_some_and(|group| group.kind == GroupType::Select)
     }
 
-    /// Puts a label on, outside any other.
+    /// Pushes a label, outside any other.
     pub(super) fn push_mpls(&mut self, ethertype: u16) {
         self.commit();
         let depth = self.depth_of_stack();
@@ -104,8 +103,8 @@ impl Pipeline<'_> {
         };
         let deepest = self.packet.state.key.get(Field::MplsLse2) as u32;
         if depth == STACK.len() && deepest & BOTTOM == 0 {
-            // Whether it is there at all is the question; which one it was that is there by now,
-            // depends on what was put on before.
+            // The decision is whether there is a third entry. Which received entry that is depends
+            // on the pushes before.
             STACK.iter().for_each(|field| self.consult(*field, u128::MAX));
         }
         if depth == STACK.len() && deepest != 0 {
@@ -146,7 +145,7 @@ impl Pipeline<'_> {
         label << 12 | (tos >> 2 & 7) << 9 | BOTTOM | ttl
     }
 
-    /// Takes a label off.
+    /// Pops a label.
     pub(super) fn pop_mpls(&mut self, ethertype: u16) {
         if self.depth_of_stack() == 0 {
             return;
@@ -155,7 +154,7 @@ impl Pipeline<'_> {
         let last = self.read(Field::MplsLse0) as u32 & BOTTOM != 0;
         self.spend(self.actions.len() / 32);
         if self.actions.iter().any(|step| matches!(step, Step::PushMpls { .. })) {
-            // What is deeper now was the outermost.
+            // An entry that is deeper now was the outermost one.
             self.consult(Field::MplsLse0, u128::MAX);
         }
         for at in 1..STACK.len() {
@@ -169,7 +168,7 @@ impl Pipeline<'_> {
         match self.packet.covered.pop() {
             Some(inner) if last && inner.get(Field::EthType) == u128::from(ethertype) => self.uncover(&inner),
             inner if is_label && !last => {
-                // The key has three entries. The stack is known if its last one is among them.
+                // The key has three entries. It shows the whole stack if the last is among them.
                 let is_bottom = |field: &Field| self.packet.state.key.get(*field) as u32 & BOTTOM != 0;
                 self.packet.hidden = !STACK.iter().any(is_bottom);
                 self.packet.covered.extend(inner);
@@ -180,7 +179,7 @@ impl Pipeline<'_> {
                 clear_payload(&mut self.packet.state.key);
                 self.packet.state.key.set(Field::EthType, ethertype.into());
                 if EtherType(ethertype).is_vlan() {
-                    // The tag behind it is one of the packet's own by now.
+                    // The tag behind the label is now one of the packet's tags.
                     self.freeze(Why::Recirculate);
                 }
             }
@@ -188,7 +187,7 @@ impl Pipeline<'_> {
         self.packet.base.key = self.packet.state.key;
     }
 
-    /// Makes the packet what it was before a header was put on, but for what is outside.
+    /// Restores the packet under a header that was pushed here; outer fields stay.
     fn uncover(&mut self, inner: &Key) {
         let outside = |field: &&Field| !is_payload(**field);
         let mut key = *inner;
@@ -199,7 +198,7 @@ impl Pipeline<'_> {
         self.packet.state.key = key;
     }
 
-    /// How many labels the packet has, as far as the key goes.
+    /// Number of labels, as far as the key shows them.
     fn depth_of_stack(&mut self) -> usize {
         if !self.meets(MatchPrerequisite::Mpls) {
             return 0;
@@ -225,7 +224,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Takes one from the outermost label's time to live. Whether the list goes on behind it.
+    /// Decrements the outermost label's time to live. Whether the action list continues.
     pub(super) fn dec_mpls_ttl(&mut self) -> bool {
         if !self.meets(MatchPrerequisite::Mpls) {
             return true;
@@ -252,8 +251,7 @@ impl Pipeline<'_> {
             return self.set_lse(ttl, TTL);
         }
         match self.packet.covered.last() {
-            // A header that was put on here: its time to live is one that the decision has looked
-            // at.
+            // A header that was pushed here: the mask has its time to live.
             Some(inner) if is_ip(inner) => {
                 let ttl = inner.get(Field::IpTtl) as u32;
                 self.set_lse(ttl, TTL);
@@ -276,7 +274,7 @@ impl Pipeline<'_> {
         let covered = self.packet.covered.last().copied();
         match covered.filter(|_| lse & BOTTOM != 0) {
             Some(inner) if is_ip(&inner) => {
-                // Off with the label, and on again over the changed header.
+                // Pop the label, change the header, push the label again.
                 let ethertype = self.packet.state.key.get(Field::EthType) as u16;
                 self.pop_mpls(inner.get(Field::EthType) as u16);
                 self.packet.state.key.set(Field::IpTtl, (lse & TTL).into());
@@ -296,7 +294,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Puts a backbone header before the packet.
+    /// Pushes a backbone header.
     pub(super) fn push_pbb(&mut self) {
         self.commit();
         self.touch_tags();
@@ -316,7 +314,7 @@ impl Pipeline<'_> {
         self.packet.base.key = self.packet.state.key;
     }
 
-    /// Takes a backbone header off.
+    /// Pops a backbone header.
     pub(super) fn pop_pbb(&mut self) {
         if !self.meets(MatchPrerequisite::Pbb) {
             return;
@@ -324,8 +322,7 @@ impl Pipeline<'_> {
         self.commit();
         self.touch_tags();
         self.actions.push(Step::PopPbb);
-        // The addresses behind it are its own, and its tags: nothing of the packet is known but
-        // where it came in.
+        // The inner packet has its own addresses and tags: only the ingress port is known.
         self.packet.base.key = self.packet.state.key;
         self.packet.base.key.set(Field::EthType, 0);
         self.packet.covered.pop();

@@ -1,8 +1,8 @@
-//! Rules that packets make (`learn`), and rules that end with a TCP connection (`fin_timeout`).
+//! The actions `learn`, which adds a rule, and `fin_timeout`, which shortens a rule's timeouts when
+//! a TCP connection ends.
 //!
-//! A translation changes nothing: a rule to be made is an effect, which the caller applies, and
-//! again while the megaflow carries packets. The packet itself goes through the tables as they were
-//! when it came.
+//! A translation changes nothing. A rule to add is an effect: the caller applies it, and applies it
+//! again while the megaflow carries packets. The packet itself sees the tables without the rule.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use wire::Nanos;
 
-/// A rule that packets make.
+/// A rule that a `learn` action adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
     /// Its bridge, by its number in the switch.
@@ -39,17 +39,17 @@ impl Hash for Learned {
     }
 }
 
-/// The rules with `learn` actions whose rules go with them (`delete_learned`).
+/// The rules with `learn` actions that delete what they have learned (`delete_learned`).
 #[derive(Debug, Default)]
 pub(super) struct Makers {
-    /// How many there are, by the table and the cookie of what they make.
+    /// Their number, by table and cookie of the rules that they add.
     count: BTreeMap<(u8, u64), usize>,
-    /// Tables and cookies of which the last one went.
+    /// Tables and cookies whose last such rule was deleted.
     orphans: Vec<(u8, u64)>,
 }
 
 impl Makers {
-    /// Notes that a rule with an action comes, or goes.
+    /// Notes that a rule with such an action is added or deleted.
     pub(super) fn note(&mut self, learn: &Learn, comes: bool) {
         if !learn.delete_learned {
             return;
@@ -74,7 +74,7 @@ impl Makers {
 }
 
 impl FlowTables {
-    /// Deletes the rules of which all that made them are gone.
+    /// Deletes the rules whose learning rules have all been deleted.
     pub(crate) fn delete_orphans(&mut self, now: Nanos, log: &mut Log) {
         while let Some((table, cookie)) = self.makers.orphans.pop() {
             // One that was changed to make the same has come back.
@@ -94,8 +94,7 @@ impl FlowTables {
     }
 }
 
-/// A rule that this translation makes, in the words of the tables: one of those that a limit
-/// counts.
+/// A rule that this translation learns, in the words of the tables; `limit` counts it.
 pub(super) struct Overlay {
     bridge: u32,
     table: u8,
@@ -105,7 +104,7 @@ pub(super) struct Overlay {
 }
 
 impl Pipeline<'_> {
-    /// Makes a rule from the packet.
+    /// The action `learn`.
     pub(super) fn learn(&mut self, learn: &Learn) {
         let Some(bridge) = self.packet.place.bridge else { return };
         if self.suppressed() {
@@ -241,7 +240,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Lets the rule end soon, where the packet ends its TCP connection.
+    /// The action `fin_timeout`: shortens the rule's timeouts if the packet ends a connection.
     pub(super) fn fin_timeout(&mut self, idle: u16, hard: u16) {
         const FIN_RST: u128 = 0x5;
         let Some(rule) = self.packet.place.rule else { return };
@@ -255,7 +254,7 @@ impl Pipeline<'_> {
     }
 }
 
-/// The bits of a value of a specification, from 0 up.
+/// The lowest bits of a specification's value.
 fn bits_of(spec: &LearnSpec) -> u128 {
     u128::MAX >> (128 - u32::from(spec.n_bits()).min(128))
 }

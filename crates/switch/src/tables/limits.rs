@@ -1,11 +1,10 @@
-//! The translation's side of its [`Budget`](super::budget::Budget): what steps cost, and what
-//! becomes of a packet when it runs out.
+//! How the translator spends its [`Budget`](super::budget::Budget), and what it does at a limit.
 
 use super::budget::{Budget, Limit, MAX_ACTIONS, Stop, cost};
 use super::pipeline::Pipeline;
 
 impl Pipeline<'_> {
-    /// Uses up work. Whether the translation goes on.
+    /// Spends work. Whether the translation continues.
     #[inline]
     pub(super) fn spend(&mut self, work: usize) -> bool {
         let spent = self.budget.spend(work);
@@ -28,14 +27,13 @@ impl Pipeline<'_> {
         self.spend(cost::LOOKUP + cost::SUBTABLE * subtables.unwrap_or_default())
     }
 
-    /// Whether the packet may go deeper by so many levels, which it then does.
+    /// Enters so many levels. Whether the limit of depth allows it.
     pub(super) fn deeper(&mut self, levels: u32) -> bool {
         let entered = self.budget.deeper(levels);
         self.may(entered)
     }
 
-    /// Whether there may be another lookup. At the limit there is none, even of a later table,
-    /// which is no deeper.
+    /// Whether the limit of depth allows another lookup, even of a later table, which is no deeper.
     pub(super) fn has_room(&mut self) -> bool {
         let has = self.deeper(1);
         if has {
@@ -48,27 +46,27 @@ impl Pipeline<'_> {
         self.budget.shallower(levels);
     }
 
-    /// Whether there is room for one more call within calls, which is then taken.
+    /// Enters one more nested call. Whether the limit allows it.
     pub(super) fn nest(&mut self) -> bool {
         let entered = self.budget.nest();
         self.may(entered)
     }
 
-    /// Uses up the work of a copy of all that is kept of the packet and has no fixed size.
+    /// Spends the work of copying the parts of the packet that have no fixed size.
     pub(super) fn spend_kept(&mut self) -> bool {
         let packet = &self.packet;
         let kept = packet.place.action_set.len() + packet.stack.len() + 16 * packet.covered.len();
         self.spend(2 * kept)
     }
 
-    /// Whether there is room for one entry more on the stack of `push`.
+    /// Whether the stack of `push` has room for another entry.
     pub(super) fn has_room_on_stack(&mut self) -> bool {
         let room = Budget::has_room_on(self.packet.stack.len());
         self.may(room)
     }
 
-    /// Whether there is room for the actions of more lookups, groups and copies. Where there is
-    /// none, the packet goes nowhere else; what there is until then is done.
+    /// Whether there is room for the actions of more lookups, groups and copies. Without room, the
+    /// translation ends with the actions that it has.
     pub(super) fn has_room_for_actions(&mut self) -> bool {
         if self.actions.len() <= MAX_ACTIONS {
             return true;
@@ -80,13 +78,13 @@ impl Pipeline<'_> {
         false
     }
 
-    /// Whether the datapath may do one action more.
+    /// Whether the translation may have another output.
     pub(super) fn another_output(&mut self) -> bool {
         let room = Budget::has_room_for(self.actions.len());
         self.may(room) && self.spend(cost::OUTPUT)
     }
 
-    /// Whether there may be a decision by length, which then begins.
+    /// Starts a branch by length. Whether the limit allows it.
     pub(super) fn fork(&mut self) -> bool {
         let begun = self.budget.fork();
         self.may(begun)
@@ -109,7 +107,7 @@ impl Pipeline<'_> {
             self.failed = true;
             return;
         };
-        // All calls that it is within meet the end of the work too.
+        // All enclosing calls also find that the work is spent.
         let is_known = self.budget.has_ended() && self.failed;
         let bridge = self.packet.place.bridge.map_or(0, |bridge| bridge.id);
         self.budget.note(bridge, limit);

@@ -1,8 +1,8 @@
-//! Liveness of groups that watch groups (OpenFlow 1.3.5 §5.6.1): a bucket is live where the port or
-//! the group that it watches is, a group where one of its buckets is.
+//! Liveness of groups that watch groups (OpenFlow 1.3.5 §5.6.1): a bucket is live if the port or
+//! the group that it watches is live, a group if one of its buckets is.
 //!
-//! Each group is looked at once in a translation, however many buckets watch it and in however many
-//! ways. Groups that watch each other in a circle are live only by a bucket outside the circle.
+//! A translation examines each group once, however many buckets watch it. Groups that watch each
+//! other in a circle are live only by a bucket outside the circle.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -10,17 +10,16 @@ use crate::dep::Read;
 use openflow::model::{ANY_GROUP, Bucket, Port};
 use std::collections::BTreeMap;
 
-/// Groups that watch groups, within each other. As in Open vSwitch, a group behind more counts as
-/// dead.
+/// Depth of groups that watch groups. As in Open vSwitch, a deeper group counts as dead.
 const MAX_WATCHED: u32 = 128;
 
-/// What is known of groups, by bridge and number.
+/// The known liveness of groups, by bridge and number.
 #[derive(Debug, Default)]
 pub(super) struct Liveness {
     known: BTreeMap<(u32, u32), Known>,
-    /// Groups that this question has come to, and that are not known to be live.
+    /// Groups that the current search has visited and that are not known to be live.
     asked: Vec<(u32, u32)>,
-    /// A group behind too many others was not looked at.
+    /// The search has left out a group that was too deep.
     cut: bool,
 }
 
@@ -28,12 +27,12 @@ pub(super) struct Liveness {
 enum Known {
     Live,
     Dead,
-    /// This question has come to it, and found no live bucket until now.
+    /// The current search has visited it and found no live bucket yet.
     Asked,
 }
 
 impl Pipeline<'_> {
-    /// Whether what a bucket watches is live; a bucket that watches nothing is.
+    /// Whether a bucket is live; a bucket that watches nothing is.
     pub(super) fn is_bucket_live(&mut self, bucket: &Bucket) -> bool {
         let live = self.watches_live(bucket, 0);
         let cut = std::mem::take(&mut self.liveness.cut);

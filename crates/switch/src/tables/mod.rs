@@ -7,8 +7,8 @@
 //!
 //! Where things are: flow-mods in `change`, those of very many rules in `bulk`, group-mods in
 //! `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and what
-//! packets see of them meanwhile in `rules`; timeouts in `expiry`, eviction in `evict`; which packets
-//! a change is about in `invalidation`; what monitors hear in `update`.
+//! packets see of them meanwhile in `rules`; timeouts in `expiry`, eviction in `evict`; the packets
+//! that a change concerns in `invalidation`; what monitors hear in `update`.
 //!
 //! Invariants
 //! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it

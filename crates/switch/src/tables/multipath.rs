@@ -1,10 +1,10 @@
-//! Choices by a hash of the packet: `multipath`, `bundle`, `bundle_load` (ovs-actions(7)).
+//! Link selection by a hash of the packet: `multipath`, `bundle`, `bundle_load` (ovs-actions(7)).
 //!
-//! Which link a packet gets is this switch's own: the hash is not Open vSwitch's.
+//! The hash differs from Open vSwitch's, so a packet may take another link than there.
 //!
-//! The hash has no secret seed. A flow keeps its link over a restart, and switches with the same
-//! rules choose alike; a controller that does not want senders to foresee the choice sets a `basis`
-//! of its own.
+//! The hash has no secret seed: a flow keeps its link after a restart, and switches with the same
+//! rules choose the same link. A controller sets its own `basis` if senders must not predict the
+//! choice.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -13,11 +13,11 @@ use dp::DropCause;
 use flow::{Field, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Bundle, BundleAlgorithm, HashFields, Multipath, MultipathAlgorithm, Port};
 
-/// Hashes of hashes in search of a link, after which another way is taken.
+/// Rounds of rehashing in search of a link, before the fallback.
 const ITERATIONS: u64 = 64;
 
 impl Pipeline<'_> {
-    /// A hash of what `fields` names.
+    /// A hash of the fields that `fields` names.
     pub(super) fn hash_of(&mut self, fields: HashFields, basis: u64) -> u64 {
         use Field as F;
         let mut hash = flow::mix(0, basis);
@@ -70,7 +70,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Writes the number of a link.
+    /// The action `multipath`: writes the number of a link.
     pub(super) fn multipath(&mut self, choice: &Multipath) {
         let links = match choice.algorithm {
             MultipathAlgorithm::Hrw => usize::from(choice.max_link),
@@ -97,7 +97,7 @@ impl Pipeline<'_> {
         self.detail_of_bits(&choice.dst);
     }
 
-    /// Sends the packet to one of several ports that are up, or writes its number.
+    /// The action `bundle`: sends the packet to one of several live ports, or writes its number.
     pub(super) fn bundle(&mut self, choice: &Bundle) {
         let hash = match choice.algorithm {
             BundleAlgorithm::ActiveBackup => 0,
@@ -131,7 +131,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Whether a port has a link.
+    /// Whether a port is live.
     pub(super) fn is_live(&mut self, port: Port) -> bool {
         if !self.spend(cost::PORT) {
             return false;
@@ -153,7 +153,7 @@ fn mix(hash: u64, value: u128) -> u64 {
     flow::mix(flow::mix(hash, (value >> 64) as u64), value as u64)
 }
 
-/// The one with the highest score.
+/// The link with the highest score.
 fn highest<T>(all: impl Iterator<Item = (T, u64)>) -> Option<T> {
     all.max_by_key(|(_, score)| *score).map(|(which, _)| which)
 }

@@ -26,9 +26,9 @@ use wire::{MacAddr, Vid};
 
 /// The copies of a packet that NORMAL sends.
 pub(super) struct Copies<'k> {
-    /// The packet that NORMAL got.
+    /// The key of the packet that NORMAL forwards.
     key: &'k Key,
-    /// Whether that is the packet as it was received: only bridges without rules have had it.
+    /// Whether this is the packet as received: only bridges without rules have seen it.
     received: bool,
     /// The different tags of copies.
     tags: SmallVec<[Tags; 4]>,
@@ -55,7 +55,7 @@ impl<'k> Copies<'k> {
         self.outputs.push((at, egress));
     }
 
-    /// Puts copies with the same tags together, and those into other bridges behind the others.
+    /// Groups copies by their tags; in a group, copies into other bridges come last.
     fn sort(&mut self) {
         let tags = &self.tags;
         let is_patch = |egress: &Egress| matches!(egress, Egress::Patch(_));
@@ -100,13 +100,13 @@ impl<'a> Pipeline<'a> {
         self.send_copies(copies);
     }
 
-    /// The packet as it was received comes into a bridge without rules, which does what its fail
-    /// mode says. `has_state` says whether the packet is set up for tables.
+    /// The packet as received enters a bridge without rules, which follows its fail mode.
+    /// `has_state` says whether `packet` is set up already.
     pub(super) fn receive(&mut self, bridge: &'a Bridge, at: Ingress, has_state: bool) {
         let mut copies = Copies::of(self.original, true);
         self.run_builtin(&mut copies, bridge, at, Tags::default());
         if self.failed {
-            // A loop, most likely. What such a packet teaches is worth nothing.
+            // Most likely a loop: the packet must not teach where its source is.
             self.effects.clear();
             return;
         }
@@ -123,7 +123,7 @@ impl<'a> Pipeline<'a> {
         self.send_copies(copies);
     }
 
-    /// A received packet goes through a patch port.
+    /// A packet as received leaves by a patch port.
     fn pass(&mut self, copies: &mut Copies<'_>, peer: Ingress, tags: Tags) {
         let Some(bridge) = self.switch.bridges.get(&peer.bridge) else {
             return;
@@ -142,7 +142,7 @@ impl<'a> Pipeline<'a> {
         self.shallower(1);
     }
 
-    /// Does what a bridge without rules does, and counts that as a lookup in its first table.
+    /// Runs a bridge without rules, and counts that as a lookup in its first table.
     fn run_builtin(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Ingress, tags: Tags) {
         self.packet.place.bridge = Some(bridge);
         if !self.count_lookup() || !self.spend(cost::COPY) {
@@ -173,7 +173,7 @@ impl<'a> Pipeline<'a> {
         self.close(1);
     }
 
-    /// Collects the copies that a bridge sends of what comes in.
+    /// Collects the copies that a bridge forwards.
     fn forward(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Ingress, mut tags: Tags) {
         let Some(port) = bridge.ports.get(&at.port) else { return };
         self.depend(Read::Port(at.bridge, at.port));
@@ -187,8 +187,8 @@ impl<'a> Pipeline<'a> {
             self.detail(|_| String::from("packet has reserved destination MAC, dropping"));
             return self.dropped(DropCause::ReservedMulticast);
         }
-        // One interface of several carries the traffic: what comes in on another is a copy, or our
-        // own packet coming back.
+        // Only one interface of several carries traffic: a packet on another one is a duplicate, or
+        // our own packet coming back.
         if port.interfaces > 1 && port.active != at.interface {
             return self.dropped(DropCause::Loop);
         }
@@ -225,18 +225,17 @@ impl<'a> Pipeline<'a> {
                 self.detail(|_| format!("learned that {mac} is on port {name} in VLAN {vid}"));
             }
         }
-        // A copy that comes by again moves the station; what counts is where it was seen last.
+        // A copy that comes back moves the station: its last port counts.
         self.effects.retain(|effect| !is_about(effect, at.bridge, vlan, mac));
         self.effects.push(Effect::Learn {
             bridge: at.bridge,
             vlan,
             mac,
             port: at.port,
-            gratuitous_arp: false,
         });
     }
 
-    /// The port where this packet has taught a station to be.
+    /// The port of a station as this packet has taught it.
     fn taught(&self, bridge: u32, vlan: Vid, mac: MacAddr) -> Option<u32> {
         self.effects.iter().find_map(|effect| match effect {
             Effect::Learn { port, .. } if is_about(effect, bridge, vlan, mac) => Some(*port),
@@ -299,7 +298,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Sends the copies that were collected, each as tables see the packet then.
+    /// Sends the collected copies, each by way of the packet that tables see.
     fn send_copies(&mut self, copies: Copies<'_>) {
         for (at, egress) in copies.outputs {
             if self.failed {
@@ -320,14 +319,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Whether a copy goes to a device, and no queue there marks it.
+    /// Whether a copy goes to a device that has no queues that mark.
     fn leaves_unmarked(&self, egress: &Egress) -> bool {
         let marks = &self.switch.marks;
         matches!(egress, Egress::Device(device) if marks.is_empty() || !marks.contains_key(device))
     }
 
-    /// Sends copies of the packet as it was received to devices. Nothing but tags changes, and of
-    /// tags only what an action spells out gets into the mask.
+    /// Sends copies of the packet as received to devices. Only tags change, and the mask has only
+    /// the parts of tags that an action spells out.
     fn send_received(&mut self, copies: &Copies<'_>) {
         let mut actions = mem::take(&mut self.actions);
         let mut now = &Tags::default();
@@ -342,7 +341,7 @@ impl<'a> Pipeline<'a> {
         self.actions = actions;
     }
 
-    /// Reads a packet, and notes what was read in the mask.
+    /// A reader of the packet that adds what it reads to the mask.
     fn reader<'r>(&'r mut self, key: &'r Key) -> Reader<'r> {
         Reader::new(key, &mut self.consulted, self.switch.vlan_limit)
     }

@@ -13,8 +13,8 @@ use flow::{FlowState, Key};
 use openflow::model;
 use smallvec::SmallVec;
 
-/// VLAN tags.
-pub(super) type Tags = SmallVec<[wire::VlanTag; 2]>;
+/// The tags behind the second one, the outermost first.
+pub(super) type Buried = SmallVec<[wire::VlanTag; 2]>;
 
 /// A packet at one point of its translation, as tables see it and as the datapath has it.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(super) struct Packet<'a> {
     /// The packet as tables see it.
     pub(super) state: FlowState,
     /// The tags behind the second one, the outermost first, as tables see the packet.
-    pub(super) buried: Tags,
+    pub(super) buried: Buried,
     /// Whether the tags are those that the packet was received with.
     pub(super) own_tags: bool,
     /// The packet under each header that this translation has pushed, the innermost first.
@@ -53,7 +53,7 @@ pub(super) struct Base {
     /// Its fields.
     pub(super) key: Key,
     /// The tags behind the second one, the outermost first.
-    pub(super) buried: Tags,
+    pub(super) buried: Buried,
     /// The queue of outputs.
     pub(super) queue: u32,
 }
@@ -88,7 +88,7 @@ impl Packet<'_> {
     pub(super) fn new(queue: u32) -> Self {
         Packet {
             state: FlowState::ZERO,
-            buried: Tags::new(),
+            buried: Buried::new(),
             own_tags: true,
             covered: Vec::new(),
             hidden: false,
@@ -99,7 +99,7 @@ impl Packet<'_> {
             place: Place::default(),
             base: Base {
                 key: Key::ZERO,
-                buried: Tags::new(),
+                buried: Buried::new(),
                 queue,
             },
             own_steps: 0,

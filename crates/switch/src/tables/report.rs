@@ -1,7 +1,7 @@
-//! What a translation tells someone who watches it (`ofproto/trace`): the rules, what their actions
-//! did, in Open vSwitch's words.
+//! The report of a translation for `ofproto/trace`: its rules and what their actions did, in Open
+//! vSwitch's words.
 //!
-//! Nothing is written where nobody watches: texts are made by closures that are not called then.
+//! Without a trace, nothing is written: closures make the texts, and they are not called.
 
 use super::RuleRef;
 use super::pipeline::Pipeline;
@@ -14,26 +14,26 @@ use openflow::text::{self, Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What a line is about.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The packet comes into a bridge.
+    /// The packet enters a bridge.
     Bridge,
-    /// A table is looked up, or the action set runs.
+    /// A table lookup, or the action set.
     Table,
-    /// A bucket of a group acts.
+    /// A bucket of a group.
     Bucket,
     /// An action.
     Action,
-    /// What it did.
+    /// A result of the action.
     Detail,
-    /// What it did not do.
+    /// A reason why the action did nothing.
     Warning,
-    /// Why the packet is dropped as a whole.
+    /// A reason why the whole packet is dropped.
     Error,
 }
 
-/// A line, and those that belong to it.
+/// A line, and the lines under it.
 #[derive(Debug)]
 pub(crate) struct Node {
     kind: Kind,
@@ -45,24 +45,23 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     done: Vec<Node>,
-    /// Parts that are not at their end, the outermost first.
+    /// Parts that are still open, the outermost first.
     open: Vec<Node>,
-    /// Names of ports, bridge by bridge, where they are wanted.
+    /// Names of ports by bridge; empty where numbers are wanted.
     names: BTreeMap<u32, Names>,
     /// The last error.
     error: Option<String>,
     /// The packet at the end of its first bridge.
     last: Option<FlowState>,
-    /// Whether what the packet teaches will be applied.
+    /// Whether the caller will apply the packet's effects.
     effective: bool,
     /// Bytes of the lines, with their indentation.
     bytes: usize,
 }
 
-/// Bytes of lines that a report has at most. What the packet does behind them is not told; what
-/// becomes of it is.
+/// The size of a report in bytes. Later lines are left out; the result is still reported.
 const MOST: usize = 4 << 20;
-/// Bytes that a part within a part is indented by, and what a line is counted for beside its text.
+/// Bytes counted for the indentation of a level and for a line besides its text.
 const INDENT: usize = 8;
 
 impl Report {
@@ -75,7 +74,7 @@ impl Report {
         }
     }
 
-    /// What was wrong, if the packet is dropped as a whole.
+    /// The error for which the whole packet is dropped.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -85,8 +84,7 @@ impl Report {
         self.names.get(&bridge)
     }
 
-    /// Whether there is room for another line. The first that there is none for is one that says
-    /// so.
+    /// Whether there is room for another line. The line that says that the report ends is the last.
     fn has_room(&mut self) -> bool {
         let had = self.bytes <= MOST;
         self.bytes += INDENT * (1 + self.open.len());
@@ -106,7 +104,7 @@ impl Report {
         list.push(node);
     }
 
-    /// Goes on with the part that was closed last.
+    /// Opens the part again that was closed last.
     fn reopen(&mut self) {
         let list = self.open.last_mut().map_or(&mut self.done, |part| &mut part.within);
         if let Some(part) = list.pop_if(|node| node.kind == Kind::Table) {
@@ -122,8 +120,7 @@ impl Report {
         }
     }
 
-    /// The text: parts within parts are indented, but the last of a list, behind which nothing of
-    /// it comes.
+    /// The text. Nested parts are indented, except the last one of a list.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         print(&mut out, &self.done, 0);
@@ -152,19 +149,19 @@ fn print(out: &mut String, nodes: &[Node], level: usize) {
 }
 
 impl Pipeline<'_> {
-    /// Tells what happens.
+    /// Writes a report from here on.
     pub(crate) fn watch(&mut self, report: Report) {
         self.report = Some(Box::new(report));
     }
 
-    /// What was told, and the packet as it was at the end of its first bridge.
+    /// The report, and the packet at the end of its first bridge.
     pub(crate) fn told(&mut self) -> (Report, Option<FlowState>) {
         let report = self.report.take().map_or_else(Report::default, |report| *report);
         let last = report.last;
         (report, last)
     }
 
-    /// Notes the packet as it is at the end of its first bridge.
+    /// Notes the packet at the end of its first bridge.
     pub(super) fn note_last(&mut self) {
         let state = self.packet.state;
         if let Some(report) = self.report.as_mut().filter(|report| report.open.len() == 1) {
@@ -172,8 +169,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// What comes behind the lookup of a bridge's first table is told with it. Returns how many
-    /// parts are to be closed then.
+    /// Opens the lookup of the bridge's first table again: later lines of the bridge stand under
+    /// it. Returns the number of parts to close.
     pub(super) fn reopen(&mut self) -> usize {
         let Some(report) = &mut self.report else { return 0 };
         let before = report.open.len();
@@ -181,7 +178,7 @@ impl Pipeline<'_> {
         report.open.len() - before
     }
 
-    /// Whether what the packet teaches is only told, not applied.
+    /// Whether the caller will not apply the packet's effects.
     pub(super) fn suppressed(&self) -> bool {
         self.report.as_ref().is_some_and(|report| !report.effective)
     }
@@ -201,7 +198,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Adds a line to which those that follow belong.
+    /// Adds a line and opens a part under it.
     #[inline]
     pub(super) fn open(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
         if let Some(report) = &mut self.report {
@@ -218,7 +215,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Ends parts.
+    /// Closes parts.
     #[inline]
     pub(super) fn close(&mut self, parts: usize) {
         if let Some(report) = &mut self.report {
@@ -236,7 +233,7 @@ impl Pipeline<'_> {
         self.line(Kind::Warning, text);
     }
 
-    /// Adds a line on why the packet is dropped as a whole, and has it dropped.
+    /// Drops the whole packet and reports why.
     pub(super) fn fatal(&mut self, text: impl FnOnce(&Self) -> String) {
         self.fail(DropCause::TranslationLimit);
         if self.report.is_some() {
@@ -248,7 +245,7 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Goes on although something was fatal, unless nothing may go on at all.
+    /// Continues after a fatal error, unless the budget has ended.
     pub(super) fn forgive(&mut self) {
         if self.budget.has_ended() {
             return;
@@ -263,7 +260,7 @@ impl Pipeline<'_> {
         self.line(Kind::Error, text);
     }
 
-    /// Tells what bits of a field are now.
+    /// Reports the new value of bits of a field.
     pub(super) fn detail_of_bits(&mut self, bits: &Subfield) {
         self.detail(|p| {
             let value = match p.options() {
@@ -335,7 +332,7 @@ impl Pipeline<'_> {
         out
     }
 
-    /// A rule that is being made.
+    /// A rule that is being learned.
     pub(super) fn text_of_rule(&self, change: &FlowMod) -> String {
         let matching = text::matching(&change.matching, self.style());
         let actions = text::actions(&change.instructions.apply, self.style());

@@ -1,15 +1,160 @@
-//! The VLAN tags of a packet while it is translated, and the actions that make them so.
+//! VLAN tags: where a tag comes from, and who may change it.
 //!
-//! Tags are symbols, not values: a tag that came with the packet is known by its level, and one
-//! that replaces it may keep "the priority of the tag at level 0". A part of the key gets into the
-//! mask only when its value matters, so that packets of all priorities share a megaflow wherever no
-//! action spells the priority out.
+//! A packet has the tags that it was received with; `netdev` puts a tag back that the kernel has
+//! taken off. Only two parties change them.
+//!
+//! **A port, for NORMAL**, by the rules of its `vlan_mode` ([`PortVlans`]). `ingress` decides the
+//! VLAN of a packet that comes in, `egress` the tags of a packet that leaves:
+//!
+//! - `access`: takes packets without a VLAN into VLAN `tag`. Sends packets of that VLAN, and pops
+//!   their tag.
+//! - `trunk`: takes and sends packets of the VLANs in `trunks` (all where it is empty), with their
+//!   tags.
+//! - `native-tagged`: as `trunk`, and takes packets without a VLAN into VLAN `tag`.
+//! - `native-untagged`: as `native-tagged`, and pops the tag of packets of VLAN `tag` that leave.
+//! - `dot1q-tunnel`: takes packets of the VLANs in `cvlans` into VLAN `tag`: pushes a tag outside
+//!   theirs. Sends packets of VLAN `tag`, and pops that tag.
+//!
+//! A tag of VLAN 0 has only a priority: the packet has no VLAN. A port pushes such a tag only where
+//! `other_config:priority-tags` asks for it.
+//!
+//! **An OpenFlow action**: `push_vlan`, `pop_vlan`, `strip_vlan`, `mod_vlan_vid`, `mod_vlan_pcp`,
+//! and writes to the `vlan_*` fields. They end in [`Pipeline::push_vlan`], [`Pipeline::pop_vlan`]
+//! and [`Pipeline::set_tci`]. (`push_pbb` and `pop_pbb` put a header around the tags and take it
+//! off.)
+//!
+//! The datapath decides nothing. It runs `PushVlan` and `PopVlan`, and both are made in two places:
+//! [`Tags::change_to`] for packets that only NORMAL has seen, [`Pipeline::commit_tags`] for packets
+//! that rules may have changed. A rewritten tag is a pop and a push.
+//!
+//! For NORMAL, tags are symbols, not values: a tag that came with the packet is known by its level,
+//! and a tag that replaces it may keep "the priority of the tag at level 0". A part of the key gets
+//! into the mask only when its value matters, so packets of all priorities share a megaflow
+//! wherever no action spells the priority out.
 
-use crate::tables::words::{self, StateWords};
+use super::packet::Buried;
+use super::pipeline::Pipeline;
+use super::words::{self, StateWords};
+use crate::{PortConfig, PriorityTags, VlanMode, VlanSet};
 use dp::Action;
-use flow::{Field, Key, TAG_PRESENT};
+use flow::{Field, Key, MatchPrerequisite, TAG_PRESENT};
 use smallvec::SmallVec;
 use wire::{EtherType, Vid, VlanTag};
+
+/// The fields of tags.
+const TAGS: [Field; 4] = [Field::VlanTci0, Field::VlanTpid0, Field::VlanTci1, Field::VlanTpid1];
+
+/// How a port maps tags to VLANs.
+///
+/// The rules are those of "VLAN Configuration" in ovs-vswitchd.conf.db(5) and of "The OVS Normal
+/// Pipeline" in ovs-actions(7). Where these leave something open (a tag inside a tag, priorities),
+/// the rules are what Open vSwitch 3.1 does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortVlans {
+    mode: VlanMode,
+    tag: Vid,
+    trunks: VlanSet,
+    cvlans: VlanSet,
+    service_tpid: u16,
+    priority_tags: PriorityTags,
+}
+
+impl PortVlans {
+    pub(crate) fn new(config: &PortConfig) -> PortVlans {
+        PortVlans {
+            mode: config.vlan_mode,
+            tag: config.tag.unwrap_or_default(),
+            trunks: config.trunks.clone(),
+            cvlans: config.cvlans.clone(),
+            service_tpid: config.qinq_ethertype,
+            priority_tags: config.priority_tags,
+        }
+    }
+
+    /// The VLAN of an access port.
+    pub(crate) fn access(&self) -> Option<Vid> {
+        (self.mode == VlanMode::Access).then_some(self.tag)
+    }
+
+    /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the
+    /// packet's tags those that it has inside the bridge, where the outermost one names the VLAN.
+    pub(crate) fn ingress(&self, tags: &mut Tags, reader: &mut Reader<'_>) -> Option<Vid> {
+        let vid = tags.vid(0, reader).unwrap_or_default();
+        match self.mode {
+            VlanMode::Trunk => self.trunk(vid).then_some(vid),
+            VlanMode::Access if vid != Vid::NONE => None,
+            VlanMode::NativeTagged | VlanMode::NativeUntagged if vid != Vid::NONE => self.native(vid).then_some(vid),
+            VlanMode::Access | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                tags.set_vid(self.tag, reader);
+                Some(self.tag)
+            }
+            VlanMode::Dot1qTunnel => {
+                if !self.customer(vid) {
+                    return None;
+                }
+                tags.push(self.service_tpid, self.tag);
+                Some(self.tag)
+            }
+        }
+    }
+
+    /// The tags with which a packet of a VLAN leaves; `None` where the port does not carry it.
+    pub(crate) fn egress(&self, vlan: Vid, tags: &Tags, reader: &mut Reader<'_>) -> Option<Tags> {
+        let strip = match self.mode {
+            VlanMode::Trunk if self.trunk(vlan) => false,
+            VlanMode::NativeTagged if self.native(vlan) => false,
+            VlanMode::NativeUntagged if self.native(vlan) => vlan == self.tag,
+            // A tag inside the VLAN's own is a customer's, for which an access port has no use.
+            VlanMode::Access if vlan == self.tag && tags.vid(1, reader).unwrap_or_default() == Vid::NONE => true,
+            VlanMode::Dot1qTunnel if vlan == self.tag && self.customer(tags.vid(1, reader).unwrap_or_default()) => true,
+            _ => return None,
+        };
+        let mut out = tags.clone();
+        match tags.vid(0, reader) {
+            // Came and leaves untagged.
+            None => {}
+            Some(_) if strip => {
+                let inner = tags.vid(1, reader).is_some();
+                out.pop();
+                if inner && self.mode == VlanMode::Access {
+                    out.pop();
+                }
+                let bare = !inner || self.mode == VlanMode::Access;
+                if bare && self.priority_tags != PriorityTags::Never && tags.has_priority(reader) {
+                    if !inner && tags.is_priority(reader) {
+                        return Some(tags.clone());
+                    }
+                    out.push_priority(tags);
+                }
+            }
+            // A tag for nothing but a priority stays, whatever `priority-tags` says; one without
+            // even that goes, unless it would bare another, which the next bridge would take for
+            // the packet's VLAN.
+            Some(Vid::NONE)
+                if self.priority_tags != PriorityTags::Always
+                    && !tags.has_priority(reader)
+                    && !tags.has_inner(reader) =>
+            {
+                out.pop();
+            }
+            Some(_) => {}
+        }
+        Some(out)
+    }
+
+    fn trunk(&self, vid: Vid) -> bool {
+        self.trunks.is_empty() || self.trunks.contains(vid)
+    }
+
+    /// Whether a port with a native VLAN carries a VLAN: VLAN 0 only where it is the native one.
+    fn native(&self, vid: Vid) -> bool {
+        vid == self.tag || vid != Vid::NONE && self.trunk(vid)
+    }
+
+    fn customer(&self, vid: Vid) -> bool {
+        self.cvlans.is_empty() || self.cvlans.contains(vid)
+    }
+}
 
 /// A packet's key, and the bits of it that were looked at so far.
 pub(crate) struct Reader<'a> {
@@ -223,4 +368,90 @@ impl Tags {
             actions.push(Action::PushVlan(tag.tag(reader)));
         }
     }
+}
+
+impl Pipeline<'_> {
+    /// The action `push_vlan`.
+    pub(super) fn push_vlan(&mut self, tpid: u16) {
+        self.touch_tags();
+        // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the
+        // outermost tag's VLAN and priority.
+        self.push_tag(VlanTag { tpid, tci: 0 });
+    }
+
+    /// The actions `pop_vlan` and `strip_vlan`.
+    pub(super) fn pop_vlan(&mut self) {
+        if self.meets(MatchPrerequisite::VlanVid) {
+            self.pop_tag();
+        }
+    }
+
+    /// Writes to the outermost tag's control information; a tag comes or goes with the bit that
+    /// says that there is one.
+    pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
+        self.touch_tags();
+        let old = self.packet.state.key.get(Field::VlanTci0) as u16;
+        let new = old & !mask | value & mask;
+        match (old & TAG_PRESENT != 0, new & TAG_PRESENT != 0) {
+            (true, true) => self.packet.state.key.set(Field::VlanTci0, new.into()),
+            (false, true) => self.push_tag(VlanTag {
+                tpid: EtherType::VLAN.0,
+                tci: new & !TAG_PRESENT,
+            }),
+            (true, false) => self.pop_tag(),
+            (false, false) => {}
+        }
+    }
+
+    /// Pushes a tag.
+    pub(super) fn push_tag(&mut self, tag: VlanTag) {
+        self.touch_tags();
+        let (outer, inner) = (self.packet.state.key.tag(0), self.packet.state.key.tag(1));
+        if let Some(inner) = inner {
+            self.packet.buried.insert(0, inner);
+        }
+        self.packet.state.key.set_tag(1, outer);
+        self.packet.state.key.set_tag(0, Some(tag));
+    }
+
+    /// Pops the outermost tag.
+    pub(super) fn pop_tag(&mut self) {
+        self.touch_tags();
+        let inner = self.packet.state.key.tag(1);
+        let deeper = (!self.packet.buried.is_empty()).then(|| self.packet.buried.remove(0));
+        self.packet.state.key.set_tag(0, inner);
+        self.packet.state.key.set_tag(1, deeper);
+    }
+
+    /// Notes that the tags are written: all of their bits are in the mask.
+    pub(super) fn touch_tags(&mut self) {
+        self.packet.own_tags = false;
+        for field in TAGS {
+            self.consult(field, u128::MAX);
+        }
+    }
+
+    /// Appends the pops and pushes that give the datapath's packet the tags that tables see.
+    pub(super) fn commit_tags(&mut self) {
+        let (have, want) = (
+            all_tags(&self.packet.base.key, &self.packet.base.buried),
+            all_tags(&self.packet.state.key, &self.packet.buried),
+        );
+        let common = have
+            .iter()
+            .rev()
+            .zip(want.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        let pops = have.len() - common;
+        self.actions.extend(std::iter::repeat_n(Action::PopVlan, pops));
+        let pushed = want[..want.len() - common].iter().rev();
+        self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));
+    }
+}
+
+/// The tags of a packet, the outermost first.
+fn all_tags(key: &Key, buried: &Buried) -> Buried {
+    let all = [key.tag(0), key.tag(1)].into_iter().flatten();
+    all.chain(buried.iter().copied()).collect()
 }

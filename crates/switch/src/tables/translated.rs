@@ -44,8 +44,8 @@ pub struct ForController {
     /// Most bytes that the action asks for. There are no buffers that could keep the rest, so
     /// controllers get packets whole (OpenFlow 1.3.5 §7.4.1), and this is only told.
     pub max_len: u16,
-    /// What is to be done when the controller lets the packet go on: a handle of [`Context::Recirculation`],
-    /// for `Switch::resume`.
+    /// Where the packet continues if the controller resumes it: a handle of
+    /// [`Context::Recirculation`], for `Switch::resume`.
     pub continuation: Option<u32>,
 }
 

@@ -1,11 +1,11 @@
-//! Flows as `ofproto/trace` prints them: all that a packet has, and the metadata that is not zero.
+//! Flows as `ofproto/trace` prints them: all fields of the packet, and metadata that is not zero.
 
 use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, PORT_UNSET, TAG_PRESENT};
 use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
 
-/// What a packet has.
+/// A packet's fields.
 pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     let mut all = Match::ANY;
     for field in F::ALL.iter().filter(|field| field.info().canonical) {
@@ -19,10 +19,10 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             Home::Meta { .. } => value != 0,
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
-                // What Open vSwitch shows only of packets for which it matters.
+                // Open vSwitch shows these only where they matter.
                 Field::Ipv6Exthdr | Field::NdReserved | Field::NdOptionsType => false,
                 Field::NdSll | Field::NdTll => all.meets(MatchPrerequisite::Nd),
-                // Of later fragments there is only the protocol.
+                // Later fragments have only the protocol.
                 Field::IcmpType | Field::IcmpCode if state.key.get(Field::IpFrag) & 2 != 0 => false,
                 _ => all.meets(info.prerequisite),
             },
@@ -32,7 +32,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         }
     }
     let mut text = with_inner_tag(matching(&all, style), state);
-    // A packet's flags are told without the signs that a match has.
+    // A packet's flags have no signs, a match's do.
     text = text
         .replace("tun_flags=-oam", "tun_flags=0")
         .replace("tun_flags=+oam", "tun_flags=oam");
@@ -51,8 +51,8 @@ fn is_of_tunnel(field: F) -> bool {
     field.name().starts_with("tun_") && field != F::TunId
 }
 
-/// Whether something of a tunnel is told: all of it where it is known where the tunnel leads, and
-/// what belongs to its kind.
+/// Whether a tunnel field is shown: the tunnel must have a destination, and the field must belong
+/// to its kind.
 fn shows_tunnel(state: &FlowState, field: F) -> bool {
     let leads = state.get(F::TunDst) != 0 || state.get(F::TunIpv6Dst) != 0;
     let version = state.get(F::TunErspanVer);
@@ -64,7 +64,7 @@ fn shows_tunnel(state: &FlowState, field: F) -> bool {
         }
 }
 
-/// The second tag stands behind the first.
+/// Prints the second tag after the first.
 fn with_inner_tag(text: String, state: &FlowState) -> String {
     if state.key.tag(0).is_none() {
         return text;
@@ -76,7 +76,7 @@ fn with_inner_tag(text: String, state: &FlowState) -> String {
     text.replacen(",dl_src=", &format!("{inner},dl_src="), 1)
 }
 
-/// What a megaflow looks at.
+/// The match of a megaflow.
 pub(super) fn condition(all: &Match, state: &FlowState, mask: &Mask, style: Style<'_>) -> String {
     let mut text = matching(all, style);
     if mask.get(Field::VlanTci1) as u16 & !TAG_PRESENT != 0
@@ -93,7 +93,7 @@ pub(super) fn condition(all: &Match, state: &FlowState, mask: &Mask, style: Styl
     text
 }
 
-/// Why a translation failed, in the words of its last line.
+/// The error of a translation, as the last line prints it.
 pub(super) fn failure(error: &str) -> &'static str {
     if error.contains("depth") || error.contains("within each other") {
         "Recursion too deep"

@@ -1,7 +1,6 @@
-//! Handles of what translations speak of: no two meanings have one, and who has too many harms
-//! nobody else.
+//! Handles of contexts: no two contexts share one, and a bridge with too many does not harm others.
 
-use crate::tables::contexts::Room;
+use crate::tables::contexts::Bounds;
 use crate::tables::{Context, Limit, Translated};
 use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
 use dp::{Action, DropCause, Key, PortNo};
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 use wire::Nanos;
 
 /// Two bridges with a port each, whose packets of each station have a meaning of their own.
-fn switch(room: Room, actions: &str) -> Switch {
+fn switch(bounds: Bounds, actions: &str) -> Switch {
     let mut config = SwitchConfig::default();
     for (bridge, port) in [("br0", 1), ("br1", 2)] {
         let interface = InterfaceConfig {
@@ -40,7 +39,7 @@ fn switch(room: Room, actions: &str) -> Switch {
         let rule = parse_flow(FlowCommand::Add, &rule, &Names::default()).unwrap();
         switch.flow_mod(bridge, &rule, Nanos::ZERO).unwrap();
     }
-    switch.contexts.set_room(room);
+    switch.contexts.set_bounds(bounds);
     switch
 }
 
@@ -62,9 +61,9 @@ fn handle(translated: &Translated) -> u32 {
 #[test]
 fn stations_whose_hashes_collide_are_told_apart() {
     let mut switch = switch(
-        Room {
+        Bounds {
             highest: 63,
-            ..Room::default()
+            ..Bounds::default()
         },
         "controller",
     );
@@ -93,9 +92,9 @@ fn stations_whose_hashes_collide_are_told_apart() {
 #[test]
 fn of_two_translations_that_want_one_handle_the_second_is_made_again() {
     let mut switch = switch(
-        Room {
+        Bounds {
             highest: 3,
-            ..Room::default()
+            ..Bounds::default()
         },
         "controller",
     );
@@ -117,9 +116,9 @@ fn of_two_translations_that_want_one_handle_the_second_is_made_again() {
 #[test]
 fn a_bridge_with_too_many_meanings_loses_only_copies_of_its_own_and_gets_room_again() {
     let mut switch = switch(
-        Room {
+        Bounds {
             per_bridge: 10,
-            ..Room::default()
+            ..Bounds::default()
         },
         "controller",
     );
@@ -161,11 +160,11 @@ fn a_bridge_with_too_many_meanings_loses_only_copies_of_its_own_and_gets_room_ag
 
 #[test]
 fn a_packet_that_cannot_recirculate_for_want_of_a_handle_is_dropped_for_that() {
-    let room = Room {
+    let bounds = Bounds {
         per_bridge: 0,
-        ..Room::default()
+        ..Bounds::default()
     };
-    let mut switch = switch(room, "pop_mpls:0x0800,resubmit(,1)");
+    let mut switch = switch(bounds, "pop_mpls:0x0800,resubmit(,1)");
     let mut labelled = key(1, 1);
     labelled.set(Field::EthType, 0x8847);
     labelled.set(Field::MplsLse0, 0x5140);
