@@ -110,7 +110,7 @@ pub enum Action {
 pub const MAX_RECIRCULATIONS: u32 = 6;
 
 /// Prints as `ovs-dpctl dump-flows` prints datapath actions. Fields that several protocols share
-/// have the names of IPv4 and TCP; [`ActionList`](crate::ActionList) prints those of the packet's own
+/// have the names of IPv4 and TCP; [`ActionList`](crate::ActionList) prints those of the packet's
 /// protocols.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

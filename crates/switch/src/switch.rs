@@ -146,9 +146,9 @@ impl Switch {
     /// Applies effects of translations. The changes are empty where no station has moved and no
     /// rule is new.
     ///
-    /// Each port has a budget: 512 stations a second and 4096 at once that move to it; 1024 a second
-    /// and a full table at once that are new. Stations beyond it are not learned for now, and
-    /// [`Switch::take_ignored`] counts them.
+    /// Each port has a budget: 512 stations a second and 4096 at once that move to it; 1024 a
+    /// second and a full table at once that are new. Stations beyond it are not learned for now,
+    /// and [`Switch::take_ignored`] counts them.
     pub fn apply(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let (mut stale, mut changes) = (Vec::new(), Vec::new());
         for effect in effects {
@@ -176,8 +176,8 @@ impl Switch {
         changes
     }
 
-    /// As [`Switch::apply`], for effects that had to wait. It leaves out stations that have moved or
-    /// were removed meanwhile.
+    /// As [`Switch::apply`], for effects that had to wait. It leaves out stations that have moved
+    /// or were removed meanwhile.
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let holds = |effect: &&Effect| match self.outlook(effect, now) {
             Some(outlook) => outlook == Outlook::Seen,

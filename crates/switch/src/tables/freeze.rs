@@ -288,8 +288,8 @@ impl Pipeline<'_> {
             return self.enter(at, key);
         }
         let table = frozen.frames.first().map_or(0, |frame| frame.table);
-        self.open(Kind::Action, |_| String::from("thaw"));
-        self.line(Kind::Action, |_| format!("Resuming from table {table}"));
+        self.open(Kind::Thaw, |_| String::from("thaw"));
+        self.line(Kind::Thaw, |_| format!("Resuming from table {table}"));
         self.close(1);
         self.go_on(frozen.frames.clone());
         self.settle();

@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Bridge,
     /// A table lookup, or the action set.
     Table,
+    /// The packet continues from a recirculation context.
+    Thaw,
     /// A bucket of a group.
     Bucket,
     /// An action.
@@ -130,7 +132,7 @@ impl Report {
 
 fn print(out: &mut String, nodes: &[Node], level: usize) {
     for (at, node) in nodes.iter().enumerate() {
-        let is_part = matches!(node.kind, Kind::Bridge | Kind::Table);
+        let is_part = matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
         let more = usize::from(at + 1 < nodes.len() || !is_part);
         if node.kind == Kind::Bridge {
             out.push('\n');
@@ -139,7 +141,7 @@ fn print(out: &mut String, nodes: &[Node], level: usize) {
         let text = &node.text;
         let _ = match node.kind {
             Kind::Bridge => writeln!(out, "{indent}{text}\n{indent}{}", "-".repeat(text.len())),
-            Kind::Table | Kind::Action | Kind::Bucket => writeln!(out, "{indent}{text}"),
+            Kind::Table | Kind::Thaw | Kind::Action | Kind::Bucket => writeln!(out, "{indent}{text}"),
             Kind::Detail => writeln!(out, "{indent} -> {text}"),
             Kind::Warning => writeln!(out, "{indent} >> {text}"),
             Kind::Error => writeln!(out, "{indent} >>>> {text} <<<<"),
