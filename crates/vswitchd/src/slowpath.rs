@@ -16,6 +16,7 @@ use wire::Nanos;
 mod decide;
 mod long;
 #[cfg(test)]
+#[path = "../tests/reference/mod.rs"]
 mod reference;
 #[cfg(test)]
 mod tests;
