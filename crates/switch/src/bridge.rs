@@ -1,4 +1,4 @@
-//! A bridge: its ports, what it has learned.
+//! A bridge: its ports, tables and MAC learning table.
 
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
 
-/// A bridge's own settings, as far as translations read them.
+/// The settings of a bridge that translations read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) fail_mode: FailMode,
@@ -30,19 +30,19 @@ pub struct Bridge {
     pub(crate) hidden: Hidden,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: BTreeMap<u32, (u32, usize)>,
-    /// What becomes of fragments.
+    /// How tables treat fragments.
     pub(crate) frags: FragMode,
-    /// What controllers have said of ports, by OpenFlow port number.
+    /// The flags that controllers have set (port-mod), by OpenFlow port number.
     pub(crate) port_flags: BTreeMap<u32, PortFlags>,
-    /// Whether controllers get the packets that tables have no rules for (OpenFlow 1.0 §4.4).
+    /// Whether controllers get table misses (OpenFlow 1.0 §4.4).
     pub(crate) misses_to_controller: bool,
-    /// Rules that went and that nobody has asked about.
+    /// Removed rules, until [`Switch::take_removed`](crate::Switch::take_removed).
     pub(crate) removed: Vec<Removed>,
-    /// What else happened in the tables.
+    /// Other events of the tables.
     pub(crate) events: Vec<TableEvent>,
 }
 
-/// An entry of a bridge's table of stations.
+/// An entry of a bridge's MAC learning table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdbEntry<'a> {
     /// The port's name.
@@ -53,12 +53,12 @@ pub struct FdbEntry<'a> {
     pub vlan: Vid,
     /// The station.
     pub mac: MacAddr,
-    /// How long ago it was last seen; `None` for a static entry.
+    /// Time since the station was last seen; `None` for a static entry.
     pub age: Option<Duration>,
 }
 
 impl Bridge {
-    /// The table of stations: static entries, then learned ones, the oldest first.
+    /// The MAC learning table: static entries, then learned ones, the oldest first.
     pub fn entries(&self, now: Nanos) -> impl Iterator<Item = FdbEntry<'_>> {
         self.fdb.entries().filter_map(move |((vlan, mac), port, seen)| {
             let port = self.ports.get(&port)?;
@@ -78,14 +78,14 @@ impl Bridge {
         &self.tables
     }
 
-    /// What happened to the table of stations.
+    /// Statistics of the MAC learning table.
     pub fn fdb_stats(&self) -> FdbStats {
         self.fdb.stats()
     }
 
-    /// Whether packets have to go through the tables. Where they need not, the tables would do no
-    /// more than the fail mode says, and nothing that stands before them has a say: `NORMAL` itself
-    /// sees to what is said of the ports that packets leave by.
+    /// Whether packets must go through the tables. If not, the tables do only what the fail mode
+    /// says, and neither hidden rules nor port flags come before them. NORMAL itself respects the
+    /// flags of egress ports.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()
@@ -101,18 +101,18 @@ impl Bridge {
         Some(port.members.get(at.interface)?.number)
     }
 
-    /// What controllers have said of a port.
+    /// The flags that controllers have set for a port.
     pub fn flags_of(&self, port: u32) -> PortFlags {
         self.port_flags.get(&port).copied().unwrap_or_default()
     }
 
-    /// Whether a controller has said something of an interface of a port.
+    /// Whether a controller has set a flag for an interface of a port.
     pub(crate) fn is_flagged(&self, port: &Port, flag: impl Fn(PortFlags) -> bool) -> bool {
         let mut members = port.members.iter();
         !self.port_flags.is_empty() && members.any(|member| flag(self.flags_of(member.number)))
     }
 
-    /// Whether the station may be learned there: otherwise the translation is older than the
+    /// Whether a station may be learned there. If not, the translation is older than the
     /// configuration.
     fn learns(&self, vlan: Vid, port: u32) -> bool {
         self.ports.contains_key(&port) && !self.settings.flood_vlans.contains(vlan)
@@ -123,8 +123,8 @@ impl Bridge {
         self.learns(vlan, port).then(|| self.fdb.outlook(vlan, mac, port, now))
     }
 
-    /// Learns a station and appends what became stale. Returns what was ignored because the port
-    /// has spent its budget.
+    /// Learns a station and appends what became stale. Returns what was not learned because the
+    /// port has spent its budget.
     pub(crate) fn learn(
         &mut self,
         vlan: Vid,
@@ -141,9 +141,9 @@ impl Bridge {
             Learned::Ignored(kind) => return Some(kind),
             Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {
-                // The packets of one that made room need not come here again to teach its place:
-                // with more stations than there is room for, all packets would. Their megaflows do
-                // so as long as they carry any.
+                // The megaflows of an evicted station stay, and learn it again while they carry
+                // packets. With more stations than entries, all packets would be translated
+                // otherwise.
                 let stations = [Some((vlan, mac)), evicted].into_iter().flatten();
                 stale.extend(stations.map(|(vlan, mac)| Read::Station(self.id, vlan, mac)));
             }

@@ -1,8 +1,7 @@
-//! From the desired state to the tables, and what that makes stale.
+//! Applies a configuration, and returns what becomes stale.
 //!
-//! Bridges and ports keep their numbers as long as their names stay in the configuration; a number
-//! is never used again. So an effect that was translated before a change finds either the same port
-//! or none.
+//! Bridges and ports keep their numbers as long as their names are in the configuration. A number
+//! is never used again, so an effect from before a change finds either the same port or none.
 
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;

@@ -1,19 +1,18 @@
-//! Learning, VLAN-aware bridges (IEEE 802.1Q) as Open vSwitch's NORMAL action has them, without
-//! sockets, clocks or threads.
+//! Bridges: VLANs (IEEE 802.1Q), MAC learning, OpenFlow tables, and the translation of packets to
+//! datapath actions, without sockets, clocks or threads.
 //!
-//! A [`Switch`] is told what it is ([`Switch::configure`]), asked what becomes of a packet
-//! ([`Switch::translate`], which changes nothing), told what packets taught ([`Switch::apply`]),
-//! and told that time passed ([`Switch::tick`], due at [`Switch::next_event`]). Whatever changes
-//! the answer of an earlier `translate` is returned as [`dp::Change`]s, which the caller publishes
-//! before anyone translates again.
+//! [`Switch::configure`] sets the bridges and ports. [`Switch::translate`] answers an upcall and
+//! changes nothing; [`Switch::accept`] then applies what the packet changes. [`Switch::tick`] is
+//! due at [`Switch::next_event`]. Calls that change the answer of an earlier `translate` return
+//! [`dp::Change`]s. The caller publishes them before it translates again.
 //!
 //! Invariants
-//! - Translations depend on the key, on the tables and on nothing else; not on the time, because
+//! - The actions of a translation depend on the packet and the tables only, not on the time:
 //!   [`Switch::tick`] alone removes what is old.
 //! - Packets that are equal under a translation's mask have the same actions, dependencies and
 //!   effects.
-//! - A translation stays right until a change of one of its dependencies is returned.
-//! - In a steady state nothing is returned: refreshing an address is no change.
+//! - A translation is valid until a change of one of its dependencies is returned.
+//! - In a steady state, nothing is returned: refreshing a station is no change.
 #![forbid(unsafe_code)]
 
 mod bridge;

@@ -4,7 +4,7 @@ use crate::tables::tags::PortVlans;
 use flow::PortNo;
 use std::collections::BTreeMap;
 
-/// An attachment of a bridge, ready for use.
+/// A port of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Port {
     pub(crate) name: String,
@@ -15,7 +15,7 @@ pub(crate) struct Port {
     pub(crate) no_flood: bool,
     pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
-    /// The interface that carries the traffic, where there are several.
+    /// The interface that carries the traffic, if there are several.
     pub(crate) active: usize,
     pub(crate) interfaces: usize,
     pub(crate) members: Vec<Member>,
@@ -24,14 +24,14 @@ pub(crate) struct Port {
 /// An interface of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// Its port number as OpenFlow 1.1 and later have it.
+    /// Its port number in OpenFlow 1.1 and later.
     pub(crate) number: u32,
     pub(crate) egress: Egress,
-    /// Whether what chooses between ports may choose it.
+    /// Whether groups and bundles may select it.
     pub(crate) live: bool,
 }
 
-/// Where packets leave to.
+/// Where packets leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Egress {
     /// Nowhere: none of several interfaces is up, or a patch port has no peer.
@@ -41,7 +41,7 @@ pub(crate) enum Egress {
     Patch(Ingress),
 }
 
-/// Where a packet comes in.
+/// Where a packet enters a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ingress {
     pub(crate) bridge: u32,

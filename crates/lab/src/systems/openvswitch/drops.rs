@@ -60,7 +60,7 @@ pub(crate) fn of_oxvs_port(port: &PortDrops, places: &BTreeMap<String, String>, 
         let (cause, packets) = match cause.as_str() {
             "drop_policed" => ("policer", *packets),
             "drop_queue_full" | "drop_queue_delay" | "drop_queue_loss" | "drop_queue_removed" => ("queue", *packets),
-            "drop_upcall_budget" | "drop_controller_budget" => ("upcall", *packets),
+            "drop_upcall_budget" | "drop_controller_budget" | "drop_protocol_budget" => ("upcall", *packets),
             "drop_device_full" => ("port", packets.saturating_sub(kernel.tx_dropped)),
             // No bridge forwards them: they are nobody's loss.
             "drop_reserved_multicast" => continue,
