@@ -18,19 +18,14 @@ use wire::Nanos;
 
 /// How long an unused context is kept: longer than a megaflow without packets.
 const UNUSED: Duration = Duration::from_secs(120);
-
 /// The same in a bridge at its bound.
 const UNUSED_IN_FULL: Duration = Duration::from_secs(15);
-
 /// How long a freed handle is not used again: packets in flight may carry it.
 const REST: Duration = Duration::from_secs(5);
-
 /// The resolution of the time of last use.
 const GRAIN: Duration = Duration::from_secs(1);
-
 /// Freed handles that one tick makes available at most.
 const RESTED: usize = 4096;
-
 /// Handles tried for a new context.
 const TRIES: u64 = 64;
 
