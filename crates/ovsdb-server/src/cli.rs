@@ -26,11 +26,11 @@ const OPTIONS: &[Opt] = &[
     Opt::flag("active", None),
 ];
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Wanted {
     server: Options,
     daemon: daemon::Options,
-    /// A command to serve for as long as it runs.
+    /// A command; the server ends when it ends.
     run: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Ok(Some(wanted)) => match serve(wanted) {
             Ok(code) => code,
             Err(why) => {
-                // Whoever started a daemon may have seen nothing of it but its log.
+                // A daemon's user may see its log only.
                 tracing::error!(target: "ovsdb_server", "{why}");
                 fail(&why)
             }
@@ -56,7 +56,7 @@ fn fail(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Reads the command line; `None` when it only asked for help or the version.
+/// Reads the command line; `None` after `--help` and `--version`.
 fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, String> {
     let tables = vec![OPTIONS, tls::OPTIONS, daemon::OPTIONS, daemon::LOG_OPTIONS, COMMON];
     let mut parser = Parser::new(args, tables, Order::Mixed);
@@ -97,7 +97,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
             "sync-from" | "sync-exclude-tables" | "active" => {
                 return Err(format!("--{name}: active-backup replication is not supported"));
             }
-            // Column diffs are what we always write.
+            // We always write column diffs.
             _ => {}
         }
     }
@@ -130,7 +130,7 @@ fn help() -> String {
     )
 }
 
-/// Serves until told to end.
+/// Serves until somebody requests the end.
 fn serve(wanted: Wanted) -> Result<ExitCode, String> {
     let mut daemon = daemon::start(wanted.daemon).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -168,7 +168,7 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
         spawn_local(mgmt::reclaim::run());
         tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
         daemon.ready();
-        // A task of its own: the future that the runtime blocks on is polled at every event, and
+        // In a task of its own: the runtime polls the future that it blocks on at every event, and
         // this one is large.
         let serving = server.clone();
         let ended = spawn_local(async move {
@@ -197,7 +197,7 @@ enum Ended {
     Signal(i32),
 }
 
-/// Runs the command of `--run`; waits for ever without one.
+/// Runs the command of `--run`; without one it waits forever.
 async fn run_command(command: Option<String>) -> ExitCode {
     let Some(command) = command else {
         return std::future::pending().await;

@@ -1,24 +1,21 @@
-//! One client's connection: bytes in, handed to the core as messages; bytes out of the core's
-//! outbox.
+//! One client's connection: reads messages for the core, and sends what is in the core's outbox.
 //!
-//! A connection's task handles all complete messages that a read brought and leaves writing to the
-//! server's flush, which runs after all tasks that are ready: so the transactions of many clients
-//! share one write to the file. Only when a client's socket is full does its own task write, as the
-//! socket empties.
+//! A connection's task handles all complete messages of a read. The server's flush, which runs
+//! after all tasks that are ready, writes the replies: so the transactions of many clients share
+//! one write to the file. The task itself writes only while the client's socket is full.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mgmt::jsonrpc::{Framer, Limits};
 use mgmt::pidfile::os_text;
 use mgmt::stream::Stream;
 
 use crate::core::{COUNTED, Now, SessionId};
-use crate::linger::PATIENCE;
 use crate::request;
 use crate::server::Inner;
 use crate::socket::Socket;
@@ -29,32 +26,29 @@ const MAX_MESSAGE: usize = 64 << 20;
 /// The deepest nesting in a message.
 const MAX_DEPTH: u32 = 1000;
 
-/// A read takes at most so many bytes.
+/// Most bytes of one read.
 pub(crate) const READ: usize = 64 << 10;
 
-/// The writing side of a connection, which the server's flush and the connection's task share.
+/// The sending side of a connection, shared by the server's flush and the connection's task.
 pub(crate) struct Conn {
     pub(crate) id: SessionId,
     socket: Socket,
-    /// The task, to be woken when there is something to do that its socket does not tell.
+    /// Wakes the task for work that is not readable data.
     task: RefCell<Option<Waker>>,
     /// The socket was full: the task writes.
     full: Cell<bool>,
-    /// The task does not read because its client does not.
+    /// The task does not read, because the client does not read its replies.
     paused: Cell<bool>,
     ended: Cell<bool>,
-    /// The unfinished message is to be forgotten.
+    /// The task has to discard the incomplete message.
     give_up: Cell<bool>,
 }
 
-/// A message so long leaves memory behind that is worth giving back, in bytes.
+/// Length in bytes from which a message's memory is returned to the system.
 const LONG: usize = 1 << 20;
 
-/// A client's requests are handled for so long before it is the others' turn.
+/// Longest time for one client's requests before other clients get their turn.
 const TURN: Duration = Duration::from_millis(10);
-
-/// So many requests of a client that is alone are served before the runtime looks for others.
-const EXCLUSIVE: u32 = 8;
 
 /// What a connection's task wakes up for.
 enum Event {
@@ -64,8 +58,8 @@ enum Event {
 }
 
 impl Conn {
-    /// Sends what the core has for the client, as far as the socket takes it. True when nothing is
-    /// left.
+    /// Sends what the core's outbox has for the client, until the socket is full. Returns true when
+    /// the outbox is empty.
     pub(crate) fn send(&self, inner: &Inner) -> bool {
         if self.full.get() || self.ended.get() {
             return false;
@@ -103,20 +97,20 @@ impl Conn {
         }
     }
 
-    /// Ends the connection: its task cleans up.
+    /// Ends the connection; its task cleans up.
     pub(crate) fn end(&self) {
         self.ended.set(true);
         self.wake();
     }
 
-    /// The client may be listened to again.
+    /// Lets the task read from the client again.
     pub(crate) fn resume(&self) {
         if self.paused.get() {
             self.wake();
         }
     }
 
-    /// Has the task forget the message that has not arrived as a whole.
+    /// Makes the task discard the incomplete message.
     fn give_up(&self) {
         self.give_up.set(true);
         self.wake();
@@ -128,7 +122,7 @@ impl Conn {
         }
     }
 
-    /// Writes while the socket takes it. True when nothing is left, or the connection ended.
+    /// Writes until the socket is full. Returns true when nothing is left or the connection ended.
     fn poll_send(&self, inner: &Inner, cx: &mut Context<'_>) -> bool {
         let mut core = inner.core.borrow_mut();
         let Some(outbox) = core.outbox(self.id) else {
@@ -205,12 +199,12 @@ struct Task {
     inner: Rc<Inner>,
     conn: Rc<Conn>,
     framer: Framer,
-    /// Bytes of the unfinished message that count.
+    /// Bytes of the incomplete message that count against the memory budget.
     counted: usize,
 }
 
 impl Task {
-    /// Runs until the connection ends, by the client's fault if with an error.
+    /// Runs until the connection ends. An error is the client's fault.
     async fn run(&mut self) -> Result<(), String> {
         loop {
             match poll_fn(|cx| self.poll(cx)).await {
@@ -223,70 +217,12 @@ impl Task {
                     self.inner.core.borrow_mut().heard(self.conn.id, now);
                     self.handle(now).await?;
                     if n == READ {
-                        // There may be more; but replies go out first.
+                        // There may be more to read, but replies go out first.
                         tokio::task::yield_now().await;
-                    } else if self.inner.linger.stays_with(self.conn.id) {
-                        let stayed = self.stay().await;
-                        self.conn.socket.take_out(&mut self.inner.read_buffer.borrow_mut());
-                        stayed?;
                     }
                 }
             }
         }
-    }
-
-    /// Serves a client that is alone, and sends one request after the other, without the runtime in
-    /// between.
-    async fn stay(&mut self) -> Result<(), String> {
-        let inner = self.inner.clone();
-        let linger = &inner.linger;
-        let mut served = 0u32;
-        loop {
-            self.inner.flush();
-            let (began, before) = (Instant::now(), linger.count());
-            let n = loop {
-                let read = {
-                    let mut buffer = self.inner.read_buffer.borrow_mut();
-                    let read = self.conn.socket.try_read(&mut buffer);
-                    read.inspect(|range| self.framer.push(&buffer[range.clone()]))
-                };
-                match read {
-                    Ok(range) => break range.len(),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    // The regular way of reading finds it again.
-                    Err(_) => return Ok(()),
-                }
-                // Somebody else may have a request, or wait for this very processor.
-                tokio::task::yield_now().await;
-                if linger.count() != before || !self.may_stay() {
-                    return Ok(());
-                }
-                if began.elapsed() > PATIENCE {
-                    linger.attempted(false);
-                    return Ok(());
-                }
-                std::thread::yield_now();
-            };
-            linger.attempted(true);
-            if n == 0 {
-                return Ok(());
-            }
-            let now = self.inner.now();
-            self.inner.core.borrow_mut().heard(self.conn.id, now);
-            self.handle(now).await?;
-            if !self.may_stay() || !linger.stays_with(self.conn.id) {
-                return Ok(());
-            }
-            served = served.wrapping_add(1);
-            if served.is_multiple_of(EXCLUSIVE) {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    /// Whether nothing speaks against reading.
-    fn may_stay(&self) -> bool {
-        !self.conn.ended.get() && !self.conn.full.get() && self.inner.core.borrow().listens(self.conn.id)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
@@ -329,7 +265,7 @@ impl Task {
         })
     }
 
-    /// Hands complete messages to the core while it listens.
+    /// Hands complete messages to the core, while the core accepts messages from this client.
     async fn handle(&mut self, mut now: Now) -> Result<(), String> {
         let mut handled = 0u32;
         loop {
@@ -352,12 +288,12 @@ impl Task {
                 break;
             };
             if self.counted > 0 {
-                // It is a request now, and gone before the next is read.
+                // The core handles it now, before the task reads the next one.
                 self.counted = 0;
                 self.inner.core.borrow_mut().input(self.conn.id, 0);
             }
             if frame.len() >= LONG {
-                // Read, it takes several times as much.
+                // The parsed message needs several times the memory of its text.
                 self.inner.core.borrow_mut().freed(frame.len() * 4);
             }
             let mut arena = self.inner.arena.take();
@@ -366,7 +302,7 @@ impl Task {
             arena.clear();
             self.inner.arena.replace(arena);
             handled += 1;
-            // Looking at the clock for each of many small requests would cost too much.
+            // Reading the clock for each small request costs too much.
             if handled.is_multiple_of(4) && self.inner.monotonic() > now.monotonic + TURN {
                 self.inner.flush_soon();
                 tokio::task::yield_now().await;
@@ -380,8 +316,8 @@ impl Task {
         Ok(())
     }
 
-    /// Counts the unfinished message. If it is too much for the memory budget, the longest one of
-    /// all sessions is given up.
+    /// Counts the incomplete message. Over the memory budget, the session with the longest one
+    /// discards it.
     fn count_input(&mut self) {
         let pending = self.framer.pending();
         let bytes = if pending < COUNTED { 0 } else { pending };
@@ -401,7 +337,7 @@ impl Task {
         }
     }
 
-    /// Forgets the unfinished message; what is left of it is refused when it has ended.
+    /// Discards the incomplete message. The server answers it with an error when its end arrives.
     fn give_up(&mut self) {
         self.inner.core.borrow_mut().freed(self.framer.memory());
         self.framer.discard();

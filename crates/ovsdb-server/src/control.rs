@@ -1,5 +1,4 @@
-//! The commands that the server takes on its control socket (ovsdb-server(1), "Runtime management
-//! commands").
+//! The commands of the server's control socket (ovsdb-server(1), "Runtime management commands").
 
 use std::path::Path;
 use std::rc::Rc;
@@ -11,8 +10,8 @@ use crate::core::Close;
 use crate::server::{Inner, Server};
 
 impl Server {
-    /// Adds the server's commands to a control socket, and its figures to `memory/show`. `exit` is
-    /// the daemon's.
+    /// Adds the server's commands to a control socket, and its figures to `memory/show`. The daemon
+    /// adds `exit`.
     pub fn register_unixctl(&self, control: &unixctl::Server) {
         let add = |name: &str,
                    usage: &str,

@@ -1,18 +1,18 @@
 //! The OVSDB server: databases of RFC 7047 for clients on sockets, and for the switch in the same
 //! process.
 //!
-//! A request's way: `conn` reads bytes and cuts them into messages → `core` decides (transactions,
-//! monitors, locks; no input or output) and leaves records, replies and updates → `server` appends
-//! the records to the database's file (`store`) and only then sends what is to be sent. Requests
-//! that arrive together share one write to the file and one to each socket.
+//! How a request is handled: `conn` reads bytes and splits them into messages → `core` executes
+//! them (transactions, monitors, locks; no input or output) and produces records, replies and
+//! updates → `server` appends the records to the database's file (`databases`, `store`) and then
+//! sends replies and updates. Requests that arrive together share one write to the file and one to
+//! each socket.
 //!
 //! Invariants
-//! - What a client was told is in the file: the kernel has it before the reply leaves, the disk
-//!   within 100 ms, or, for a durable transaction, before its reply. When the file cannot be
-//!   written, memory holds what the file holds.
-//! - No client can make the server keep more than a bounded amount of memory for it, nor keep the
-//!   others waiting.
-//! - Idle, nothing runs: no timer without something due.
+//! - A transaction is in the file before its reply is sent. It is on the disk within 100 ms; a
+//!   durable transaction is on the disk before its reply. If the file cannot be written, the
+//!   transaction is undone in memory.
+//! - A client can use a bounded amount of memory only, and cannot block the others.
+//! - An idle server sleeps: there is a timer only while something is due.
 
 #![warn(clippy::print_stdout)]
 
@@ -20,7 +20,7 @@ mod cli;
 mod conn;
 mod control;
 mod core;
-mod linger;
+mod databases;
 mod remotes;
 mod request;
 mod server;

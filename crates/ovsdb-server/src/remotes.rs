@@ -1,5 +1,5 @@
-//! Where clients come from: sockets listened on, servers' own connections to clients, and rows of a
-//! database that name either.
+//! Remotes: sockets that the server listens on, connections that it opens to clients, and rows of a
+//! database that configure both.
 
 mod keys;
 mod rows;
@@ -16,10 +16,10 @@ use tokio::task::{self, AbortHandle};
 use crate::server::Inner;
 use rows::RowSource;
 
-/// How often the rows of remotes are told how these fare.
+/// How often the server updates the status columns of remotes.
 const STATUS_INTERVAL: Duration = Duration::from_millis(2500);
 
-/// A TCP client silent for so long is probed.
+/// The server probes a TCP client that has been silent for this time.
 const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 
 /// The longest pause between two attempts to connect.
@@ -28,29 +28,29 @@ const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(8);
 /// The remotes of a server.
 #[derive(Default)]
 pub(crate) struct Remotes {
-    /// As the operator named them.
+    /// Named on the command line or by a command.
     configured: BTreeSet<String>,
-    /// The server serves already.
+    /// The server has started.
     started: bool,
-    /// What runs, by target.
+    /// The running remotes, by target.
     running: BTreeMap<String, Running>,
 }
 
-/// A remote that is listened on or connected to.
+/// A remote that the server listens on or connects to.
 struct Running {
     settings: Settings,
     state: Rc<RefCell<State>>,
     task: Option<AbortHandle>,
 }
 
-/// How a remote's clients are treated.
+/// Settings for a remote's clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// `None` for the default of the kind of socket; zero for never.
     pub(crate) probe: Option<Duration>,
     pub(crate) max_backoff: Duration,
     pub(crate) read_only: bool,
-    /// The class of what is sent over TCP.
+    /// The DSCP of packets over TCP.
     pub(crate) dscp: u8,
 }
 
@@ -66,7 +66,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The time after which a silent client is probed.
+    /// The time after which the server probes a silent client.
     fn probe(&self, remote: &Remote) -> Option<Duration> {
         let default = if remote.is_local() {
             Duration::ZERO
@@ -77,12 +77,12 @@ impl Settings {
     }
 }
 
-/// How a remote fares.
+/// The state of a remote.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// `ACTIVE`, `BACKOFF`, … of a connection of our own.
     pub(crate) state: Option<&'static str>,
-    /// The port listened on.
+    /// The port that the server listens on.
     pub(crate) bound_port: Option<u16>,
     pub(crate) last_error: Option<String>,
     pub(crate) connected: Option<Instant>,
@@ -90,7 +90,7 @@ pub(crate) struct State {
 }
 
 impl Remotes {
-    /// As the operator named them.
+    /// Named on the command line or by a command.
     pub(crate) fn configured(&self) -> impl Iterator<Item = &str> {
         self.configured.iter().map(String::as_str)
     }
@@ -104,7 +104,7 @@ impl Remotes {
 }
 
 impl Running {
-    /// Why a passive remote is not listened on.
+    /// Why the server does not listen on a passive remote.
     fn listen_error(&self) -> Option<String> {
         let state = self.state.borrow();
         state.last_error.clone().filter(|_| state.state.is_none())
@@ -118,8 +118,7 @@ impl Running {
 }
 
 impl Inner {
-    /// Adds a remote; [`Inner::remotes_changed`] makes it run. Nothing changes if it is one
-    /// already.
+    /// Adds a remote; [`Inner::remotes_changed`] starts it. Does nothing if it exists already.
     pub(crate) fn add_remote(&self, name: &str) -> Result<(), String> {
         if let Some(source) = RowSource::parse(name) {
             source
@@ -144,8 +143,7 @@ impl Inner {
     /// Starts the remotes.
     ///
     /// # Errors
-    /// The socket that the operator named and that cannot be listened on. Those that rows name are
-    /// tried again.
+    /// The server cannot listen on a socket of the command line. It retries those that rows name.
     pub(crate) async fn start_remotes(self: &Rc<Self>) -> Result<(), String> {
         self.reconcile_remotes().await;
         let mut remotes = self.remotes.borrow_mut();
@@ -159,7 +157,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Makes what runs what is wanted.
+    /// Starts and stops remotes until the running ones are the configured ones.
     pub(crate) async fn reconcile_remotes(self: &Rc<Self>) {
         let (mut wanted, mut tables) = (BTreeMap::new(), Vec::new());
         {
@@ -192,7 +190,7 @@ impl Inner {
             tracing::info!(target: "ovsdb_jsonrpc_server", "{name}: remote deconfigured");
             self.core.borrow_mut().close_remote(&name);
             self.flush();
-            // The listener is dropped, and its socket's name removed, when its task has ended.
+            // The task's end drops the listener, which removes its socket's name.
             task::yield_now().await;
         }
         for (name, settings) in wanted {
@@ -239,7 +237,7 @@ impl Inner {
     }
 }
 
-/// Follows changes of what is configured, and tells the rows of remotes how these fare.
+/// Follows configuration changes, and updates the status columns of remotes.
 pub(crate) async fn follow(inner: Rc<Inner>) {
     loop {
         let reports = inner.report_remotes();

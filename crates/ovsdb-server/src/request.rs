@@ -1,7 +1,7 @@
 //! Reads a client's message.
 //!
-//! Nearly all are requests of one form; these are read without the detour over a JSON object.
-//! Anything else takes the way of all other programs, which also knows the words for what is wrong.
+//! Nearly all messages are requests of one form, which are read without building a JSON object. All
+//! others go through the general JSON-RPC parser, which also reports what is wrong.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use ovsdb::{Arena, Json as _, Node};
 /// A client's message.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Incoming<'a> {
-    /// A transaction of the usual form: what servers hear most.
+    /// A transaction of the usual form, the most frequent message.
     Transact {
         db: &'a str,
         ops: &'a [Node<'a>],
@@ -33,7 +33,7 @@ pub(crate) enum Incoming<'a> {
     Other(Message),
 }
 
-/// Reads one message; some of it may be kept in `arena`.
+/// Reads one message; parts of it are kept in `arena`.
 pub(crate) fn parse<'a>(frame: &'a [u8], arena: &'a Arena) -> Result<Incoming<'a>, MessageError> {
     if let Ok(text) = std::str::from_utf8(frame) {
         if let Some(transact) = Node::parse(text, arena).and_then(transact) {
@@ -50,7 +50,7 @@ pub(crate) fn parse<'a>(frame: &'a [u8], arena: &'a Arena) -> Result<Incoming<'a
     Message::parse(frame).map(Incoming::Other)
 }
 
-/// What is read if it is a transaction of the usual form.
+/// The members of a transaction of the usual form.
 fn transact(message: Node<'_>) -> Option<Incoming<'_>> {
     let Node::Object(
         [
@@ -66,7 +66,7 @@ fn transact(message: Node<'_>) -> Option<Incoming<'_>> {
     Some(Incoming::Transact { db, ops, id })
 }
 
-/// Yields a request, or `None` for what is something else.
+/// Yields a request, or `None` for any other message.
 struct Request;
 
 impl<'de> Visitor<'de> for Request {

@@ -1,18 +1,17 @@
-//! The server: the core, its databases' files, and the tasks around them.
+//! The server: the core and the tasks around it.
 //!
-//! Everything runs on one thread, inside a tokio `LocalSet`, but for syncing and compacting, which
-//! wait for disks on threads of their own. No borrow of a `RefCell` lives across an await.
+//! Everything runs on one thread, inside a tokio `LocalSet`. Only sync and compaction, which wait
+//! for disks, run on threads of their own. No borrow of a `RefCell` lives across an await.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use mgmt::pidfile::os_text;
 use mgmt::reclaim;
 use mgmt::stream::{Stream, Tls, tls};
 use ovsdb::{Arena, DatabaseSchema};
@@ -22,8 +21,7 @@ use tokio::task::{self, AbortHandle};
 use wire::Nanos;
 
 use crate::conn::{self, Conn};
-use crate::core::{Close, Core, Effect, HeldReply, Now, SERVER_DB, SessionId, SessionMap, SessionOptions};
-use crate::linger::{self, Linger};
+use crate::core::{Close, Core, Effect, HeldReply, Now, SessionId, SessionMap, SessionOptions};
 use crate::remotes::Remotes;
 use crate::request::Incoming;
 use crate::store::{Store, StoreError};
@@ -35,46 +33,46 @@ pub struct Options {
     pub databases: Vec<PathBuf>,
     /// Where to listen and connect: `punix:FILE`, `ptcp:PORT`, `db:DATABASE,TABLE,COLUMN`, …
     pub remotes: Vec<String>,
-    /// The schema that the databases should have, as JSON text. A file that does not exist is made
-    /// with it; an older one that it extends is converted to it. Without it files have to exist,
-    /// and are served as they are.
+    /// The schema that the databases should have, as JSON text. The server creates a missing file
+    /// with it, and converts a file with an older schema that it extends. Without a schema the
+    /// files have to exist, and the server does not convert them.
     pub schema: Option<String>,
-    /// The clients served at once; 0 for [`DEFAULT_MAX_SESSIONS`].
+    /// Most clients at the same time; 0 for [`DEFAULT_MAX_SESSIONS`].
     pub max_sessions: usize,
-    /// The memory that all clients may hold together, in bytes: unfinished messages, what waits to
-    /// be sent to them, and what they asked for that stays. 0 for a quarter of the machine's,
-    /// between 512 MiB and 4 GiB.
+    /// Most memory that all clients use together, in bytes: incomplete messages, messages that
+    /// wait to be sent, monitors and other state that clients asked for. 0 for a quarter of the
+    /// machine's memory, between 512 MiB and 4 GiB.
     pub memory_budget: usize,
-    /// The keys for remotes under TLS. Files may be named by columns: `db:DATABASE,TABLE,COLUMN`.
-    /// Where these are the default, [`Options::tls`] is left as it is.
+    /// The keys for remotes under TLS. `db:DATABASE,TABLE,COLUMN` names a column that has the file
+    /// name. If these are the default, the server does not change [`Options::tls`].
     pub tls_settings: tls::Settings,
-    /// Where the keys are kept for all of the process.
+    /// The keys of the whole process.
     pub tls: Tls,
 }
 
-/// The clients served at once unless [`Options::max_sessions`] says otherwise.
+/// Most clients at the same time by default.
 pub const DEFAULT_MAX_SESSIONS: usize = 1000;
 
-/// More clients that are served if they are processes of this machine.
+/// More clients of this machine that may connect when the limit is reached.
 const RESERVED: usize = 16;
 
 telemetry::counters! {
-    /// Idle clients that gave way to others.
+    /// Idle clients that the server disconnected to accept others.
     GAVE_WAY = "ovsdb_session_gave_way";
-    /// Clients that were refused because there were too many.
+    /// Clients that the server refused because there were too many.
     REFUSED = "ovsdb_session_refused";
 }
 
 /// Why a server did not start, or a database could not be added.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A database's file.
+    /// A database's file cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// [`Options::schema`] is none.
+    /// [`Options::schema`] is not a schema.
     #[error("{0}")]
     Schema(ovsdb::Error),
-    /// Two files hold databases of one name.
+    /// Two files hold databases with the same name.
     #[error("ovsdb error: {}: duplicate database name {name}", .file.display())]
     Duplicate {
         /// The second file.
@@ -82,12 +80,12 @@ pub enum OpenError {
         /// The database's name.
         name: String,
     },
-    /// A `db:` remote that names nothing, or a remote that cannot be listened on.
+    /// A `db:` remote names no column, or the server cannot listen on a remote.
     #[error("{0}")]
     Remote(String),
 }
 
-/// A database server. Clones are the same server.
+/// A database server. All clones are handles of the same server.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) inner: Rc<Inner>,
@@ -98,26 +96,25 @@ pub(crate) struct Inner {
     pub(crate) stores: RefCell<BTreeMap<String, Store>>,
     pub(crate) conns: RefCell<SessionMap<Rc<Conn>>>,
     pub(crate) remotes: RefCell<Remotes>,
-    /// Something changed that [`Remotes`] depend on.
+    /// A row changed that [`Remotes`] depend on.
     pub(crate) remotes_changed: Notify,
-    /// Asks for the end of the server.
+    /// Requests that the server ends.
     pub(crate) exit: Notify,
     pub(crate) tls: Tls,
-    /// As configured, columns not resolved.
+    /// As configured: names of columns are not replaced by their values.
     pub(crate) tls_settings: tls::Settings,
-    /// What was said to be wrong with protocols and ciphers that columns name.
+    /// The errors logged about protocols and ciphers in columns.
     pub(crate) tls_complaints: RefCell<Vec<String>>,
-    /// Where all connections read to first.
+    /// The buffer that all connections read into.
     pub(crate) read_buffer: RefCell<Box<[u8]>>,
-    /// What messages are read into.
+    /// The memory for a message while the server handles it.
     pub(crate) arena: RefCell<Arena>,
-    pub(crate) linger: Linger,
     flusher: RefCell<Option<Waker>>,
-    /// The sessions that a flush sends to; empty but for its memory between flushes.
+    /// The sessions that a flush sends to. Empty between flushes; kept for its capacity.
     dirty: RefCell<Vec<SessionId>>,
     flush_wanted: Cell<bool>,
     deadline_moved: Notify,
-    synced: mpsc::UnboundedSender<Synced>,
+    pub(crate) synced: mpsc::UnboundedSender<Synced>,
     sync_results: RefCell<Option<mpsc::UnboundedReceiver<Synced>>>,
     tasks: RefCell<Vec<AbortHandle>>,
     started: Instant,
@@ -125,15 +122,15 @@ pub(crate) struct Inner {
     internal: Cell<u64>,
 }
 
-/// Durable transactions whose sync ended.
-struct Synced {
-    ticket: Vec<HeldReply>,
-    result: io::Result<()>,
+/// The replies to durable transactions that wait for a sync, and how the sync ended.
+pub(crate) struct Synced {
+    pub(crate) ticket: Vec<HeldReply>,
+    pub(crate) result: io::Result<()>,
 }
 
 impl Server {
-    /// Opens the databases. Waits up to 5 s for another process that has one of them locked to end.
-    /// Nothing is served before [`Server::run_local`].
+    /// Opens the databases. Waits up to 5 s for the end of another process that has one of them
+    /// locked. No client is served before [`Server::run_local`].
     ///
     /// # Errors
     /// [`OpenError`]
@@ -157,7 +154,6 @@ impl Server {
             tls_complaints: RefCell::default(),
             read_buffer: RefCell::new(vec![0; conn::READ].into()),
             arena: RefCell::default(),
-            linger: Linger::default(),
             flusher: RefCell::new(None),
             dirty: RefCell::default(),
             flush_wanted: Cell::new(false),
@@ -186,30 +182,28 @@ impl Server {
         Ok(Server { inner })
     }
 
-    /// Starts to serve: listens on the remotes before it returns. Call it once, inside a
-    /// `LocalSet`, where the server's tasks go on until the last clone is dropped or
-    /// [`Server::shut_down`]. Waits up to 10 s for another process that listens on one of
-    /// [`Options::remotes`] to end.
+    /// Starts to serve; the server listens on its remotes when this returns. Call it once, inside
+    /// a `LocalSet`: the server's tasks run there until the last clone is dropped or
+    /// [`Server::shut_down`]. Waits up to 10 s for the end of another process that listens on one
+    /// of [`Options::remotes`].
     ///
     /// # Errors
-    /// [`OpenError::Remote`]: one of [`Options::remotes`] cannot be listened on. Those that rows of
-    /// a database name are tried again.
+    /// [`OpenError::Remote`]: the server cannot listen on one of [`Options::remotes`]. It retries
+    /// the remotes that rows of a database name.
     pub async fn run_local(&self) -> Result<(), OpenError> {
         let inner = &self.inner;
         let Some(results) = inner.sync_results.borrow_mut().take() else {
             return Ok(());
         };
         inner.spawn(flush_when_wanted(inner.clone()));
-        inner.spawn(tell_synced(inner.clone(), results));
+        inner.spawn(reply_when_synced(inner.clone(), results));
         inner.spawn(keep_time(inner.clone()));
-        inner.spawn(linger::linger(inner.clone()));
         inner.start_remotes().await.map_err(OpenError::Remote)?;
         inner.spawn(crate::remotes::follow(inner.clone()));
         Ok(())
     }
 
-    /// A connection to the server without a name in the file system: for the switch in the same
-    /// process.
+    /// Connects the switch in the same process to the server, without a socket in the file system.
     ///
     /// # Errors
     /// The system's.
@@ -229,17 +223,17 @@ impl Server {
         Ok(theirs)
     }
 
-    /// Waits until somebody asks for the end of the server (`exit`).
+    /// Waits until somebody requests that the server ends (`exit`).
     pub async fn exit_requested(&self) {
         self.inner.exit.notified().await;
     }
 
-    /// Asks for the end of the server: [`Server::exit_requested`] returns.
+    /// Requests that the server ends: [`Server::exit_requested`] returns.
     pub fn request_exit(&self) {
         self.inner.exit.notify_one();
     }
 
-    /// Ends all tasks and connections, and closes the databases when what was written is on the
+    /// Ends all tasks and connections, and closes the databases once all transactions are on the
     /// disk.
     pub fn shut_down(&self) {
         self.inner.flush();
@@ -280,9 +274,9 @@ impl Inner {
         tasks.push(handle);
     }
 
-    /// Whether one more client may connect. Where there are as many as may be, the one that has
-    /// been idle longest gives way: first one of another machine, and for a client of this machine
-    /// there are [`RESERVED`] places more.
+    /// Whether one more client may connect. At the limit the server disconnects the client that has
+    /// been idle longest, clients of other machines first. A client of this machine may exceed the
+    /// limit by [`RESERVED`].
     pub(crate) fn make_room(&self, local: bool) -> bool {
         let mut core = self.core.borrow_mut();
         let sessions = core.n_open();
@@ -321,7 +315,6 @@ impl Inner {
         if self.core.borrow().must_flush(&message) {
             self.flush();
         }
-        self.linger.handled();
         let effect = self.core.borrow_mut().handle(session, message, now);
         if let Some(Effect::Convert(conversion)) = effect {
             let result = match self.stores.borrow_mut().get_mut(&conversion.name) {
@@ -339,7 +332,7 @@ impl Inner {
         }
     }
 
-    /// Has everything written and sent as soon as the tasks that are ready have run.
+    /// Requests a [`flush`](Inner::flush) after all tasks that are ready have run.
     pub(crate) fn flush_soon(&self) {
         if !self.flush_wanted.replace(true)
             && let Some(flusher) = &*self.flusher.borrow()
@@ -348,7 +341,7 @@ impl Inner {
         }
     }
 
-    /// Writes the batch to its file and sends what may be sent.
+    /// Writes the batch to its file, then sends the replies and updates that depend on it.
     pub(crate) fn flush(self: &Rc<Self>) {
         self.flush_wanted.set(false);
         self.write_batch();
@@ -358,7 +351,6 @@ impl Inner {
             if dirty.is_empty() {
                 break;
             }
-            self.linger.sent_to(&dirty);
             for id in dirty.drain(..) {
                 let conn = self.conns.borrow().get(&id).cloned();
                 if let Some(conn) = conn
@@ -391,111 +383,6 @@ impl Inner {
             self.remotes_changed.notify_one();
         }
     }
-
-    /// Brings the core's batch into its database's file.
-    fn write_batch(self: &Rc<Self>) {
-        let mut core = self.core.borrow_mut();
-        let batch = core.batch();
-        if batch.is_empty() || batch.records().is_empty() {
-            core.flushed(Ok(()));
-            return;
-        }
-        let name = batch.db().to_owned();
-        let mut stores = self.stores.borrow_mut();
-        let result = match stores.get_mut(&name) {
-            Some(store) => store.append(batch.records()),
-            None => Ok(()),
-        };
-        if let Err(error) = &result {
-            telemetry::error_limited!(target: "ovsdb_file", "{name}: transaction could not be written: {}", os_text(error));
-        }
-        let held = core.flushed(result.as_ref().copied());
-        let Some(store) = stores.get(&name) else { return };
-        if !held.is_empty() {
-            let synced = self.synced.clone();
-            store.sync(Box::new(move |result| {
-                let _ = synced.send(Synced { ticket: held, result });
-            }));
-        }
-        if store.wants_compaction(self.monotonic()) {
-            let inner = self.clone();
-            self.spawn(async move {
-                let _ = inner.compact(&name, "compacting database online").await;
-            });
-        }
-    }
-
-    /// Compacts the file of a database; it is served meanwhile. False when a compaction is under
-    /// way already.
-    pub(crate) async fn compact(self: &Rc<Self>, name: &str, comment: &str) -> io::Result<bool> {
-        self.flush();
-        let now = self.now();
-        let snapshot = {
-            let core = self.core.borrow();
-            let mut stores = self.stores.borrow_mut();
-            let (Some(db), Some(store)) = (core.database(name), stores.get_mut(name)) else {
-                return Ok(false);
-            };
-            store.snapshot(db, now.date_ms, comment)?
-        };
-        let Some(snapshot) = snapshot else { return Ok(false) };
-        let written = task::spawn_blocking(move || snapshot.write()).await;
-        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-        self.flush();
-        let result = match self.stores.borrow_mut().get_mut(name) {
-            Some(store) => store.compacted(written, self.monotonic()),
-            None => return Ok(false),
-        };
-        if let Err(error) = &result {
-            tracing::warn!(target: "ovsdb_server", "compaction of {name} failed: {}", os_text(error));
-        }
-        result.map(|()| true)
-    }
-
-    /// Opens a database file and serves it.
-    pub(crate) fn add_database(
-        self: &Rc<Self>,
-        file: &Path,
-        schema: Option<&DatabaseSchema>,
-    ) -> Result<String, OpenError> {
-        self.flush();
-        let now = self.now();
-        let seed = self.core.borrow_mut().seed();
-        let (mut store, mut db) = match schema {
-            Some(schema) if !file.exists() => Store::create(file, schema.clone(), seed, now.monotonic)?,
-            _ => Store::open(file, seed, now.monotonic)?,
-        };
-        if let Some(schema) = schema {
-            upgrade(&mut store, &mut db, schema, now);
-        }
-        let name = db.schema().name().to_owned();
-        if !self.core.borrow_mut().add_database(db, now) {
-            return Err(OpenError::Duplicate {
-                file: file.to_owned(),
-                name,
-            });
-        }
-        self.stores.borrow_mut().insert(name.clone(), store);
-        self.flush();
-        Ok(name)
-    }
-
-    /// Serves a database no more, and closes its file.
-    pub(crate) fn remove_database(self: &Rc<Self>, name: &str) -> bool {
-        self.flush();
-        let now = self.now();
-        let removed = self.core.borrow_mut().remove_database(name, now);
-        if removed {
-            self.stores.borrow_mut().remove(name);
-        }
-        self.flush();
-        removed
-    }
-
-    /// Whether a database is the server's own.
-    pub(crate) fn is_reserved(name: &str) -> bool {
-        name == SERVER_DB
-    }
 }
 
 /// The memory budget of all clients, in bytes; `asked` is 0 for the default.
@@ -506,54 +393,6 @@ fn memory_budget(asked: usize) -> usize {
     let system = rustix::system::sysinfo();
     let memory = system.totalram * u64::from(system.mem_unit);
     usize::try_from((memory / 4).clamp(512 << 20, 4 << 30)).unwrap_or(usize::MAX)
-}
-
-/// Converts a database whose schema is an older form of `schema`, if nothing of it gets lost.
-fn upgrade(store: &mut Store, db: &mut ovsdb::Database, schema: &DatabaseSchema, now: Now) {
-    let have = db.schema().clone();
-    if have.name() != schema.name() || !is_newer(schema.version(), have.version()) {
-        return;
-    }
-    let versions = format!("schema {} to {}", have.version(), schema.version());
-    let file = store.name().display().to_string();
-    if !extends(schema, &have) {
-        tracing::warn!(target: "ovsdb_server", "{file}: not converted from {versions}: that would lose tables or columns");
-        return;
-    }
-    let converted = db
-        .convert(schema.clone(), uuid::Uuid::new_v4().as_u128())
-        .map_err(|error| error.to_string());
-    let written = converted.and_then(|new| {
-        let comment = format!("converted from {versions}");
-        let written = store.replace(&new, now.date_ms, &comment, now.monotonic);
-        written.map(|()| new).map_err(|error| os_text(&error))
-    });
-    match written {
-        Ok(new) => {
-            tracing::info!(target: "ovsdb_server", "{file}: converted from {versions}");
-            *db = new;
-        }
-        Err(why) => tracing::warn!(target: "ovsdb_server", "{file}: could not be converted from {versions}: {why}"),
-    }
-}
-
-/// Whether version `a` is greater than `b`.
-fn is_newer(a: &str, b: &str) -> bool {
-    let numbers = |version: &str| -> Vec<u64> { version.split('.').map(|part| part.parse().unwrap_or(0)).collect() };
-    numbers(a) > numbers(b)
-}
-
-/// Whether `new` has all tables and columns of `old`.
-fn extends(new: &DatabaseSchema, old: &DatabaseSchema) -> bool {
-    old.tables().iter().all(|table| {
-        let same = new.table(table.name());
-        same.is_some_and(|same| {
-            table
-                .columns()
-                .iter()
-                .all(|column| same.column_index(&column.name).is_some())
-        })
-    })
 }
 
 /// Flushes after all tasks that are ready have run.
@@ -569,15 +408,14 @@ async fn flush_when_wanted(inner: Rc<Inner>) {
         }
         if inner.flush_wanted.get() {
             inner.flush();
-            inner.linger.flushed();
         }
         Poll::<()>::Pending
     })
     .await;
 }
 
-/// Tells clients of durable transactions that these are on the disk.
-async fn tell_synced(inner: Rc<Inner>, mut results: mpsc::UnboundedReceiver<Synced>) {
+/// Replies to durable transactions once they are on the disk.
+async fn reply_when_synced(inner: Rc<Inner>, mut results: mpsc::UnboundedReceiver<Synced>) {
     while let Some(Synced { ticket, result }) = results.recv().await {
         inner.flush();
         inner.core.borrow_mut().synced(ticket, &result);
@@ -585,7 +423,7 @@ async fn tell_synced(inner: Rc<Inner>, mut results: mpsc::UnboundedReceiver<Sync
     }
 }
 
-/// Lets the core see time pass when it has something to do then.
+/// Calls the core at its deadlines.
 async fn keep_time(inner: Rc<Inner>) {
     loop {
         let deadline = inner.core.borrow().next_deadline();

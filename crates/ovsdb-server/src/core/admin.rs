@@ -1,5 +1,5 @@
-//! What the server's operator and its own files change: databases come, go and get other schemas;
-//! and the database about them, `_Server`.
+//! Administration: databases are added, removed and converted; and the database about them,
+//! `_Server`.
 
 use ovsdb::server_db::{self, ServedDatabase};
 use ovsdb::{Database, Error, ErrorKind, Outcome, TxnCtx};
@@ -18,12 +18,12 @@ pub(crate) struct Usage {
     pub(crate) triggers: usize,
     /// Bytes that wait for clients.
     pub(crate) backlog: usize,
-    /// Bytes that sessions hold of the memory budget, and the budget.
+    /// Bytes of the memory budget that sessions use, and the budget.
     pub(crate) budget: (usize, usize),
 }
 
 impl Core {
-    /// Makes `_Server`, which is there before everything else.
+    /// Creates `_Server`, before any other database.
     pub(super) fn host_server_db(&mut self) {
         let db = server_db::new(self.seed());
         debug_assert!(db.is_ok(), "a test parses the shipped schemas");
@@ -32,8 +32,8 @@ impl Core {
         }
     }
 
-    /// Serves a database. No batch may be open, and one of `_Server` is open afterwards. False when
-    /// there is one of its name.
+    /// Adds a database. No batch may be open before; a batch of `_Server` is open afterwards.
+    /// Returns false if a database of that name exists.
     pub(crate) fn add_database(&mut self, db: Database, now: Now) -> bool {
         let name = db.schema().name().to_owned();
         if self.databases.contains_key(&name) {
@@ -46,7 +46,7 @@ impl Core {
         true
     }
 
-    /// Serves a database no more. Batches as for [`Core::add_database`].
+    /// Removes a database. Batches as for [`Core::add_database`].
     pub(crate) fn remove_database(&mut self, name: &str, now: Now) -> bool {
         let removable = self.databases.get(name).is_some_and(|hosted| hosted.persistent);
         if !removable {
@@ -61,7 +61,7 @@ impl Core {
         true
     }
 
-    /// A conversion was written to the database's file, or could not be. Batches as for
+    /// A conversion was written to the database's file, or the write failed. Batches as for
     /// [`Core::add_database`].
     pub(crate) fn converted(&mut self, conversion: Conversion, result: std::io::Result<()>, now: Now) {
         let Conversion { name, new, session, id } = conversion;
@@ -80,7 +80,7 @@ impl Core {
         self.close_unaware(&format!("{name} database converted"));
     }
 
-    /// Watches tables for changes: [`Core::take_watch_fired`] tells of them.
+    /// Watches tables for changes, which [`Core::take_watch_fired`] reports.
     pub(crate) fn watch(&mut self, tables: Vec<(String, String)>) {
         self.watched = tables;
     }
@@ -90,8 +90,8 @@ impl Core {
         std::mem::take(&mut self.watch_fired)
     }
 
-    /// Changes a database on the server's own account, which its watch does not count as news. The
-    /// batch must be empty or of that database. Returns the results.
+    /// Executes a transaction of the server itself, which the watch ignores. The batch must be
+    /// empty or of that database. Returns the results.
     pub(crate) fn write_own(&mut self, db: &str, ops: &[Value], now: Now) -> Option<Value> {
         let outcome = self.databases.get_mut(db)?.db.transact(ops, &TxnCtx::PLAIN);
         let Outcome::Done { reply, commit } = outcome else {
@@ -106,7 +106,7 @@ impl Core {
         Some(reply)
     }
 
-    /// How much there is of everything.
+    /// The server's figures.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage {
             sessions: self.sessions.len(),
@@ -139,7 +139,7 @@ impl Core {
         self.databases.insert(name.to_owned(), hosted);
     }
 
-    /// Makes `_Server` tell of the databases that there are.
+    /// Updates `_Server` with the databases that exist.
     fn update_server_db(&mut self, now: Now) {
         let schemas = self.databases.values().map(|hosted| hosted.db.schema().clone());
         let served: Vec<ServedDatabase> = schemas.map(ServedDatabase::standalone).collect();
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Ends the sessions of a remote that is a remote no more.
+    /// Ends the sessions of a remote that was removed.
     pub(crate) fn close_remote(&mut self, remote: &str) {
         self.close_all(&Close::Info("disconnecting (remote deconfigured)".into()), |options| {
             options.remote == remote

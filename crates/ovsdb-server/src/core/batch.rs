@@ -1,4 +1,5 @@
-//! Transactions: run in memory, gathered in a batch, and either written and told of, or taken back.
+//! Transactions run in memory and are collected in a batch. The batch is written to the file and
+//! replied to, or undone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::session::mark_dirty;
 use super::waits::Blocked;
 use super::{BACKLOG, Core, Now, SERVER_DB, SessionId, elapsed, encode};
 
-/// An empty batch keeps room for so many commits.
+/// An empty batch keeps capacity for this many commits.
 const KEEP_COMMITS: usize = 1024;
 
 /// An empty batch keeps this much memory for records, in bytes.
@@ -22,11 +23,11 @@ const COLUMN: usize = 64;
 /// Transactions of one database that are committed in memory and not written yet.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The database; without meaning while the batch is empty.
+    /// The database; meaningless while the batch is empty.
     db: String,
     commits: Vec<Arc<Commit>>,
     records: Vec<u8>,
-    /// Who was replied to, with the request's id.
+    /// The sessions replied to, with the requests' ids.
     replies: Vec<(SessionId, Value)>,
     /// Replies that wait for the disk.
     durable: Vec<HeldReply>,
@@ -41,7 +42,7 @@ pub(crate) struct HeldReply {
 }
 
 impl Batch {
-    /// Whether nothing is waiting to be written.
+    /// Whether the batch has no transactions.
     pub(crate) fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
@@ -63,9 +64,9 @@ impl Core {
         &self.batch
     }
 
-    /// The open batch was written, or nothing was to be written, or writing failed and nothing of
-    /// it is in the file. Afterwards everything in the outboxes may be sent. Returns the replies
-    /// that have to wait until the file is on the disk: for [`Core::synced`].
+    /// Ends the open batch: it was written, it was empty, or the write failed and nothing of it is
+    /// in the file. After this everything in the outboxes may be sent. Returns the replies for
+    /// [`Core::synced`], which wait until the file is on the disk.
     pub(crate) fn flushed(&mut self, result: Result<(), &std::io::Error>) -> Vec<HeldReply> {
         if let Err(error) = result {
             self.take_back(&io_error(error));
@@ -87,7 +88,7 @@ impl Core {
         std::mem::take(&mut self.batch.durable)
     }
 
-    /// The file is on the disk, or could not be brought there. No batch may be open.
+    /// The file is on the disk, or the sync failed. No batch may be open.
     pub(crate) fn synced(&mut self, held: Vec<HeldReply>, result: &std::io::Result<()>) {
         for HeldReply { session, id, reply } in held {
             match result {
@@ -97,7 +98,7 @@ impl Core {
         }
     }
 
-    /// Undoes the batch: in the database, and in what clients would have been told.
+    /// Undoes the batch in the database and in the outboxes.
     fn take_back(&mut self, error: &Error) {
         if let Some(hosted) = self.databases.get_mut(&self.batch.db) {
             for commit in self.batch.commits.iter().rev() {
@@ -145,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Tries a client's transaction.
+    /// Executes a client's transaction.
     pub(super) fn run(&mut self, session: SessionId, db: &str, ops: &[impl Json], waited: Duration) -> Option<Outcome> {
         let (locks, state) = (&self.locks, self.sessions.get(&session)?);
         let holds_lock = |name: &str| locks.owns(name, session);
@@ -194,7 +195,7 @@ impl Core {
         self.batch.replies.push((session, id));
     }
 
-    /// Notes a commit in the batch and tells monitors of it.
+    /// Adds a commit to the batch and notifies monitors.
     pub(super) fn committed(&mut self, db: &str, commit: Arc<Commit>, now: Now) {
         let Some(hosted) = self.databases.get_mut(db) else {
             return;
@@ -232,7 +233,7 @@ impl Core {
         self.batch.commits.push(commit);
     }
 
-    /// All that a session could be sent was sent: tells it what changed since its outbox was too
+    /// A session's outbox has been sent. Appends the changes that were merged while it was too
     /// full. No batch may be open.
     pub(crate) fn drained(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else {
@@ -260,8 +261,8 @@ impl Core {
         self.databases.get(db).is_some_and(|hosted| hosted.persistent)
     }
 
-    /// Tries the transactions again that wait for a change of `db`, until none of them changes it
-    /// further.
+    /// Retries the transactions that wait for a change of `db`, until none of them changes it
+    /// again.
     pub(super) fn retry_blocked(&mut self, db: &str, now: Now) {
         let mut seen = self.batch.commits.len().saturating_sub(1);
         while !self.blocked.is_empty() && seen < self.batch.commits.len() {
@@ -285,8 +286,7 @@ impl Core {
         }
     }
 
-    /// Tries a waiting transaction again. Returns whether it is over, and not at its place any
-    /// more.
+    /// Retries a waiting transaction. Returns whether it has ended and left the queue.
     pub(super) fn retry(&mut self, at: usize, now: Now) -> bool {
         let blocked = &mut self.blocked[at];
         let (session, waited) = (blocked.session, elapsed(blocked.since, now.monotonic));
@@ -314,7 +314,7 @@ fn io_error(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write to the database's file: {error}"))
 }
 
-/// Says of a refused operation that the database, not the server, is read-only.
+/// Refuses an operation because the database, not the server, is read-only.
 fn explain_reserved(reply: &mut Value) {
     let results = reply.as_array_mut().into_iter().flatten();
     for details in results.filter_map(|result| result.get_mut("details")) {

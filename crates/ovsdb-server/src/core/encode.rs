@@ -23,7 +23,7 @@ pub(crate) fn reply_with(out: &mut Vec<u8>, id: &Value, write: impl FnOnce(&mut 
     out.extend_from_slice(b",\"error\":null}");
 }
 
-/// Appends the refusal of a request.
+/// Appends an error reply.
 pub(crate) fn error(out: &mut Vec<u8>, id: &Value, error: &Value) {
     out.extend_from_slice(b"{\"id\":");
     json(out, id);
@@ -41,7 +41,7 @@ pub(crate) fn notification(out: &mut Vec<u8>, method: &str, param: &(impl Serial
     out.extend_from_slice(b"]}");
 }
 
-/// Appends the request that asks a silent client whether it is there.
+/// Appends the echo request that probes a silent client.
 pub(crate) fn probe(out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"id":"echo","method":"echo","params":[]}"#);
 }

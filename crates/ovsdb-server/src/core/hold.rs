@@ -1,18 +1,18 @@
-//! What sessions keep in the server, and the memory budget that bounds all of them together.
+//! The memory that sessions use, and the budget for all of them together.
 //!
-//! Three things count: what was asked for and stays (waiting transactions, monitors, locks),
-//! messages that have not arrived as a whole, and bytes to be sent. Small amounts of the last two
-//! do not count: they are within the [`RESERVED`] bytes of each session.
+//! Three things count: state that clients requested (waiting transactions, monitors, locks),
+//! incomplete messages, and bytes to be sent. Small amounts of the last two do not count: they are
+//! within the [`RESERVED`] bytes of each session.
 
 use ovsdb::{Error, ErrorKind};
 use telemetry::budget::{Budget, Share};
 
 use super::{Core, MAX_HELD, SessionId};
 
-/// What each session may hold whatever others do, in bytes.
+/// The bytes that each session may use regardless of the others.
 pub(super) const RESERVED: usize = 256 << 10;
 
-/// Unfinished messages and bytes to be sent count from this length on, in bytes.
+/// Length in bytes from which incomplete messages and bytes to be sent count.
 pub(crate) const COUNTED: usize = 64 << 10;
 
 telemetry::counters! {
@@ -20,17 +20,17 @@ telemetry::counters! {
     KEPT = "ovsdb_held_refused";
     /// Requests refused because their replies were too long for the memory budget.
     REPLY = "ovsdb_reply_refused";
-    /// Unfinished messages given up because of the memory budget.
+    /// Incomplete messages discarded because of the memory budget.
     INPUT = "ovsdb_input_refused";
 }
 
-/// What one session keeps in the server.
+/// The memory that one session uses.
 #[derive(Debug)]
 pub(super) struct Holding {
     share: Share,
     /// Waiting transactions, monitors and locks.
     kept: usize,
-    /// The unfinished message.
+    /// The incomplete message.
     input: usize,
     /// Bytes to be sent.
     owed: usize,
@@ -46,7 +46,7 @@ impl Holding {
         }
     }
 
-    /// What waiting transactions, monitors and locks weigh.
+    /// The size of waiting transactions, monitors and locks.
     pub(super) fn kept(&self) -> usize {
         self.kept
     }
@@ -66,21 +66,21 @@ impl Holding {
         Ok(())
     }
 
-    /// Gives back what [`Holding::keep`] took.
+    /// Releases what [`Holding::keep`] charged.
     pub(super) fn let_go(&mut self, weight: usize) {
         let weight = weight.min(self.kept);
         self.kept -= weight;
         self.share.shrink(weight);
     }
 
-    /// Whether a reply of so many bytes may wait to be sent.
+    /// Whether a reply of this many bytes may be queued.
     pub(super) fn may_owe(&mut self, length: usize) -> Result<(), Error> {
         if length < COUNTED {
             return Ok(());
         }
         match self.share.grow(length) {
             Ok(()) => {
-                // It counts with all that is owed.
+                // It counts together with the bytes that are queued already.
                 self.share.shrink(length);
                 Ok(())
             }
@@ -94,7 +94,7 @@ impl Holding {
         }
     }
 
-    /// So many bytes wait to be sent now.
+    /// Sets how many bytes wait to be sent.
     pub(super) fn owe(&mut self, bytes: usize) {
         let bytes = if bytes < COUNTED { 0 } else { bytes };
         if bytes != self.owed {
@@ -110,8 +110,8 @@ impl Holding {
 }
 
 impl Core {
-    /// So many bytes of an unfinished message of a session have arrived. Returns the session whose
-    /// unfinished message has to be given up for the memory budget: the one with the longest.
+    /// Sets how many bytes of an incomplete message have arrived. Over the memory budget, returns
+    /// the session with the longest incomplete message, which has to discard it.
     pub(crate) fn input(&mut self, id: SessionId, bytes: usize) -> Option<SessionId> {
         let holding = &mut self.sessions.get_mut(&id)?.holding;
         let grown = bytes > holding.input;
@@ -125,14 +125,14 @@ impl Core {
             .filter(|(_, session)| !session.options.remote.is_empty());
         let inputs = clients.map(|(id, session)| (session.holding.input, *id));
         let (_, longest) = inputs.max()?;
-        // Its bytes are freed soon.
+        // The session frees its bytes soon.
         self.sessions.get_mut(&longest)?.holding.set_input(0);
         INPUT.inc();
         Some(longest)
     }
 
-    /// Refuses a message that was given up and has ended, by what is left of it. False if that has
-    /// no id.
+    /// Sends an error reply to a discarded message whose end has arrived. Returns false if the kept
+    /// part of it has no id.
     pub(crate) fn refuse_input(&mut self, session: SessionId, outline: &[u8]) -> bool {
         let message: Option<serde_json::Value> = ovsdb::parse_json(outline).ok();
         let id = message.as_ref().and_then(|message| message.get("id"));
@@ -145,7 +145,7 @@ impl Core {
         true
     }
 
-    /// Bytes that all sessions hold, and the most they may hold.
+    /// The bytes that all sessions use, and the budget.
     pub(crate) fn budget(&self) -> (usize, usize) {
         (self.budget.held(), self.budget.limit())
     }

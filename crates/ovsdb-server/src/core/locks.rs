@@ -1,29 +1,29 @@
 //! Locks that clients take by name (RFC 7047 §4.1.8 to §4.1.10).
 //!
-//! A lock belongs to the whole server, not to a database. Each has a queue: its first waiter owns
-//! it. `lock` queues up behind, `steal` goes to the front; whoever loses or gains a lock by the
-//! doing of another is told.
+//! A lock belongs to the whole server, not to a database. Each has a queue; the first session in it
+//! owns the lock. `lock` appends to the queue, `steal` goes to its front. The server notifies a
+//! session that gains or loses a lock by another session's request.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::SessionId;
 
-/// All locks of a server. A lock without waiters does not exist.
+/// All locks of a server. A lock with an empty queue does not exist.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     queues: BTreeMap<String, VecDeque<SessionId>>,
 }
 
-/// What another session has to be told.
+/// A notification to another session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// `locked`: the session owns the lock now.
     Locked(SessionId),
-    /// `stolen`: the session does not own it any more.
+    /// `stolen`: the session has lost the lock.
     Stolen(SessionId),
 }
 
-/// What came of `lock` or `steal`.
+/// The result of `lock` or `steal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Whether the session owns the lock.
@@ -33,7 +33,7 @@ pub(crate) struct Taken {
 }
 
 impl Locks {
-    /// Queues up for a lock. `None` when the session has asked for it before and not given it back.
+    /// Requests a lock. `None` if the session has requested it before and not released it.
     pub(crate) fn lock(&mut self, name: &str, session: SessionId) -> Option<Taken> {
         let queue = self.queues.entry(name.to_owned()).or_default();
         if queue.contains(&session) {
@@ -57,7 +57,7 @@ impl Locks {
         Some(Taken { locked: true, told })
     }
 
-    /// Gives a lock back, or leaves its queue. `None` when the session never asked for it.
+    /// Releases a lock, or leaves its queue. `None` if the session has not requested it.
     pub(crate) fn unlock(&mut self, name: &str, session: SessionId) -> Option<Option<Told>> {
         let queue = self.queues.get_mut(name)?;
         let at = queue.iter().position(|waiter| *waiter == session)?;
@@ -69,7 +69,7 @@ impl Locks {
         Some(next.filter(|_| at == 0).map(Told::Locked))
     }
 
-    /// Takes a session that has ended out of all queues.
+    /// Removes a session that has ended from all queues.
     pub(crate) fn leave(&mut self, session: SessionId) -> Vec<(String, Told)> {
         let names: Vec<String> = self.asked(session).map(str::to_owned).collect();
         names
@@ -93,7 +93,7 @@ impl Locks {
             .map(|(name, _)| name.as_str())
     }
 
-    /// The names of all locks that a session owns, waits for or has lost to a thief.
+    /// The names of all locks that a session owns, waits for or has lost by `steal`.
     pub(crate) fn asked(&self, session: SessionId) -> impl Iterator<Item = &str> {
         self.queues
             .iter()

@@ -1,5 +1,4 @@
-//! The requests of clients (RFC 7047 §4.1, ovsdb-server(7)), and the words in which wrong ones are
-//! refused.
+//! The requests of clients (RFC 7047 §4.1, ovsdb-server(7)), and the errors for invalid ones.
 
 use mgmt::jsonrpc::Message;
 use ovsdb::{DatabaseSchema, Error, ErrorKind, Json, is_id};
@@ -25,7 +24,7 @@ impl Core {
         }
     }
 
-    /// Does what a client asks for.
+    /// Executes a client's request.
     pub(crate) fn handle(&mut self, session: SessionId, message: Incoming<'_>, now: Now) -> Option<Effect> {
         let message = match message {
             Incoming::Transact { db, ops, id } => {
@@ -103,12 +102,12 @@ impl Core {
         None
     }
 
-    /// Whether the database is there, and the request's id is not that of one that still waits.
+    /// Checks that the database exists, and that no waiting transaction has the request's id.
     fn may_transact(&self, db: &str, session: SessionId, id: &Value) -> bool {
         self.databases.contains_key(db) && !self.waits_for(session, id)
     }
 
-    /// The database that a request names first.
+    /// The database that a request's first parameter names.
     pub(super) fn known_db(&self, method: &str, params: &[Value]) -> Result<String, Error> {
         let Some(name) = params.first().and_then(Value::as_str) else {
             let details = format!("{method} request params must begin with <db-name>");
@@ -176,7 +175,7 @@ impl Core {
         }
     }
 
-    /// Tells a session that it gained or lost a lock.
+    /// Notifies a session that it gained or lost a lock.
     pub(super) fn tell_lock(&mut self, name: &str, told: Told) {
         let (session, method) = match told {
             Told::Locked(session) => (session, "locked"),
@@ -185,7 +184,7 @@ impl Core {
         self.post(session, |out| encode::notification(out, method, name));
     }
 
-    /// `convert` (ovsdb-server(7) §4.1.19), up to the point where the file has to be written.
+    /// `convert` (ovsdb-server(7) §4.1.19), up to writing the file.
     fn prepare_conversion(&mut self, session: SessionId, params: Vec<Value>, id: Value) -> Result<Conversion, Value> {
         let name = self.known_db("convert", &params).map_err(|error| error.to_json())?;
         if params.len() != 2 {

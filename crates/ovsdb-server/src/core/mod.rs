@@ -1,30 +1,29 @@
 //! What the server does, without sockets, files, clocks or threads.
 //!
-//! Goal: everything that clients can observe, but for time and bytes on their way, is decided here,
-//! one request after the other.
+//! Goal: everything that clients observe is decided here, one request after the other, except for
+//! timing and transport.
 //!
-//! The driver calls, in this order, again and again:
+//! The driver calls in a loop, in this order:
 //! 1. [`Core::must_flush`] with the next message of a session; if so it does step 3 first.
 //! 2. [`Core::handle`], which changes databases in memory and puts replies and updates, staged,
 //!    into outboxes.
-//! 3. [`Core::batch`]: writes its records to the database's file and says how it went with
-//!    [`Core::flushed`], which releases what is staged, or takes the transactions back and has
-//!    their clients told of an I/O error.
+//! 3. [`Core::batch`]: it writes the records to the database's file and reports the result with
+//!    [`Core::flushed`], which releases the staged bytes, or undoes the transactions and replies
+//!    with an I/O error.
 //! 4. [`Core::take_dirty`]: the sessions whose outboxes grew; it sends what is sendable and calls
 //!    [`Core::drained`] when all is sent.
 //!
 //! Invariants
-//! - A batch holds transactions of one database, and nothing but transactions happens while it is
-//!   open. So taking it back takes back all that was seen of it.
+//! - A batch holds transactions of one database, and only transactions are executed while it is
+//!   open. So undoing the batch undoes everything that depends on it.
 //! - An update of a transaction is in a client's outbox before the reply to it.
-//! - A session whose backlog exceeds [`BACKLOG`] gets no requests handled and no updates encoded:
-//!   what changes meanwhile is merged, and told when the backlog is gone. So a client that does not
-//!   read costs a bounded amount of memory.
-//! - What a session keeps in the server (waiting transactions, monitors, locks) weighs at most
-//!   [`MAX_HELD`].
-//! - All sessions together keep no more than a memory budget: that, messages that have not arrived
-//!   as a whole, and bytes to be sent. A request that would exceed a session's part of it is
-//!   refused with `resources exhausted`. See [`hold`].
+//! - While a session's backlog exceeds [`BACKLOG`], the core handles none of its requests and
+//!   merges its updates into one, which it encodes when the backlog is gone. So a client that does
+//!   not read uses a bounded amount of memory.
+//! - The waiting transactions, monitors and locks of a session use at most [`MAX_HELD`] bytes.
+//! - All sessions together stay within a memory budget, which also counts incomplete messages and
+//!   bytes to be sent. A request that exceeds a session's share gets the error `resources
+//!   exhausted`. See [`hold`].
 
 mod admin;
 mod batch;
@@ -56,28 +55,26 @@ use monitors::Monitors;
 use session::Session;
 use waits::Blocked;
 
-/// The bytes that may wait for a client before the server stops listening to it.
+/// The backlog in bytes from which the server stops reading from a client.
 pub(crate) const BACKLOG: usize = 1 << 20;
 
-/// What a session's waiting transactions, monitors and locks may weigh together, in bytes and
-/// roughly.
+/// Most bytes, approximately, of a session's waiting transactions, monitors and locks together.
 const MAX_HELD: usize = 16 << 20;
 
-/// What each of them weighs besides the client's own words.
+/// The overhead in bytes of each of them.
 const HELD_ITEM: usize = 512;
 
-/// Tables are made smaller after so many bytes were freed.
+/// Tables shrink after this many bytes were freed.
 const SHRINK: usize = 1 << 20;
 
 /// The name of the database about the server's databases.
 pub(crate) const SERVER_DB: &str = "_Server";
 
-/// A session, never used twice.
+/// A session's number, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SessionId(pub(crate) u64);
 
-/// What is kept for each session. The keys are ours and count up: they are spread well enough by a
-/// multiplication.
+/// A map by session. The keys are consecutive numbers, so a multiplication is a good hash.
 pub(crate) type SessionMap<T> = HashMap<SessionId, T, BuildHasherDefault<SessionHasher>>;
 
 /// Hashes a [`SessionId`].
@@ -98,7 +95,7 @@ impl Hasher for SessionHasher {
     }
 }
 
-/// The time, in both of its senses.
+/// The time by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     /// For intervals.
@@ -107,14 +104,14 @@ pub(crate) struct Now {
     pub(crate) date_ms: i64,
 }
 
-/// What the core cannot do alone.
+/// Work that the core leaves to the driver.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// Write the converted database in the place of the old one, then call [`Core::converted`].
+    /// Replace the file by the converted database, then call [`Core::converted`].
     Convert(Box<Conversion>),
 }
 
-/// A database about to change its schema.
+/// A database that is converted to another schema.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     pub(crate) name: String,
@@ -123,10 +120,10 @@ pub(crate) struct Conversion {
     id: serde_json::Value,
 }
 
-/// Why the server ends a session, in words for the log.
+/// Why the server ends a session, for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Close {
-    /// In the course of things.
+    /// A normal end.
     Info(String),
     /// Because of something that the client did.
     Warn(String),
@@ -145,12 +142,12 @@ pub(crate) struct Core {
     closing: Vec<SessionId>,
     watched: Vec<(String, String)>,
     watch_fired: bool,
-    /// The number of commits that monitors were told of.
+    /// The number of commits delivered to monitors.
     delivery: u64,
     deadline_moved: bool,
     /// Roughly the bytes freed since [`Core::take_freed`].
     freed: usize,
-    /// Roughly the bytes freed since tables were made smaller.
+    /// Roughly the bytes freed since tables were shrunk.
     unshrunk: usize,
     next_session: u64,
     uuids: UuidGen,
@@ -158,7 +155,7 @@ pub(crate) struct Core {
     budget: Budget,
 }
 
-/// A database and who watches it.
+/// A database and its monitors.
 struct Hosted {
     db: Database,
     monitors: Monitors,
@@ -228,7 +225,7 @@ impl Core {
         freed
     }
 
-    /// Lets time pass: `wait`s run out, silent clients are probed and given up.
+    /// Handles timers: `wait`s time out; silent clients are probed, then disconnected.
     pub(crate) fn tick(&mut self, now: Now) {
         self.time_out_waits(now);
         self.probe_sessions(now);

@@ -1,7 +1,7 @@
-//! Who is told of a database's changes.
+//! Monitors: which sessions get a database's changes.
 //!
-//! Clients mostly watch the same: monitors that are alike form a group, whose update is made once
-//! for each commit and copied to its members, each under its own id.
+//! Most clients monitor the same tables. Equal monitors form a group: the server encodes an update
+//! once for each commit, and copies it to all members with their own ids.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) struct MonitorRef {
     weight: usize,
 }
 
-/// What changed in a database since a session could last be told, and how it was before.
+/// The changes of a database that a session has not got yet, with the rows before the changes.
 #[derive(Default)]
 pub(super) struct Lag {
     /// The last commit in it, by [`Core::delivery`]: each of a session's monitors brings it.
@@ -61,8 +61,7 @@ impl Lag {
         }
     }
 
-    /// All of it as if one transaction had done it. Transactions that were taken back since leave
-    /// no trace.
+    /// All changes as one commit. Transactions that have been undone are not part of it.
     pub(super) fn into_commit(self, db: &Database) -> Commit {
         let changes = self.before.into_iter().filter_map(|((table, uuid), old)| {
             let new = db.row(table, uuid).cloned();
@@ -113,7 +112,7 @@ impl Monitors {
         }
     }
 
-    /// Takes a session that has ended out of all groups.
+    /// Removes a session that has ended from all groups.
     pub(super) fn leave_all(&mut self, session: SessionId) {
         let Monitors { groups, by_monitor, .. } = self;
         groups.retain(|_, group| {
@@ -125,8 +124,8 @@ impl Monitors {
         });
     }
 
-    /// Calls `tell`, for each monitor whose client must hear of the commit, with the session and
-    /// what appends the notification.
+    /// Calls `tell` for each monitor that the commit concerns, with the session and a function that
+    /// appends the notification.
     pub(super) fn deliver(&mut self, commit: &Commit, mut tell: impl FnMut(SessionId, &dyn Fn(&mut Vec<u8>))) {
         for group in self.groups.values() {
             let Some(updates) = group.monitor.update(commit) else {
@@ -143,7 +142,7 @@ impl Monitors {
         }
     }
 
-    /// Appends the notification of a commit for one monitor, if its client must hear of it.
+    /// Appends the notification of a commit for one monitor, if the commit concerns it.
     pub(super) fn update_one(&self, reference: &MonitorRef, id: &str, commit: &Commit, out: &mut Vec<u8>) {
         let Some(group) = self.groups.get(&reference.group) else {
             return;
@@ -154,7 +153,7 @@ impl Monitors {
     }
 }
 
-/// Appends a notification whose updates are encoded already.
+/// Appends a notification with encoded updates.
 fn write_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid, updates: &[u8]) {
     begin_update(out, version, id, txn);
     out.extend_from_slice(updates);
@@ -238,7 +237,7 @@ impl Core {
         Ok(())
     }
 
-    /// `monitor_cond_change`: the update that follows from it goes before the reply.
+    /// `monitor_cond_change`: the resulting update is sent before the reply.
     pub(super) fn change_monitor(&mut self, session: SessionId, params: &[Value]) -> Result<Value, Error> {
         let [old_id, new_id, requests] = params else {
             return Err(Error::syntax(&Value::from(params), "invalid parameters"));
@@ -303,7 +302,7 @@ impl Core {
         self.post(session, |out| encode::reply(out, request, &json!({})));
     }
 
-    /// Ends all monitors of a database, and tells the clients that stay connected.
+    /// Ends all monitors of a database, and notifies the clients that stay connected.
     pub(super) fn cancel_monitors(&mut self, db: &str) {
         let Some(hosted) = self.databases.get_mut(db) else {
             return;

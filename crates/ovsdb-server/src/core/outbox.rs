@@ -1,10 +1,10 @@
-//! What a session still has to be sent.
+//! The bytes that wait to be sent to a session.
 //!
-//! Bytes enter staged: they speak of transactions that are not in the database's file yet. Once
-//! they are, [`Outbox::release`] lets them go; when writing failed, [`Outbox::retract`] takes them
-//! back. Only released bytes may be sent.
+//! New bytes are staged: they belong to transactions that are not in the database's file yet. After
+//! the write [`Outbox::release`] makes them sendable; if it fails, [`Outbox::retract`] removes
+//! them.
 
-/// The bytes on their way to one session, oldest first.
+/// The bytes to one session, oldest first.
 ///
 /// Invariant: `sent <= released <= bytes.len()`.
 #[derive(Debug, Default)]
@@ -23,12 +23,12 @@ impl Outbox {
         &mut self.bytes
     }
 
-    /// Lets everything staged go.
+    /// Makes all staged bytes sendable.
     pub(crate) fn release(&mut self) {
         self.released = self.bytes.len();
     }
 
-    /// Takes everything staged back.
+    /// Removes all staged bytes.
     pub(crate) fn retract(&mut self) {
         self.bytes.truncate(self.released);
     }
@@ -38,7 +38,7 @@ impl Outbox {
         &self.bytes[self.sent..self.released]
     }
 
-    /// Notes that the first `n` bytes of [`Outbox::sendable`] were sent.
+    /// Removes the first `n` bytes of [`Outbox::sendable`], which were sent.
     pub(crate) fn sent(&mut self, n: usize) {
         self.sent += n;
         debug_assert!(self.sent <= self.released);

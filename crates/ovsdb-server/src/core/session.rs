@@ -1,4 +1,4 @@
-//! A client's session: how it begins, is kept alive, and ends.
+//! A client's session: its start, keepalive and end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::monitors::{Lag, MonitorRef};
 use super::outbox::Outbox;
 use super::{BACKLOG, Close, Core, Now, SessionId, elapsed, encode};
 
-/// How a session is treated, by the remote that it came over.
+/// A session's settings, which its remote determines.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionOptions {
     /// The peer, for the log: `unix#3`.
@@ -22,9 +22,10 @@ pub(crate) struct SessionOptions {
     pub(crate) remote: String,
     /// The peer is a process of this machine.
     pub(crate) local: bool,
-    /// Only transactions that change nothing are allowed.
+    /// Only read-only transactions are allowed.
     pub(crate) read_only: bool,
-    /// A client silent for so long is probed, and given up after as long again; never if `None`.
+    /// The time after which a silent client is probed, and after the same time again disconnected;
+    /// `None` for never.
     pub(crate) probe: Option<Duration>,
 }
 
@@ -32,17 +33,16 @@ pub(crate) struct SessionOptions {
 pub(super) struct Session {
     pub(super) options: SessionOptions,
     pub(super) outbox: Outbox,
-    /// What changed in a database since the outbox was too full for updates, by the database's
-    /// name.
+    /// The merged changes since the outbox became too full for updates, by database name.
     pub(super) lags: BTreeMap<String, Lag>,
     /// Its monitors by the JSON text of their ids.
     pub(super) monitors: BTreeMap<String, MonitorRef>,
-    /// It looks at `_Server` itself and need not be disconnected when databases come and go.
+    /// The client watches `_Server`, so it need not be disconnected when databases come and go.
     pub(super) change_aware: bool,
     pub(super) n_blocked: usize,
-    /// What it keeps in the server.
+    /// The memory that it uses.
     pub(super) holding: Holding,
-    /// The last commit that updates were made of, and whether they had to be merged: the same for
+    /// The last commit with updates for this session, and whether they were merged: the same for
     /// all monitors of the session.
     decided: (u64, bool),
     last_heard: Nanos,
@@ -65,7 +65,7 @@ impl Session {
         !self.lags.is_empty() || self.outbox.backlog() > BACKLOG
     }
 
-    /// Makes room for something that weighs so much.
+    /// Charges `weight` bytes against the memory budget.
     ///
     /// # Errors
     /// `resources exhausted` when the session, or all sessions together, hold too much already.
@@ -73,7 +73,7 @@ impl Session {
         self.holding.keep(weight)
     }
 
-    /// Gives back what [`Session::hold`] took.
+    /// Releases what [`Session::hold`] charged.
     pub(super) fn let_go(&mut self, weight: usize) {
         self.holding.let_go(weight);
     }
@@ -103,7 +103,7 @@ impl Session {
 impl Core {
     /// A client has connected.
     pub(crate) fn connect(&mut self, options: SessionOptions, now: Now) -> SessionId {
-        // The switch in the same process is no client: the budget is to protect it.
+        // The switch in the same process is not limited: the budget protects it.
         let holding = match options.remote.is_empty() {
             true => Holding::new(&Budget::new(usize::MAX / 2, 0)),
             false => Holding::new(&self.budget),
@@ -129,8 +129,8 @@ impl Core {
         id
     }
 
-    /// A client has gone: its monitors, waiting transactions and locks go with it. No batch may be
-    /// open.
+    /// A client has disconnected: removes its monitors, waiting transactions and locks. No batch
+    /// may be open.
     pub(crate) fn disconnect(&mut self, id: SessionId) {
         debug_assert!(self.batch.is_empty());
         let Some(session) = self.sessions.remove(&id) else {
@@ -158,12 +158,12 @@ impl Core {
         }
     }
 
-    /// Memory of about so many bytes was freed.
+    /// About this many bytes of memory were freed.
     pub(crate) fn freed(&mut self, bytes: usize) {
         self.freed += bytes;
     }
 
-    /// Whether the client may be listened to: not while it does not read.
+    /// Whether the server reads from the client: not while the client does not read.
     pub(crate) fn listens(&self, id: SessionId) -> bool {
         self.sessions
             .get(&id)
@@ -185,8 +185,7 @@ impl Core {
         }
     }
 
-    /// The sessions to close, each once, with the reason. What their outboxes hold may still be
-    /// sent.
+    /// The sessions to close, each once, with the reason. Their outboxes may still be sent.
     pub(crate) fn take_closing(&mut self) -> Vec<(SessionId, Close)> {
         let closing = std::mem::take(&mut self.closing);
         let reason = |id: SessionId| Some((id, self.sessions.get(&id)?.closing.clone()?));
@@ -248,7 +247,7 @@ impl Core {
         longest.map(|(id, _)| *id)
     }
 
-    /// How the peer is called in the log.
+    /// The peer's name in the log.
     pub(crate) fn session_name(&self, id: SessionId) -> &str {
         self.sessions
             .get(&id)
@@ -277,8 +276,8 @@ impl Core {
         }
     }
 
-    /// Answers a request that changed nothing; refuses it where the reply is longer than what the
-    /// session may hold.
+    /// Replies to a read-only request, with an error if the reply exceeds the session's share of
+    /// memory.
     pub(super) fn answer(&mut self, id: SessionId, request: &Value, result: &Value) {
         if let Some(session) = self.sessions.get_mut(&id) {
             let written = session.reply(|out| encode::reply(out, request, result));
@@ -289,7 +288,7 @@ impl Core {
         }
     }
 
-    /// Refuses a request.
+    /// Replies with an error.
     pub(super) fn refuse(&mut self, id: SessionId, request: &Value, error: &Value) {
         self.post(id, |out| encode::error(out, request, error));
     }
@@ -316,7 +315,7 @@ impl Core {
     }
 }
 
-/// Notes that a session's outbox grew.
+/// Records that a session's outbox grew.
 pub(super) fn mark_dirty(dirty: &mut Vec<SessionId>, id: SessionId, session: &mut Session) {
     session.holding.owe(session.outbox.backlog());
     if !session.dirty {

@@ -1,5 +1,5 @@
-//! Transactions whose `wait` is not met yet: kept, tried again when a table that they wait for
-//! changes, and ended by time or `cancel`.
+//! Transactions whose `wait` is not met yet. The server retries them when a table that they wait
+//! for changes; a timeout or `cancel` ends them.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ pub(super) struct Blocked {
     pub(super) db: String,
     /// The operations.
     pub(super) ops: Vec<Value>,
-    /// When it was first tried.
+    /// When it was first executed.
     pub(super) since: Nanos,
-    /// When its time is over.
+    /// When it times out.
     pub(super) deadline: Option<Nanos>,
-    /// What it weighs.
+    /// Its charge against the memory budget.
     pub(super) weight: usize,
 }
 
@@ -65,8 +65,8 @@ impl Blocked {
 }
 
 impl Core {
-    /// Ends the transactions whose time is over: of one database, because a batch has no more. The
-    /// others follow at the next tick, which is due at once.
+    /// Ends the transactions that have timed out, of one database only, because a batch belongs to
+    /// one database. The next tick, which is due at once, ends those of the others.
     pub(super) fn time_out_waits(&mut self, now: Now) {
         let over = |blocked: &Blocked| blocked.deadline.is_some_and(|deadline| deadline <= now.monotonic);
         let Some(db) = self
@@ -91,7 +91,7 @@ impl Core {
         }
     }
 
-    /// Takes a waiting transaction out.
+    /// Removes a waiting transaction.
     pub(super) fn unblock(&mut self, at: usize) -> Blocked {
         let blocked = self.blocked.remove(at);
         if let Some(session) = self.sessions.get_mut(&blocked.session) {
@@ -101,7 +101,7 @@ impl Core {
         blocked
     }
 
-    /// `cancel` (RFC 7047 §4.1.4): the transaction's own reply says that it was.
+    /// `cancel` (RFC 7047 §4.1.4): the canceled transaction's reply is the error.
     pub(super) fn cancel(&mut self, session: SessionId, id: &Value) {
         if let Some(at) = self
             .blocked
@@ -123,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Whether the session has a transaction of that id that waits.
+    /// Whether the session has a waiting transaction with that id.
     pub(super) fn waits_for(&self, session: SessionId, id: &Value) -> bool {
         self.sessions.get(&session).is_some_and(|state| state.n_blocked > 0)
             && self

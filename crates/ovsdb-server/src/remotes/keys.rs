@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::server::Inner;
 
 impl Inner {
-    /// Whether the columns that are named are there.
+    /// Whether the named columns exist.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let core = self.core.borrow();
         for name in names(&self.tls_settings) {
@@ -50,9 +50,8 @@ impl Inner {
         sources.flat_map(|source| source.tables(&core)).collect()
     }
 
-    /// Chooses the protocols and ciphers that columns name now. A column that is empty leaves the
-    /// default. One whose value cannot be used leaves what was chosen before, and the log says so
-    /// once.
+    /// Applies the protocols and ciphers in the columns. An empty column means the default. An
+    /// invalid value changes nothing and is logged once.
     fn choose(&self, now: &mut Settings, core: &Core) {
         let before = self.tls.settings();
         let columns = now.columns.clone();
@@ -89,7 +88,7 @@ fn authority_of(file: PathBuf) -> Authority {
     }
 }
 
-/// All that settings name: files, and columns.
+/// The files and columns that the settings name.
 fn names(settings: &Settings) -> impl Iterator<Item = &str> {
     let authority = match &settings.authority {
         Authority::File(file) | Authority::Bootstrap(file) => Some(file),
@@ -116,7 +115,7 @@ fn names(settings: &Settings) -> impl Iterator<Item = &str> {
         .chain(columns)
 }
 
-/// The file that a name means: itself, or what the column holds, if it holds anything.
+/// The file that a setting names: directly, or by a column's value if the column has one.
 fn resolve_file(file: &Path, core: &Core) -> Option<PathBuf> {
     match file.to_str().filter(|name| name.starts_with("db:")) {
         None => Some(file.to_owned()),
@@ -124,7 +123,7 @@ fn resolve_file(file: &Path, core: &Core) -> Option<PathBuf> {
     }
 }
 
-/// What a column holds, if it holds anything.
+/// A column's value, if it has one.
 fn resolve(column: &str, core: &Core) -> Option<String> {
     let values = RowSource::parse(column)?.ok()?.values(core);
     let mut texts = values.iter().filter_map(Atom::as_str);

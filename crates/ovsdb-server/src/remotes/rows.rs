@@ -1,7 +1,7 @@
 //! Remotes that rows of a database name: `db:DATABASE,TABLE,COLUMN` (ovsdb-server(1), `--remote`).
 //!
-//! The column either holds targets, or refers to rows whose column `target` does; such a row is
-//! told in `is_connected` and `status` how its remote fares.
+//! The column either holds targets, or refers to rows with a column `target`. The server writes the
+//! state of a remote to `is_connected` and `status` of its row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ struct TargetRow {
 }
 
 impl RowSource {
-    /// Parses a remote; `None` if it is of another kind.
+    /// Parses a `db:` remote; `None` for other remotes.
     pub(super) fn parse(remote: &str) -> Option<Result<RowSource, String>> {
         let words: Vec<&str> = remote.strip_prefix("db:")?.split(',').collect();
         Some(match words[..] {
@@ -44,7 +44,7 @@ impl RowSource {
         })
     }
 
-    /// Whether it names a column that can name remotes.
+    /// Whether the column exists and can name remotes.
     pub(super) fn check(&self, core: &Core) -> Result<(), String> {
         let db = core
             .database(&self.db)
@@ -109,7 +109,7 @@ impl RowSource {
         .collect()
     }
 
-    /// All that the column holds, in all rows.
+    /// The column's values in all rows.
     pub(super) fn values(&self, core: &Core) -> Vec<Atom> {
         let values = || {
             let db = core.database(&self.db)?;
@@ -129,7 +129,7 @@ impl RowSource {
     }
 }
 
-/// The only value of a column, if the table has it and the row one value there.
+/// A column's value, if the table has the column and the row has exactly one value in it.
 fn one<'a>(table: &TableSchema, row: &'a Row, column: &str) -> Option<&'a Atom> {
     row.get(table.column_index(column)?).as_one()
 }
@@ -155,7 +155,7 @@ fn dscp(table: &TableSchema, row: &Row) -> Option<u8> {
 }
 
 impl Inner {
-    /// Tells the rows of remotes how these fare. Returns whether there are such rows.
+    /// Writes the remotes' states to their rows. Returns whether there are such rows.
     pub(crate) fn report_remotes(self: &std::rc::Rc<Self>) -> bool {
         let rows: Vec<TargetRow> = {
             let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
@@ -178,7 +178,7 @@ impl Inner {
         !rows.is_empty()
     }
 
-    /// The columns of a remote's row, as far as its table has them.
+    /// The status columns of a remote's row that its table has.
     fn report(&self, row: &TargetRow) -> Option<Value> {
         let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
         let table = core.database(&row.db)?.schema().table(&row.table)?;

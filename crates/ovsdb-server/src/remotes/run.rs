@@ -17,11 +17,11 @@ use crate::server::Inner;
 /// The first pause between two attempts.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 
-/// The pause after a client could not be accepted, for want of descriptors mostly.
+/// The pause after a failed `accept`, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens, and notes how that went. With `patience`, waits for another process that listens there
-/// to end.
+/// Listens, and records the result. With `patience`, waits until another process that listens on
+/// the socket has ended.
 pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, patience: bool) -> io::Result<Listener> {
     let result = match patience {
         true => Listener::bind_patiently(remote, tls).await,
@@ -41,7 +41,7 @@ pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, pat
     result
 }
 
-/// Listens and serves whoever connects.
+/// Listens, and serves clients that connect.
 pub(super) async fn listen(
     inner: Rc<Inner>,
     name: String,
@@ -98,7 +98,7 @@ fn serve(
     });
 }
 
-/// Connects, serves the other side, and connects again. Silence is the session's to notice.
+/// Connects, serves the peer, and reconnects. The session detects a silent peer.
 pub(super) async fn connect(
     inner: Rc<Inner>,
     name: String,
@@ -129,8 +129,8 @@ pub(super) async fn connect(
                 note(&state, &machine);
                 mark(&stream, &name, &settings);
                 let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
-                // The session must end properly even when the remote is removed: it has a task of
-                // its own.
+                // In a task of its own, so that the session ends properly even when the remote is
+                // removed.
                 let (done, ended) = tokio::sync::oneshot::channel();
                 let server = inner.clone();
                 inner.spawn(async move {

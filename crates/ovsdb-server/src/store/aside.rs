@@ -1,15 +1,14 @@
-//! Keeps what is cut off from a damaged database, for whoever wants to repair it.
+//! Keeps the truncated end of a damaged database file for a repair.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What each record begins with.
+/// The first bytes of each record.
 const HEADER: &[u8] = b"OVSDB JSON ";
 
-/// Most files beside a database that hold what was cut off. The next damage is an error of its own
-/// then.
+/// Most files with truncated data beside a database. With that many, the next damage is an error.
 const MOST: usize = 1000;
 
 /// Writes `tail` to a new file beside the database: `NAME.cut-off`, `NAME.cut-off.1`, … Returns its
@@ -39,8 +38,8 @@ pub(super) fn keep(database: &Path, tail: &[u8]) -> io::Result<PathBuf> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// How many records begin in `tail`. One whose header is damaged is not seen, but the first always
-/// counts: `tail` begins with it.
+/// How many records begin in `tail`. A record with a damaged header is not found, except the first:
+/// `tail` begins with it.
 pub(super) fn records(tail: &[u8]) -> usize {
     let begins = |at: &usize| *at == 0 || tail[at - 1] == b'\n' && tail[*at..].starts_with(HEADER);
     (0..tail.len()).filter(begins).count()

@@ -1,9 +1,7 @@
-//! The file of a database as bytes: opened under its lock, appended to, cut off, replaced as a
-//! whole.
+//! The file of a database as bytes: open under a lock, append, truncate, replace as a whole.
 //!
-//! Invariant: after each call the file is `len` bytes long, all of them whole records, unless
-//! [`LogFile::append`] could not take back a half-written record; then the file is broken and
-//! refuses every further write.
+//! Invariant: after each call the file has `len` bytes of complete records. If [`LogFile::append`]
+//! cannot remove an incomplete record, the file is broken and refuses all further writes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -56,7 +54,7 @@ impl LogFile {
         ))
     }
 
-    /// Makes a file that does not exist, with this content, on the disk when the call returns.
+    /// Creates a file with this content, and syncs it to the disk.
     pub(crate) fn create(name: &Path, content: &[u8]) -> Result<LogFile, StoreError> {
         let lock = acquire(name)?;
         let failed = |source| StoreError::io(name, "create failed", source);
@@ -113,12 +111,12 @@ impl LogFile {
         Ok(())
     }
 
-    /// Calls `done`, on another thread, when all that was appended before is on the disk.
+    /// Calls `done`, on another thread, when all records appended so far are on the disk.
     pub(crate) fn sync(&self, done: Done) {
         self.syncer.sync(&self.file, done);
     }
 
-    /// Drops what follows the first `len` bytes.
+    /// Truncates the file to `len` bytes.
     pub(crate) fn cut(&mut self, len: u64) -> io::Result<()> {
         self.file.set_len(len)?;
         self.file.sync_data()?;
@@ -139,8 +137,8 @@ impl LogFile {
         })
     }
 
-    /// Puts a written replacement, with `tail` after it, in the place of everything: either all of
-    /// it is on the disk afterwards, or nothing changed.
+    /// Replaces the whole file by a written replacement followed by `tail`. On success all of it is
+    /// on the disk; on an error nothing has changed.
     pub(crate) fn install(&mut self, mut new: Replaced, tail: &[u8]) -> io::Result<()> {
         if !tail.is_empty() {
             new.file.write_all_at(tail, new.len)?;
@@ -168,11 +166,11 @@ pub(super) const COMPACTED: &str = "tmp";
 /// The suffix of a converted file before it takes its place.
 pub(super) const CONVERTED: &str = "convert.tmp";
 
-/// Removes what a server left that was killed while it wrote a replacement. The database must be
+/// Removes the replacement of a server that was killed while it wrote it. The database must be
 /// locked.
 fn remove_unfinished(database: &Path) {
     for suffix in [COMPACTED, CONVERTED] {
-        // A file that stays is replaced by the next compaction.
+        // If this fails, the next compaction replaces the file.
         let _ = fs::remove_file(beside(database, suffix));
     }
 }
@@ -185,7 +183,7 @@ fn beside(database: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// How to make a file that takes another's place.
+/// How to create a file that replaces another.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     path: PathBuf,
@@ -194,7 +192,7 @@ pub(crate) struct Replacement {
     owner: Option<(u32, u32)>,
 }
 
-/// A file written beside the one it is to replace; removed when dropped before it does.
+/// A file beside the one that it will replace; removed if dropped before that.
 #[derive(Debug)]
 pub(crate) struct Replaced {
     file: File,
@@ -205,7 +203,7 @@ pub(crate) struct Replaced {
 }
 
 impl Replacement {
-    /// Writes the file and brings it to the disk.
+    /// Writes the file and syncs it to the disk.
     pub(crate) fn write(self, content: &[u8]) -> io::Result<Replaced> {
         let Replacement {
             path,
@@ -214,7 +212,7 @@ impl Replacement {
             owner,
         } = self;
         let beside = beside(&path, suffix);
-        // Whatever has the name: a link or a FIFO there must not be written to.
+        // The name may be a link or a FIFO, which must not be written to.
         let _ = fs::remove_file(&beside);
         let file = OpenOptions::new()
             .read(true)

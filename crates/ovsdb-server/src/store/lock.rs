@@ -1,8 +1,9 @@
-//! The lock file that keeps two servers from one database: `.conf.db.~lock~` beside `conf.db`.
+//! The lock file that keeps two servers from opening the same database: `.conf.db.~lock~` beside
+//! `conf.db`.
 //!
-//! It is locked the way Open vSwitch does it (a POSIX record lock), so that its server and tools
-//! respect ours and we theirs. Such a lock does not hold against the same process, for which there
-//! is a list of our own.
+//! It is a POSIX record lock, as in Open vSwitch, so that its server and tools and ours exclude
+//! each other. A record lock does not exclude its own process, so we also keep a list of open
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -20,8 +21,8 @@ static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// How long a server that starts waits for another process that has the database locked.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A lock on a database, given back when dropped. The file stays: removing it would race with
-/// others who lock.
+/// A lock on a database, released when dropped. The file stays: removing it would race with other
+/// processes that lock it.
 #[derive(Debug)]
 pub(crate) struct DbLock {
     canonical: PathBuf,
@@ -75,7 +76,7 @@ impl Drop for DbLock {
 /// Waits for another process that has the database locked to end, or for 5 s to pass.
 pub(crate) fn wait(database: &Path) {
     let Ok(canonical) = canonical(database) else { return };
-    // A lock of this process would be given back with the file that is opened here.
+    // Closing the file that is opened here would release a lock of this process.
     if held().contains(&canonical) {
         return;
     }
@@ -101,7 +102,7 @@ pub(crate) fn wait(database: &Path) {
     }
 }
 
-/// `F_SETLK` may say either of two things when somebody else has the lock.
+/// `F_SETLK` returns one of two errors when another process has the lock.
 fn busy(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied => io::ErrorKind::WouldBlock.into(),

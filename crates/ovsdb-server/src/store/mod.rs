@@ -1,5 +1,4 @@
-//! A database's file: read when the server starts, written by every transaction, compacted now and
-//! then.
+//! A database's file: read when the server starts, appended to by transactions, and compacted.
 
 mod aside;
 mod file;
@@ -20,13 +19,13 @@ use file::{LogFile, Replaced, Replacement};
 pub(crate) use lock::wait as wait_for_lock;
 pub(crate) use syncer::Done;
 
-/// A file smaller than this is not compacted by itself, in bytes.
+/// Size in bytes from which a file is compacted automatically.
 const COMPACT_FROM: u64 = 10 << 20;
 
-/// A file is compacted when it has grown to so many times its compacted size.
+/// A file is compacted when it has grown to this multiple of its compacted size.
 const COMPACT_GROWTH: u64 = 4;
 
-/// Automatic compactions are at least so far apart.
+/// Shortest time between automatic compactions.
 const COMPACT_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Why a database could not be opened or written.
@@ -37,7 +36,7 @@ pub enum StoreError {
     Io {
         /// The database's file.
         name: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's error.
         source: io::Error,
@@ -53,7 +52,7 @@ pub enum StoreError {
     NotADatabase {
         /// The file.
         name: PathBuf,
-        /// The offset and the rule that it breaks.
+        /// The offset and the format rule that the file breaks.
         reason: String,
     },
 }
@@ -74,16 +73,15 @@ pub(crate) struct Store {
     log: LogFile,
     compacted_len: u64,
     compacted_at: Nanos,
-    /// What was written since a compaction began that is not finished.
+    /// The records written since the running compaction began.
     since_snapshot: Option<Vec<u8>>,
-    /// The number of times that the database was replaced: a snapshot of an older one is worth
-    /// nothing.
+    /// How many times the database was replaced. A snapshot from before a replacement is invalid.
     generation: u64,
 }
 
 impl Store {
-    /// Opens a database's file. What follows the last good record is kept in a file beside it and
-    /// cut off; the log says how much that is.
+    /// Opens a database's file. Moves damaged data after the last good record to a file beside it,
+    /// and logs how much that is.
     pub(crate) fn open(name: &Path, seed: u128, now: Nanos) -> Result<(Store, Database), StoreError> {
         let (mut log, content) = LogFile::open(name)?;
         let loaded = log::load(content.as_slice(), seed).map_err(|error| StoreError::NotADatabase {
@@ -108,7 +106,7 @@ impl Store {
         Ok((Store::new(log, now), loaded.database))
     }
 
-    /// Makes the file of an empty database, and its directory.
+    /// Creates the file of an empty database, and its directory.
     pub(crate) fn create(
         name: &Path,
         schema: DatabaseSchema,
@@ -151,7 +149,7 @@ impl Store {
         self.log.sync(done);
     }
 
-    /// Whether the file has grown enough to be compacted by itself.
+    /// Whether the file has grown enough for an automatic compaction.
     pub(crate) fn wants_compaction(&self, now: Nanos) -> bool {
         self.log.len() >= COMPACT_FROM
             && self.log.len() / COMPACT_GROWTH > self.compacted_len
@@ -159,8 +157,8 @@ impl Store {
             && now >= self.compacted_at + COMPACT_INTERVAL
     }
 
-    /// Begins a compaction: what the database holds now, to be written on any thread. `None` while
-    /// one is under way.
+    /// Begins a compaction: returns a snapshot of the database, which any thread can write. `None`
+    /// while another compaction runs.
     pub(crate) fn snapshot(&mut self, db: &Database, date_ms: i64, comment: &str) -> io::Result<Option<Snapshot>> {
         if self.since_snapshot.is_some() {
             return Ok(None);
@@ -183,8 +181,8 @@ impl Store {
         }))
     }
 
-    /// Ends a compaction: the written snapshot, and what was written since it was taken, become the
-    /// file. When this fails, the file is what it would have been without the compaction.
+    /// Ends a compaction: the written snapshot and the records since then become the file. If this
+    /// fails, the file stays as without the compaction.
     pub(crate) fn compacted(&mut self, written: io::Result<Written>, now: Nanos) -> io::Result<()> {
         if written
             .as_ref()
@@ -200,7 +198,7 @@ impl Store {
         Ok(())
     }
 
-    /// Puts another database in the place of the one that the file holds.
+    /// Replaces the database in the file by another.
     pub(crate) fn replace(&mut self, db: &Database, date_ms: i64, comment: &str, now: Nanos) -> io::Result<()> {
         let mut content = log::schema_record(db.schema());
         content.extend(log::snapshot_record(db, Some(comment), date_ms).unwrap_or_default());
@@ -224,7 +222,7 @@ pub(crate) struct Snapshot {
     date_ms: i64,
 }
 
-/// A snapshot on the disk, beside the file that it is to replace.
+/// A snapshot on the disk, beside the file that it will replace.
 #[derive(Debug)]
 pub(crate) struct Written {
     file: Replaced,

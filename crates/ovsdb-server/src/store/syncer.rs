@@ -1,9 +1,9 @@
-//! Group commit: a thread that brings what was written to a database's file onto the disk.
+//! Group commit: a thread that syncs a database's file to the disk.
 //!
-//! Writes are announced with [`Syncer::wrote`], which is free while a sync is due anyway. The
-//! thread lets them gather for [`GATHER`], so that at most about 100 ms of acknowledged
-//! transactions are lost when the machine loses power; a durable transaction asks with
-//! [`Syncer::sync`] and is told as soon as its own write is on the disk.
+//! [`Syncer::wrote`] reports a write; it costs nothing while a sync is due already. The thread
+//! collects writes for [`GATHER`], so a power failure loses at most about 100 ms of acknowledged
+//! transactions. [`Syncer::sync`] is for durable transactions: it requests a sync at once, and
+//! calls back when the write is on the disk.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +13,10 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long writes gather before they are synced together.
+/// How long writes are collected for one sync.
 const GATHER: Duration = Duration::from_millis(60);
 
-/// What is called when a requested sync is done, on the thread of the syncer.
+/// Called on the syncer's thread when a requested sync is done.
 pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 enum Ask {
@@ -51,20 +51,20 @@ impl Syncer {
         })
     }
 
-    /// Announces that something was written to `file`: it will be on the disk within 100 ms.
+    /// Reports a write to `file`; it is on the disk within 100 ms.
     pub(crate) fn wrote(&self, file: &Arc<File>) {
         if !self.due.swap(true, Ordering::AcqRel) {
             self.ask(Ask::Wrote(Arc::clone(file)));
         }
     }
 
-    /// Announces that `file` takes the place of the one announced before.
+    /// Reports that `file` has replaced the file reported before.
     pub(crate) fn replaced(&self, file: &Arc<File>) {
         self.due.store(true, Ordering::Release);
         self.ask(Ask::Wrote(Arc::clone(file)));
     }
 
-    /// Asks for what was written to `file` to be on the disk now.
+    /// Requests a sync of `file` now.
     pub(crate) fn sync(&self, file: &Arc<File>, done: Done) {
         self.ask(Ask::Sync(Arc::clone(file), done));
     }

@@ -1,4 +1,4 @@
-//! A client that is alone, whose connection is served without the runtime in between.
+//! Requests that arrive in pieces, with pauses between them, and over small buffers.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::{Client, Server, database, directory, insert};
 use rustix::net::sockopt;
 use serde_json::json;
 
-/// Becomes a client that is alone.
+/// Sends requests until the connection is in its steady state.
 fn settle(client: &mut Client) {
     for _ in 0..20 {
         assert_eq!(client.call("echo", json!([1]))["result"], json!([1]));
@@ -23,8 +23,7 @@ fn requests_are_answered_whatever_the_pieces_and_pauses_they_arrive_in() {
     let mut client = server.connect();
     settle(&mut client);
     for round in 0..200usize {
-        // Short ones and some that are longer than what is left in a socket; as a whole, in pieces,
-        // and several at once.
+        // Short and long requests: whole, in pieces, and several at once.
         let text = "x".repeat(round % 7 * 400);
         let request = json!({"id": round, "method": "echo", "params": [text]}).to_string();
         let pieces = round % 4 + 1;
