@@ -1,49 +1,48 @@
-//! Captures of packets, as files that tcpdump and Wireshark read.
+//! Capture files, which tcpdump and Wireshark read.
 
 use crate::Frame;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapParser};
+use pcap_file::{DataLink, Endianness, PcapError};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Writes packets to a capture file. Each packet is in the file when [`write`](PcapWriter::write)
-/// returns, so that a test may read it at once.
-pub(crate) struct PcapWriter {
-    file: File,
-}
+/// Writes packets to a capture file. A packet is in the file when [`write`](PcapWriter::write)
+/// returns, so that a test can read it at once.
+pub(crate) struct PcapWriter(pcap_file::pcap::PcapWriter<File>);
 
-/// The largest packet that readers are told to expect.
+/// The longest packet in a capture file, in bytes.
 const SNAPLEN: u32 = 262_144;
-const LINKTYPE_ETHERNET: u32 = 1;
 
 impl PcapWriter {
     pub(crate) fn create(path: &Path) -> io::Result<PcapWriter> {
-        let mut header = Vec::with_capacity(24);
-        header.extend(0xa1b2_c3d4_u32.to_ne_bytes());
-        header.extend(2_u16.to_ne_bytes());
-        header.extend(4_u16.to_ne_bytes());
-        header.extend([0; 8]);
-        header.extend(SNAPLEN.to_ne_bytes());
-        header.extend(LINKTYPE_ETHERNET.to_ne_bytes());
-        let mut file = File::create(path)?;
-        file.write_all(&header)?;
-        Ok(PcapWriter { file })
+        let header = PcapHeader {
+            snaplen: SNAPLEN,
+            datalink: DataLink::ETHERNET,
+            endianness: Endianness::native(),
+            ..PcapHeader::default()
+        };
+        let writer = pcap_file::pcap::PcapWriter::with_header(File::create(path)?, header);
+        Ok(PcapWriter(writer.map_err(io_error)?))
     }
 
     pub(crate) fn write(&mut self, packet: &[u8]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let len = u32::try_from(packet.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mut record = Vec::with_capacity(16 + packet.len());
-        record.extend((now.as_secs() as u32).to_ne_bytes());
-        record.extend(now.subsec_micros().to_ne_bytes());
-        record.extend(len.to_ne_bytes());
-        record.extend(len.to_ne_bytes());
-        record.extend(packet);
-        self.file.write_all(&record)
+        let packet = PcapPacket::new(now, len, packet);
+        self.0.write_packet(&packet).map(drop).map_err(io_error)
     }
 }
 
-/// The packets of a capture file: the file as it was read, and where its packets are.
+fn io_error(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::new(io::ErrorKind::InvalidInput, other),
+    }
+}
+
+/// The packets of a capture file: its bytes, and where each packet is in them.
 pub(crate) struct Capture {
     file: Vec<u8>,
     packets: Vec<(usize, usize)>,
@@ -52,39 +51,39 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Reads a capture: of either byte order, with times in micro- or nanoseconds. What was cut off
-    /// of a packet when it was captured is missing.
+    /// Reads a capture in the classic format, of either byte order, with times in micro- or
+    /// nanoseconds. Of a packet that was truncated when it was captured, only the captured bytes
+    /// are read.
     ///
     /// # Errors
-    /// `InvalidData`: it is no such file, not of Ethernet packets, ends within a packet, or a
-    /// packet is longer than [`SNAPLEN`].
+    /// `InvalidData`: the file is not a capture of Ethernet packets, ends within a packet, or has a
+    /// packet longer than [`SNAPLEN`].
     pub(crate) fn new(file: Vec<u8>) -> io::Result<Capture> {
-        let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-        let word = |at: usize| -> Option<[u8; 4]> { file.get(at..at.checked_add(4)?)?.try_into().ok() };
-        let magic = word(0).ok_or_else(|| wrong("too short for a capture file"))?;
-        let read: fn([u8; 4]) -> u32 = match u32::from_le_bytes(magic) {
-            0xa1b2_c3d4 | 0xa1b2_3c4d => u32::from_le_bytes,
-            0xd4c3_b2a1 | 0x4d3c_b2a1 => u32::from_be_bytes,
-            _ => return Err(wrong("not a capture file")),
-        };
-        if word(20).map(read) != Some(LINKTYPE_ETHERNET) {
-            return Err(wrong("not a capture of Ethernet packets"));
+        let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+        let (mut rest, parser) = PcapParser::new(&file).map_err(|error| match error {
+            PcapError::IncompleteBuffer => wrong("too short for a capture file".to_owned()),
+            _ => wrong("not a capture file of the classic pcap format".to_owned()),
+        })?;
+        let link = parser.header().datalink;
+        if link != DataLink::ETHERNET {
+            return Err(wrong(format!("a capture of {link:?}, not of Ethernet packets")));
         }
         let mut packets = Vec::new();
-        let mut at = 24;
-        while at < file.len() {
-            let length = word(at + 8)
-                .map(read)
-                .ok_or_else(|| wrong("a capture file cut short"))?;
-            if length > SNAPLEN {
-                return Err(wrong("a packet longer than any"));
+        while !rest.is_empty() {
+            let place = || format!("packet {} at byte {}", packets.len() + 1, file.len() - rest.len());
+            let (after, packet) = parser
+                .next_raw_packet(rest)
+                .map_err(|_| wrong(format!("{} is cut short", place())))?;
+            if packet.incl_len > SNAPLEN {
+                return Err(wrong(format!(
+                    "{} has {} bytes, more than {SNAPLEN}",
+                    place(),
+                    packet.incl_len
+                )));
             }
-            let (start, end) = (at + 16, at + 16 + length as usize);
-            if end > file.len() {
-                return Err(wrong("a capture file cut short"));
-            }
-            packets.push((start, end));
-            at = end;
+            let end = file.len() - after.len();
+            packets.push((end - packet.data.len(), end));
+            rest = after;
         }
         let small = packets.iter().all(|(start, end)| end - start <= Frame::SMALL);
         Ok(Capture { file, packets, small })
@@ -98,8 +97,8 @@ impl Capture {
         self.packets.is_empty()
     }
 
-    /// Adds frames with copies of so many packets, from a number below [`Capture::len`] on; behind
-    /// the last comes the first. Returns the number that comes next.
+    /// Adds frames with copies of `count` packets, from packet `first` on; after the last packet it
+    /// goes on with packet 0. Returns the number of the packet to go on with.
     #[inline]
     pub(crate) fn copy(&self, first: usize, count: usize, to: &mut Vec<Frame>) -> usize {
         let mut next = first;
@@ -124,7 +123,7 @@ mod tests {
     fn file(magic: u32, word: fn(u32) -> [u8; 4], packets: &[&[u8]]) -> Vec<u8> {
         let mut file = word(magic).to_vec();
         file.extend([0; 16]);
-        file.extend(word(LINKTYPE_ETHERNET));
+        file.extend(word(DataLink::ETHERNET.into()));
         for packet in packets {
             file.extend([0; 8]);
             file.extend(word(packet.len() as u32));
@@ -182,6 +181,26 @@ mod tests {
                 "{length}"
             );
         }
+    }
+
+    #[test]
+    fn an_error_names_the_packet_and_its_place() {
+        let mut cut = file(0xa1b2_c3d4, u32::to_le_bytes, &[&[1; 60], &[2; 60]]);
+        cut.pop();
+        let error = Capture::new(cut).err().unwrap();
+        assert_eq!(error.to_string(), "packet 2 at byte 100 is cut short");
+        let mut other = file(0xa1b2_c3d4, u32::to_le_bytes, &[]);
+        other[20] = 113;
+        let error = Capture::new(other).err().unwrap().to_string();
+        assert!(error.contains("LINUX_SLL"), "{error}");
+        let long = file(0xa1b2_c3d4, u32::to_be_bytes, &[&vec![0; SNAPLEN as usize + 1]]);
+        assert!(
+            Capture::new(long)
+                .err()
+                .unwrap()
+                .to_string()
+                .ends_with("bytes, more than 262144")
+        );
     }
 
     #[test]

@@ -2,14 +2,14 @@
 //! sockets, clocks or files.
 //!
 //! From the bottom up: [`Uuid`] and [`Atom`] are single values, [`Datum`] is the value of a column,
-//! [`ColumnType`] says what a column may hold, [`DatabaseSchema`] what a database consists of. A
+//! [`ColumnType`] is its type, [`DatabaseSchema`] describes a database. A
 //! [`Database`] holds rows; [`Database::transact`] runs a transaction on it and yields a
 //! [`Commit`], which [`log`] turns into a record of the database file and [`Monitor`] into updates
 //! for clients.
 //!
 //! Invariants
 //! - Nothing a client sends makes the engine panic: every input has its result or its error.
-//! - A transaction that fails leaves no trace.
+//! - A transaction that fails changes nothing.
 //! - The work of a transaction grows with what it changes, not with the database, as long as its
 //!   conditions name a row's UUID or the columns of an index.
 
@@ -38,6 +38,7 @@ mod txn;
 mod types;
 mod uuid;
 
+pub use self::uuid::{ParseUuidError, Uuid, UuidGen, UuidText};
 pub use atom::{Atom, AtomicType, Resolve, Symbol, Symbols, no_names};
 pub use commit::{Commit, RowChange};
 pub use condition::{Clause, Condition, Function};
@@ -52,4 +53,3 @@ pub use schema::{COL_UUID, COL_VERSION, ColumnSchema, DatabaseSchema, FIRST_COLU
 pub use text::split_token;
 pub use txn::TxnCtx;
 pub use types::{BaseKind, BaseType, ColumnType, RefTable, RefType, UNLIMITED};
-pub use uuid::{ParseUuidError, Uuid, UuidGen, UuidText};

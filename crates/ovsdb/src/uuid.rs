@@ -1,69 +1,50 @@
-//! UUIDs: the name of a row, of a row's version and of a transaction.
+//! UUIDs: the names of rows, row versions and transactions.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A 128-bit UUID (RFC 4122), compared byte by byte, most significant first.
+/// A UUID (RFC 9562), ordered by its bytes.
+///
+/// Its text has one form only, `8-4-4-4-12` hexadecimal digits: clients may name other things by 32
+/// digits without hyphens, which `uuid::Uuid` reads too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Uuid(pub [u8; 16]);
+pub struct Uuid(uuid::Uuid);
 
 /// The text is not a UUID of the form `8-4-4-4-12` hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a valid UUID")]
 pub struct ParseUuidError;
 
-/// Where the hyphens stand in the text of a UUID.
-const HYPHENS: [usize; 4] = [8, 13, 18, 23];
-
-/// Where the pairs of digits begin.
-const PAIRS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-
-/// The values of hexadecimal digits; 255 for what is none.
-const DIGIT_VALUES: [u8; 256] = {
-    let mut values = [255; 256];
-    let mut value = 0;
-    while value < 16 {
-        values[b"0123456789abcdef"[value as usize] as usize] = value;
-        values[b"0123456789ABCDEF"[value as usize] as usize] = value;
-        value += 1;
-    }
-    values
-};
-
 impl Uuid {
     /// The UUID of 128 zero bits: "no transaction", the default of a `uuid` column.
-    pub const ZERO: Uuid = Uuid([0; 16]);
+    pub const ZERO: Uuid = Uuid(uuid::Uuid::nil());
 
     /// The UUID whose bits are `bits`, most significant first.
     pub const fn from_u128(bits: u128) -> Uuid {
-        Uuid(bits.to_be_bytes())
+        Uuid(uuid::Uuid::from_u128(bits))
     }
 
     /// The 128 bits, most significant first.
     pub const fn as_u128(self) -> u128 {
-        u128::from_be_bytes(self.0)
+        self.0.as_u128()
     }
 
     /// Whether all bits are zero.
     pub fn is_zero(self) -> bool {
-        self == Uuid::ZERO
+        self.0.is_nil()
     }
 
-    /// The lower-case text form in a fixed buffer, for writers that want no allocation.
+    /// The lower-case text in a fixed buffer, for writers that do not allocate.
     pub fn to_text(self) -> UuidText {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'-'; 36];
-        for (byte, at) in self.0.into_iter().zip(PAIRS) {
-            text[at] = DIGITS[usize::from(byte >> 4)];
-            text[at + 1] = DIGITS[usize::from(byte & 15)];
-        }
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        self.0.hyphenated().encode_lower(&mut text);
         UuidText(text)
     }
 }
 
-/// The 36 characters of a UUID.
+/// The text of a UUID.
 #[derive(Clone, Copy)]
-pub struct UuidText([u8; 36]);
+pub struct UuidText([u8; uuid::fmt::Hyphenated::LENGTH]);
 
 impl UuidText {
     /// The text.
@@ -88,28 +69,13 @@ impl FromStr for Uuid {
     type Err = ParseUuidError;
 
     fn from_str(text: &str) -> Result<Uuid, ParseUuidError> {
-        let text: &[u8; 36] = text.as_bytes().try_into().map_err(|_| ParseUuidError)?;
-        if HYPHENS.iter().any(|&at| text[at] != b'-') {
-            return Err(ParseUuidError);
-        }
-        let mut bytes = [0; 16];
-        let mut bad = 0;
-        for (byte, at) in bytes.iter_mut().zip(PAIRS) {
-            let (high, low) = (
-                DIGIT_VALUES[usize::from(text[at])],
-                DIGIT_VALUES[usize::from(text[at + 1])],
-            );
-            *byte = high << 4 | low;
-            bad |= high | low;
-        }
-        if bad > 15 {
-            return Err(ParseUuidError);
-        }
-        Ok(Uuid(bytes))
+        let text: uuid::fmt::Hyphenated = text.parse().map_err(|_| ParseUuidError)?;
+        Ok(Uuid(text.into_uuid()))
     }
 }
 
-/// A source of version-4 UUIDs: deterministic for a seed, so that a test can be repeated.
+/// A generator of version-4 UUIDs. The same seed gives the same UUIDs, so that tests are
+/// repeatable.
 ///
 /// A process seeds it with 128 random bits. The UUIDs are unique, not secret.
 #[derive(Debug, Clone)]
@@ -134,8 +100,7 @@ impl UuidGen {
     /// The next UUID, version 4, variant 1.
     pub fn next_uuid(&mut self) -> Uuid {
         let bits = u128::from(self.next_u64()) << 64 | u128::from(self.next_u64());
-        let bits = bits & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | 0b10 << 62;
-        Uuid::from_u128(bits)
+        Uuid(uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
     }
 
     /// The next 64 bits of xoshiro256++.
@@ -176,12 +141,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_uuid_is_refused() {
+    fn text_of_another_form_is_refused() {
         for text in [
             "",
             "550e8400",
             "550e8400-e29b-41d4-a716-44665544000g",
             "550e8400+e29b-41d4-a716-446655440000",
+            "550e8400e29b41d4a716446655440000",
+            "{550e8400-e29b-41d4-a716-446655440000}",
+            "urn:uuid:550e8400-e29b-41d4-a716-446655440000",
             "é",
         ] {
             assert_eq!(text.parse::<Uuid>(), Err(ParseUuidError), "{text}");
@@ -194,8 +162,8 @@ mod tests {
         for _ in 0..100 {
             let uuid = a.next_uuid();
             assert_eq!(uuid, b.next_uuid());
-            assert_eq!(uuid.0[6] >> 4, 4);
-            assert_eq!(uuid.0[8] >> 6, 0b10);
+            assert_eq!(uuid.0.get_version_num(), 4);
+            assert_eq!(uuid.0.get_variant(), uuid::Variant::RFC4122);
         }
         assert_ne!(a.next_uuid(), UuidGen::new(8).next_uuid());
     }

@@ -1,5 +1,6 @@
 //! Reading captures (the classic pcap format, microseconds or nanoseconds, either byte order).
 
+use pcap_file::pcap::PcapParser;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -7,8 +8,7 @@ use std::path::{Path, PathBuf};
 /// Bytes before the first record.
 const HEADER: usize = 24;
 
-/// The frames of a capture file, in order. Skips a truncated last record, as in a file that is
-/// still written.
+/// The frames of a capture file, in order, without a last one that is not written completely yet.
 ///
 /// # Panics
 /// If the file cannot be read or is not a capture.
@@ -18,24 +18,24 @@ pub fn frames(path: &Path) -> Vec<Vec<u8>> {
     parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", path.display()))
 }
 
-/// Reads a growing capture file piece by piece.
+/// Reads a capture while it is being written.
 #[derive(Debug)]
 pub struct Tail {
     path: PathBuf,
     /// The file's header, once it is written.
     header: Vec<u8>,
-    /// Bytes of the file that were taken.
+    /// Bytes of the file that have been read.
     seen: u64,
 }
 
 impl Tail {
-    /// Starts with the file's first frame; the file may not exist yet.
+    /// Starts at the file's first frame; the file need not exist yet.
     pub fn new(path: PathBuf) -> Tail {
         let (header, seen) = (Vec::new(), 0);
         Tail { path, header, seen }
     }
 
-    /// Ends with what was taken, and deletes the file.
+    /// Stops reading and deletes the file.
     pub fn remove(self) {
         let _ = std::fs::remove_file(self.path);
     }
@@ -68,24 +68,21 @@ impl Tail {
 }
 
 /// The frames of a capture in memory; `None` if it is not a capture. An empty file is a capture
-/// without frames.
+/// without frames yet.
 pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let Some(magic) = bytes.first_chunk::<4>() else {
+    if bytes.len() < 4 {
         return Some(Vec::new());
-    };
-    let read: fn([u8; 4]) -> u32 = match *magic {
-        [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => u32::from_be_bytes,
-        [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => u32::from_le_bytes,
-        _ => return None,
-    };
-    let mut rest = bytes.get(HEADER..).unwrap_or_default();
+    }
+    // A header of which only the first bytes are in the file yet.
+    let mut header = [0; HEADER];
+    let written = bytes.len().min(HEADER);
+    header[..written].copy_from_slice(&bytes[..written]);
+    let (_, parser) = PcapParser::new(&header).ok()?;
+    let mut rest = &bytes[written..];
     let mut frames = Vec::new();
-    while let Some((header, after)) = rest.split_first_chunk::<16>() {
-        let [.., a, b, c, d, _, _, _, _] = *header;
-        let len = read([a, b, c, d]) as usize;
-        let Some(frame) = after.get(..len) else { break };
-        frames.push(frame.to_vec());
-        rest = &after[len..];
+    while let Ok((after, packet)) = parser.next_raw_packet(rest) {
+        frames.push(packet.data.into_owned());
+        rest = after;
     }
     Some(frames)
 }

@@ -6,6 +6,8 @@ use super::out::Out;
 use crate::common::Failure;
 use mgmt::pidfile;
 use openflow::text::print::message_to;
+use pcap_file::TsResolution;
+use pcap_file::pcap::PcapParser;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -18,12 +20,12 @@ const PORTS: [u16; 2] = [6653, 6633];
 /// One direction of a connection: addresses and ports of both ends.
 type Flow = (Ipv4Addr, u16, Ipv4Addr, u16);
 
-/// What came of a direction and is not yet a message.
+/// The bytes of one direction that are not a complete message yet.
 #[derive(Default)]
 struct Stream {
     next: Option<u32>,
     bytes: Vec<u8>,
-    /// Segments that came before others that they follow.
+    /// Segments that arrived out of order.
     early: Vec<(u32, Vec<u8>)>,
 }
 
@@ -64,27 +66,18 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     if data.is_empty() {
         return Err(Failure::new(format!("{file}: open failed (End of file)")));
     }
-    let bad = || Failure::new(format!("{file}: bad magic or truncated pcap header"));
-    let (mut rest, little, nanos) = header(&data).ok_or_else(bad)?;
-    let word = |bytes: &[u8]| {
-        bytes.first_chunk().map(|b| match little {
-            true => u32::from_le_bytes(*b),
-            false => u32::from_be_bytes(*b),
-        })
+    let (mut rest, parser) =
+        PcapParser::new(&data).map_err(|_| Failure::new(format!("{file}: bad magic or truncated pcap header")))?;
+    let per_milli = match parser.header().ts_resolution {
+        TsResolution::MicroSecond => 1000,
+        TsResolution::NanoSecond => 1_000_000,
     };
     let mut streams: HashMap<Flow, Stream> = HashMap::new();
     let mut out = Out::default();
     let mut printed = false;
-    while let (Some(seconds), Some(fraction), Some(len)) = (
-        word(rest),
-        word(rest.get(4..).unwrap_or_default()),
-        word(rest.get(8..).unwrap_or_default()),
-    ) {
-        let Some(frame) = rest.get(16..).and_then(|r| r.get(..len as usize)) else {
-            break;
-        };
-        rest = &rest[16 + len as usize..];
-        let Some((flow, sequence, syn, payload)) = segment(frame) else {
+    while let Ok((after, packet)) = parser.next_raw_packet(rest) {
+        rest = after;
+        let Some((flow, sequence, syn, payload)) = segment(&packet.data) else {
             continue;
         };
         if !ports.contains(&flow.1) && !ports.contains(&flow.3) {
@@ -99,8 +92,7 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
                 break;
             };
             if ctl.options.timestamp {
-                let millis = if nanos { fraction / 1_000_000 } else { fraction / 1000 };
-                let moment = i64::from(seconds) * 1000 + i64::from(millis);
+                let moment = i64::from(packet.ts_sec) * 1000 + i64::from(packet.ts_frac / per_milli);
                 let _ = write!(out.text, "{} ", telemetry::timestamp_of(moment, MOMENT));
             }
             if printed {
@@ -118,21 +110,7 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     out.flush()
 }
 
-/// The records behind a file's header, whether its numbers begin with the low byte, and whether it
-/// counts nanoseconds.
-fn header(data: &[u8]) -> Option<(&[u8], bool, bool)> {
-    let (little, nanos) = match data.first_chunk()? {
-        [0xd4, 0xc3, 0xb2, 0xa1] => (true, false),
-        [0xa1, 0xb2, 0xc3, 0xd4] => (false, false),
-        [0x4d, 0x3c, 0xb2, 0xa1] => (true, true),
-        [0xa1, 0xb2, 0x3c, 0x4d] => (false, true),
-        _ => return None,
-    };
-    Some((data.get(24..)?, little, nanos))
-}
-
-/// The TCP segment in a frame: its direction, where it belongs, whether it begins a stream, and its
-/// bytes.
+/// The TCP segment in a frame: its direction, sequence number, SYN flag and payload.
 fn segment(frame: &[u8]) -> Option<(Flow, u32, bool, &[u8])> {
     let half = |data: &[u8], at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let (kind, at) = behind_tags(frame, usize::MAX)?;
