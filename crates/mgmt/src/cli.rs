@@ -1,5 +1,5 @@
-//! Command lines in the manner of `getopt_long`: long options may be abbreviated, options and
-//! arguments may be mixed, and a mistake is answered in the words users and scripts know.
+//! Command lines as with `getopt_long`: long options may be abbreviated, options and arguments may
+//! be mixed, and errors have its texts.
 //!
 //! A program lists its options in tables of [`Opt`], so that the daemon and logging options that
 //! many programs share are written once, and reads [`Item`]s off a [`Parser`] one by one.

@@ -1,9 +1,9 @@
 //! An [`Idl`] on a stream: the client of a database that daemons and tools await on.
 //!
-//! Over a [`Remote`] it connects anew when the connection breaks, as [`crate::reconnect`] says
-//! when; over a stream that it was given ([`IdlConnection::over`]) a broken connection is the end.
-//! Every future here may be dropped without a loss: what has been read or is yet to be sent stays
-//! in the connection.
+//! With a [`Remote`] it reconnects when the connection breaks, at the times of
+//! [`crate::reconnect`]. With a given stream ([`IdlConnection::over`]) a broken connection is the
+//! end. Dropping a future here loses nothing: bytes that were read or wait to be sent stay in the
+//! connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -32,12 +32,12 @@ pub struct IdlConnection {
     remote: Option<Remote>,
     tls: Tls,
     link: Option<Link>,
-    /// When to connect, to ask the peer whether it is there, and to give it up.
+    /// When to connect, to probe, and to disconnect.
     machine: Reconnect,
-    /// The machine's time zero.
+    /// Time zero of `reconnect`.
     origin: Instant,
     events: VecDeque<Event>,
-    /// What became of transactions that nobody has asked for yet.
+    /// Results of transactions that have not been taken yet.
     finished: BTreeMap<u64, TxnStatus>,
     seen: u64,
 }
@@ -57,13 +57,13 @@ pub enum ConnectionError {
     /// A message is not JSON.
     #[error("malformed message from database server: {0}")]
     Json(#[from] serde_json::Error),
-    /// The server's messages make no sense, or it refuses what the client needs.
+    /// The server broke the protocol, or refused a request that the client depends on.
     #[error(transparent)]
     Idl(#[from] IdlError),
     /// The server did not answer.
     #[error("no response to inactivity probe")]
     Silent,
-    /// The stream was not there in time.
+    /// The connection attempt timed out.
     #[error("connection attempt timed out")]
     TimedOut,
 }
@@ -81,8 +81,7 @@ impl IdlConnection {
         this
     }
 
-    /// A client of a server at `remote`, connected when it is first awaited and anew whenever that
-    /// is needed.
+    /// A client of a server at `remote`. It connects when it is first awaited, and reconnects.
     pub fn to(idl: Idl, remote: Remote, tls: Tls) -> IdlConnection {
         IdlConnection::new(idl, Some(remote), tls)
     }
@@ -123,13 +122,13 @@ impl IdlConnection {
         &mut self.idl
     }
 
-    /// Whether there is a connection, and the replica is kept fresh over it.
+    /// Whether there is a connection that keeps the replica up to date.
     pub fn is_connected(&self) -> bool {
         self.link.is_some() && self.idl.is_synced()
     }
 
-    /// Asks the server whether it is there after `interval` of silence, `None` never. Without this
-    /// call: 5 seconds over TCP, never over other streams.
+    /// Probes the server after `interval` of silence, `None` for never. The default is 5 seconds
+    /// over TCP, and never over other streams.
     pub fn set_probe_interval(&mut self, interval: Option<Duration>) {
         let policy = *self.machine.policy();
         self.machine.set_policy(Policy {
@@ -177,7 +176,7 @@ impl IdlConnection {
         }
     }
 
-    /// Sends a transaction and waits for what becomes of it.
+    /// Sends a transaction and waits for its result.
     ///
     /// # Errors
     /// As [`IdlConnection::changed`]; the transaction may have happened.
@@ -194,8 +193,8 @@ impl IdlConnection {
         id
     }
 
-    /// What has become of a transaction, if that is known; it is told once. Whoever awaits
-    /// [`IdlConnection::changed`] meanwhile keeps the connection going.
+    /// Takes the result of a transaction, if it is known. Await [`IdlConnection::changed`] to keep
+    /// the connection going.
     pub fn poll_status(&mut self, id: u64) -> Option<TxnStatus> {
         let at = self
             .events
@@ -207,7 +206,7 @@ impl IdlConnection {
         }
     }
 
-    /// Waits for what becomes of a transaction.
+    /// Waits for the result of a transaction.
     ///
     /// # Errors
     /// As [`IdlConnection::commit`].
@@ -254,7 +253,7 @@ impl IdlConnection {
                 tracing::info!(target: "reconnect", "{remote}: connecting...");
             }
         }
-        // An attempt that nobody waited for any more begins anew here.
+        // An attempt whose future was dropped starts again here.
         let attempt = stream::connect_or_accept(&remote, &self.tls);
         let stream = match self.machine.deadline().filter(|_| !remote.is_passive()) {
             None => attempt.await?,
@@ -299,7 +298,7 @@ impl IdlConnection {
         Ok(())
     }
 
-    /// What is to be done about a peer that says nothing.
+    /// Probes or drops a silent peer.
     fn silence(&mut self) -> Result<(), ConnectionError> {
         match self.machine.poll(self.now()) {
             Some(Action::Probe) => self.idl.ping(),

@@ -1,15 +1,15 @@
-//! Management: what every daemon and every tool of oxvs stands on.
+//! Management: what all daemons and tools of oxvs share.
 //!
 //! - [`paths`]: where sockets, databases and logs are.
 //! - [`stream`]: remotes such as `unix:FILE`, `ptcp:6640` or `ssl:HOST:6653`, connected to or
 //!   listened on.
-//! - [`reconnect`]: when to connect again, to probe, to give up.
+//! - [`reconnect`]: when to reconnect, to probe, to disconnect.
 //! - [`jsonrpc`]: JSON-RPC 1.0 as the database and the control sockets speak it.
 //! - [`unixctl`]: the control socket of a daemon, both sides of it.
 //! - [`vconn`]: the client's end of an OpenFlow connection.
-//! - [`reclaim`]: memory that was freed, given back to the system.
+//! - [`reclaim`]: returns freed memory to the system.
 //! - [`daemon`]: detaching, pidfiles, the monitor that restarts a crashed daemon.
-//! - [`out`]: standard output whose reader may go away.
+//! - [`out`]: standard output whose reader may close it.
 //! - [`cli`]: command lines in the manner of `getopt_long`, with its messages.
 //!
 //! Everything async here runs on tokio's current-thread runtime inside a `LocalSet`; nothing

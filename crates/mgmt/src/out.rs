@@ -1,19 +1,18 @@
-//! Standard output of programs, whose reader may go away before they have said everything
-//! (`oxvs lab list | head -1`).
+//! Standard output of programs whose reader may close it early (`oxvs lab list | head -1`).
 //!
-//! Such a program ends at once, without a word and with status 0: the reader has what it wanted.
-//! [`out!`](crate::out!) and [`outln!`](crate::outln!) print like `print!` and `println!`. Where
-//! the reader is gone they unwind, so that what the program holds is given up, to [`run`].
+//! Such a program ends at once, silently and with status 0: the reader has what it wanted.
+//! [`out!`](crate::out!) and [`outln!`](crate::outln!) print like `print!` and `println!`. When the
+//! output is closed they unwind to [`run`], so that the program drops what it holds.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 
-/// What unwinds a program whose reader is gone.
+/// The panic payload when the output is closed.
 struct ReaderGone;
 
-/// Runs a program's `main`, which ends quietly if the reader of its output goes away.
+/// Runs a program's `main`, which ends silently if its output is closed.
 pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
     match catch_unwind(AssertUnwindSafe(main)) {
         Ok(code) => code,
@@ -22,17 +21,17 @@ pub fn run(main: impl FnOnce() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Prints what [`out!`](crate::out!) is given.
+/// Prints the arguments of [`out!`](crate::out!).
 ///
 /// # Panics
-/// Where standard output cannot be written: quietly where its reader is gone.
+/// If standard output cannot be written; silently if it is closed.
 pub fn print(args: fmt::Arguments<'_>) {
     if let Err(error) = Stdout.write_fmt(args) {
         panic!("writing to standard output failed: {error}");
     }
 }
 
-/// Standard output for functions that write to anything. Unwinds where its reader is gone.
+/// Standard output as a writer. Unwinds if it is closed.
 #[derive(Debug, Default)]
 pub struct Stdout;
 
@@ -54,7 +53,7 @@ fn or_unwind<T>(result: io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// Prints to standard output; ends the program quietly where the reader is gone.
+/// Prints to standard output; ends the program silently if it is closed.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::out::print(::core::format_args!($($arg)*)) };

@@ -1,5 +1,5 @@
-//! Pidfiles: which process is the daemon of that name. The file holds the process id in decimal
-//! and is locked (`fcntl`) by that process, so that a file whose daemon died is known to be stale.
+//! Pidfiles: a file with the process id of the daemon of that name, in decimal. The daemon keeps it
+//! locked (`fcntl`), so the file of a daemon that died is recognised as stale.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,8 +13,8 @@ use crate::predecessor;
 
 /// A pidfile of this process. Dropping it removes the file.
 ///
-/// The lock goes when any descriptor of the file is closed in this process, so nothing else here
-/// may open it.
+/// The kernel releases the lock when the process closes any descriptor of the file, so nothing else
+/// in the process may open it.
 #[derive(Debug)]
 pub struct Pidfile {
     path: PathBuf,
@@ -65,8 +65,8 @@ impl Pidfile {
         if !overwrite {
             predecessor::wait(path).map_err(running)?;
         }
-        // Whoever holds the lock of the temporary file is the only one that may rename it; the
-        // rename makes name and contents appear at once.
+        // Only the process that has locked the temporary file may rename it. The rename makes name
+        // and contents appear at once.
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
@@ -101,7 +101,7 @@ impl Pidfile {
         })
     }
 
-    /// Tells a daemon that wants this pidfile that this one is ending, so that it waits.
+    /// Announces that this daemon is ending, so that a successor waits.
     pub fn announce_end(&self) {
         predecessor::announce_end(&self.file);
     }
@@ -149,7 +149,7 @@ pub(crate) fn number(mut file: &File) -> io::Result<u32> {
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// What the system calls an error, without Rust's number behind it.
+/// The system's text for an error, without the number that Rust appends.
 pub fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" (os error ") {

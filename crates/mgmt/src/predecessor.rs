@@ -1,9 +1,9 @@
-//! The daemon that runs in the same place already, and what a killed one left behind.
+//! A daemon that already runs with the same pidfile, and files of a killed one.
 //!
-//! A daemon that ends still holds its sockets and devices for a moment. Its successor waits for
-//! that moment to pass. Two things tell that a daemon is ending: the kernel's state of its process
-//! (SIGKILL is pending, or it is a zombie), and an exclusive `flock` on its pidfile, which the
-//! daemon itself takes when it begins to end ([`announce_end`]).
+//! A daemon that is ending still holds its sockets and devices for a moment, and its successor
+//! waits for its end. A daemon is ending if its process has SIGKILL pending or is a zombie, or if
+//! it has an exclusive `flock` on its pidfile, which it takes when it begins to end
+//! ([`announce_end`]).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;
@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A daemon that does not look like ending may have a pending signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The pause before the pidfile is looked at again.
+/// The interval at which the pidfile is read.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Programs whose leftovers in the run directory are removed.
+/// Programs whose stale files in the run directory are removed.
 const PROGRAMS: [&str; 2] = ["ovs-vswitchd", "ovsdb-server"];
 
 /// Waits until the daemon that has the pidfile at `path` has ended, if it is ending.
@@ -63,7 +63,7 @@ pub(crate) fn wait(path: &Path) -> Result<(), u32> {
     }
 }
 
-/// Tells successors that this daemon is ending.
+/// Announces to successors that this daemon is ending.
 pub(crate) fn announce_end(pidfile: &File) {
     // A successor holds a shared lock for an instant when it asks.
     for _ in 0..20 {

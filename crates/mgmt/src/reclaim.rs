@@ -1,9 +1,8 @@
-//! Gives memory back to the system after much of it was freed.
+//! Returns memory to the system after much of it was freed.
 //!
-//! The C library keeps what is freed for allocations to come. After a storm of rows or flows a
-//! daemon would be as large as it ever was. Whoever frees much says so with [`freed`]; the daemon
-//! runs [`run`], which waits for a quiet moment and gives the memory back. A daemon where nothing
-//! is freed does not wake up for it.
+//! The C library keeps freed memory for later allocations, so a daemon would stay at its peak size.
+//! Code that frees much reports it with [`freed`]; the daemon runs [`run`], which waits for a quiet
+//! moment and returns the memory. It does not wake up if nothing is freed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,21 +12,21 @@ use tokio::sync::Notify;
 /// Bytes freed before `malloc_trim` is called.
 pub const WORTH: usize = 8 << 20;
 
-/// Nothing more may be freed for so long before memory is given back.
+/// Memory is returned when nothing more has been freed for this time.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Memory is given back after so many times [`QUIET`] even if it does not become quiet.
+/// Memory is returned after this many times [`QUIET`] even if more is freed meanwhile.
 const MOST_WAITS: u32 = 10;
 
 telemetry::counters! {
-    /// Times that freed memory was given back to the system.
+    /// Times that freed memory was returned to the system.
     GIVEN_BACK = "memory_given_back";
 }
 
 static FREED: AtomicUsize = AtomicUsize::new(0);
 static DUE: Notify = Notify::const_new();
 
-/// Says that about so many bytes were freed.
+/// Reports that about this many bytes were freed.
 pub fn freed(bytes: usize) {
     let before = FREED.fetch_add(bytes, Ordering::Relaxed);
     if before.saturating_add(bytes) >= WORTH {
@@ -35,7 +34,7 @@ pub fn freed(bytes: usize) {
     }
 }
 
-/// Gives memory back whenever much was freed, until it is dropped. One such task is enough for a
+/// Returns memory whenever much was freed, until it is dropped. One such task is enough for a
 /// process.
 pub async fn run() {
     loop {
@@ -52,7 +51,7 @@ pub async fn run() {
         }
         FREED.store(0, Ordering::Relaxed);
         GIVEN_BACK.inc();
-        // Whether there was anything to give back is the C library's affair.
+        // The result, whether there was memory to return, does not matter.
         let _ = tokio::task::spawn_blocking(sys::memory::give_back).await;
     }
 }

@@ -1,9 +1,9 @@
-//! When to connect, to probe and to give up: the life of one connection to a peer, on whatever
-//! clock the caller has.
+//! When to connect, to probe and to disconnect: the state machine of one connection to a peer, on
+//! the caller's clock.
 //!
-//! Nothing here does input or output. The caller asks [`Reconnect::poll`] what to do, does it, and
-//! says how it went: [`connected`], [`failed`], [`heard`], [`disconnected`]. It asks again at
-//! [`Reconnect::deadline`], and after each event.
+//! Nothing here does input or output. [`Reconnect::poll`] returns what the caller has to do; the
+//! caller reports the result: [`connected`], [`failed`], [`heard`], [`disconnected`]. It polls
+//! again at [`Reconnect::deadline`], and after each event.
 //!
 //! ```text
 //!            ┌────────────── failed, disconnected ───────────────┐
@@ -29,8 +29,8 @@ pub struct Policy {
     pub min_backoff: Duration,
     /// The longest pause.
     pub max_backoff: Duration,
-    /// After so long a silence the peer is probed, and after as long again given up; `None` for
-    /// never.
+    /// The time after which a silent peer is probed, and after the same time again disconnected;
+    /// `None` for never.
     pub probe: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ impl Default for Policy {
     }
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Not wanted.
@@ -77,13 +77,13 @@ impl State {
 pub enum Action {
     /// Begin an attempt.
     Connect,
-    /// Ask the peer whether it is there.
+    /// Probe the peer.
     Probe,
-    /// Drop the attempt or the connection; the machine has noted it already.
+    /// Drop the attempt or the connection; the state has changed already.
     Disconnect(String),
 }
 
-/// One connection's life.
+/// The state machine of one connection.
 #[derive(Debug, Clone)]
 pub struct Reconnect {
     policy: Policy,
@@ -125,7 +125,7 @@ impl Reconnect {
         &self.policy
     }
 
-    /// Where the connection stands.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
@@ -135,7 +135,7 @@ impl Reconnect {
         matches!(self.state, State::Active | State::Idle)
     }
 
-    /// The pause between attempts, as it was last.
+    /// The last pause between attempts.
     pub fn backoff(&self) -> Duration {
         self.backoff
     }
@@ -223,7 +223,7 @@ impl Reconnect {
         self.enter(State::Active, now);
     }
 
-    /// The peer said something.
+    /// Something arrived from the peer.
     pub fn heard(&mut self, now: Nanos) {
         self.heard = now;
         if self.state == State::Idle {
@@ -244,8 +244,8 @@ impl Reconnect {
         if self.is_connected() {
             self.last_error = Some(why.to_owned());
             self.disconnected = Some(now);
-            // A peer that stayed for a while is worth a quick attempt; one that hangs up at once is
-            // not.
+            // Retry at once if the connection lasted for a while, but not if the peer closed it at
+            // once.
             if self
                 .connected
                 .is_some_and(|then| passed(then, self.heard) >= self.backoff)
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(machine.poll(at(999)), None);
         assert!(matches!(machine.poll(at(1000)), Some(Action::Disconnect(_))));
         assert_eq!(machine.state(), State::Backoff);
-        // What comes of it later counts no more.
+        // A later result of it is ignored.
         machine.failed("late", at(1001));
         assert_eq!(machine.last_error(), Some("connection attempt timed out"));
     }

@@ -1,5 +1,5 @@
-//! Streams under TLS: who is let in, who is not, and what happens when files change or peers
-//! misbehave.
+//! Streams under TLS: which peers are accepted, which are refused, and what happens when files
+//! change or peers break the protocol.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,9 +1,9 @@
-//! A device belongs to one switch.
+//! The claim of a device: it belongs to one switch.
 //!
 //! The kernel lets any number of packet sockets receive from one device: two switches that have the
 //! same port would both forward its packets. So each port claims its device by a listening socket
 //! in the abstract namespace of Unix sockets, which is the network namespace's, as the device is.
-//! The kernel takes the claim away with the process, however that ends. The name is
+//! The kernel releases the claim when the process ends. The name is
 //! `oxvs/port/IFINDEX`.
 //!
 //! Anybody in the network namespace can bind such a name. A claim of a process of another user is

@@ -2,7 +2,7 @@
 //!
 //! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the
 //! capture files of the options and kept for [`take_sent`](Dummy::take_sent), the last 4096 of
-//! them. It takes no offloads: segments are cut and checksums filled in before.
+//! them. It supports no offloads: segments are cut and checksums filled in before.
 
 use crate::pcap::PcapWriter;
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Offload, Rx, State, Tx, TxReport, gso};
@@ -54,7 +54,7 @@ struct Captures {
 }
 
 impl Dummy {
-    /// Makes a device, up, with an MTU of 1500.
+    /// Creates a device, up, with an MTU of 1500.
     ///
     /// # Errors
     /// [`Error::File`] where a capture file cannot be made.
@@ -99,7 +99,7 @@ impl Dummy {
         self.inject_with(packet, Offload::default())
     }
 
-    /// Receives a packet with work pending on it, as a kernel's device may hand it over.
+    /// Receives a packet with pending offloads, as from a kernel device.
     pub fn inject_with(&self, packet: &[u8], offload: Offload) -> bool {
         self.inject_at(0, packet, offload)
     }
@@ -109,7 +109,7 @@ impl Dummy {
         self.shared.events.len()
     }
 
-    /// Receives a packet by a queue. One that there is not loses it.
+    /// Receives a packet by a queue. A queue that does not exist drops it.
     pub fn inject_at(&self, queue: usize, packet: &[u8], offload: Offload) -> bool {
         let Some(event) = self.shared.events.get(queue) else {
             return false;
@@ -135,7 +135,7 @@ impl Dummy {
         self.shared.inner.lock().sent.drain(..).collect()
     }
 
-    /// Takes so many frames more, and is full then; `None` takes any number again.
+    /// Accepts `room` more frames, then is full; `None` accepts any number.
     pub fn set_room(&self, frames: Option<usize>) {
         self.shared.inner.lock().room = frames;
     }
@@ -343,7 +343,7 @@ impl Captures {
         Self::write(&mut self.writers, &mut self.tx, packet);
     }
 
-    /// A capture that cannot be written (the disk is full) ends; packets go on.
+    /// If a capture cannot be written (the disk is full), it ends; packets go on.
     fn write(writers: &mut [PcapWriter], which: &mut Option<usize>, packet: &[u8]) {
         let writer = which.and_then(|index| writers.get_mut(index));
         if writer.is_some_and(|writer| writer.write(packet).is_err()) {

@@ -1,4 +1,4 @@
-//! What all devices of the kernel have in common: the control plane's side, by netlink and ethtool.
+//! The control plane's side of all kernel devices, by netlink and ethtool.
 
 use crate::claim::{self, Claim};
 use crate::netlink::{self, Link, Netlink};
@@ -11,8 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use wire::MacAddr;
 
-/// A device of the kernel, by its number: a device of the same name that comes later is another
-/// one.
+/// A device of the kernel, by its number: a later device of the same name is another one.
 pub(crate) struct KernelDevice {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
@@ -58,8 +57,8 @@ impl KernelDevice {
         netlink::link_by_index(&mut self.netlink.lock(), self.ifindex)
     }
 
-    /// Makes the device this process's own, and tells `known` of the claim. `None` where no claim
-    /// is to be had and the device is used without.
+    /// Claims the device for this process, and stores the claim in `known`. `None` if no claim is
+    /// possible and the device is used without.
     ///
     /// # Errors
     /// `AddrInUse` where another switch or a device of the kernel has it, which the text names.
@@ -100,7 +99,7 @@ impl KernelDevice {
         netlink::set_link(&mut self.netlink.lock(), self.ifindex, mtu, mac, up)
     }
 
-    /// How many queues it receives by, where the driver tells.
+    /// The number of receive queues, if the driver reports it.
     pub(crate) fn receive_queues(&self) -> Option<u32> {
         let queues = sys::ethtool::receive_queues(self.ethtool.as_fd(), &self.name).ok();
         queues.filter(|queues| *queues > 0)
@@ -129,7 +128,7 @@ pub(crate) fn contenders(device: &KernelDevice, claim: &Mutex<Weak<Claim>>) -> V
     found
 }
 
-/// Refuses what the kernel refuses as a device's name.
+/// Refuses names that the kernel refuses for devices.
 pub(crate) fn check_name(name: &str) -> Result<(), Error> {
     let bad = name.is_empty()
         || name.len() > 15

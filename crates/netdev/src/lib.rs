@@ -1,11 +1,11 @@
-//! Devices that packets come from and go to.
+//! Network devices.
 //!
 //! A [`Netdev`] is a device as the control plane sees it; a worker opens its [`Rx`] and [`Tx`] and
 //! moves batches of [`Frame`]s, packets in pooled buffers that carry their [`Offload`]s with them.
 //!
 //! Invariants
-//! - Nothing here waits: receiving returns what is there, sending drops and counts what is not
-//!   taken.
+//! - Nothing here waits: receiving returns the packets that are there; sending drops and counts the
+//!   packets that the device does not take.
 //! - What a receive queue hands over is the packet as it was on the wire, VLAN tags included; a
 //!   checksum or segmentation that was put off is in the frame's `offload` and refers to offsets in
 //!   the frame's data, whatever tags are pushed or popped.

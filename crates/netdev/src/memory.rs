@@ -1,12 +1,11 @@
-//! Devices without a wire, for measuring: one that receives the packets of a capture file
-//! (`type=pcap`), and one that receives nothing (`type=null`). Both swallow what is sent to them.
+//! Devices without hardware, for benchmarks: one that receives the packets of a capture file
+//! (`type=pcap`), and one that receives nothing (`type=null`). Both discard sent packets.
 //!
-//! The options are those of DPDK's devices of the same kind, so that a configuration can be told to
-//! both: `rx_pcap` names the file, and with `infinite_rx` its packets come again and again, as fast
-//! as they are taken. Each packet is copied into a fresh frame, as a network card would write it
-//! there. The first ones come when the queue is opened, which may be before anybody knows what to
-//! do with them. Packets are sent as they are, segments and pending checksums included: there is
-//! nobody to finish them for.
+//! The options are those of DPDK's devices of the same kind, so that both take the same
+//! configuration: `rx_pcap` names the file; with `infinite_rx` its packets repeat as fast as they
+//! are received. Each packet is copied into a new frame, as a network card would write it. The
+//! first packets arrive when the queue is opened, which may be before the switch has rules. Sent
+//! packets are discarded as they are: segments are not cut, checksums not filled in.
 
 use crate::dummy::next_mac;
 use crate::pcap::Capture;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::MacAddr;
 
-/// A device without a wire.
+/// A device without hardware.
 pub struct Memory {
     name: String,
     kind: Kind,
@@ -41,15 +40,14 @@ struct Shared {
 }
 
 impl Shared {
-    /// Tells who waits that there are packets. It fails only where that has been said already.
+    /// Makes the event readable: there are packets. It fails only if the event is readable already.
     fn ring(&self) {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-        // Afterwards: who takes it back in between finds it not said yet, and will be told once
-        // more.
+        // Last: a clear in between finds the flag unset, and the event stays readable once more.
         self.rung.store(true, Ordering::Release);
     }
 
-    /// Takes that back, where it was said.
+    /// Clears the event.
     fn hush(&self) {
         if self.rung.swap(false, Ordering::Acquire) {
             let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
@@ -58,7 +56,7 @@ impl Shared {
 }
 
 impl Memory {
-    /// A device that swallows what is sent, and receives nothing.
+    /// A device that discards sent packets, and receives nothing.
     ///
     /// # Errors
     /// [`Error::System`]: the process has no descriptor left.

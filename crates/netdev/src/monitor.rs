@@ -1,4 +1,4 @@
-//! Which links there are, and what becomes of them.
+//! Notifications about links.
 
 use crate::netlink::{self, Link, Netlink, RTM_DELLINK, RTM_NEWLINK};
 use std::collections::BTreeMap;
@@ -14,13 +14,13 @@ pub fn list_links() -> io::Result<Vec<Link>> {
     netlink::dump_links(&mut Netlink::open()?)
 }
 
-/// Tells when devices come, change and go, in the network namespace of the thread that opened it.
+/// Reports new, changed and removed devices in the network namespace of the thread that opened it.
 ///
-/// Notifications that the kernel had to drop are made up for: the difference between what was known
-/// and what is there comes out as events.
+/// If the kernel drops notifications, the differences between the known and the existing devices
+/// become events.
 pub struct LinkMonitor {
     events: Netlink,
-    /// Asks where notifications were lost, in the same namespace.
+    /// For queries in the same namespace after lost notifications.
     requests: Netlink,
     known: BTreeMap<u32, Link>,
     buffer: Vec<u8>,
@@ -41,9 +41,10 @@ pub struct LinkEvent {
     pub mtu: u32,
     /// Its address.
     pub mac: MacAddr,
-    /// The device that has it for itself, as `bridge br-lan`; empty for none.
+    /// The device that uses it exclusively, such as `bridge br-lan`; empty for none.
     pub owner: String,
-    /// The device is gone, deleted or moved to another namespace; the rest is as it was last known.
+    /// The device was deleted or moved to another namespace; the other fields are the last known
+    /// ones.
     pub deleted: bool,
 }
 
@@ -51,12 +52,12 @@ pub struct LinkEvent {
 const GROUP_LINK: u32 = 1;
 
 impl LinkMonitor {
-    /// Starts to watch. What exists already makes no events; see [`links`](LinkMonitor::links).
+    /// Starts to watch. Existing devices cause no events; see [`links`](LinkMonitor::links).
     ///
     /// # Errors
     /// The kernel's.
     pub fn open() -> io::Result<LinkMonitor> {
-        // In this order nothing is missed; what is told twice makes no event.
+        // In this order no change is missed; a change reported twice causes one event.
         let events = Netlink::subscribe(GROUP_LINK)?;
         let mut requests = Netlink::open()?;
         let known = dump(&mut requests)?;

@@ -1,7 +1,7 @@
-//! What a packet carries beside its bytes: work on it that the kernel put off.
+//! The offload metadata of a packet: work on it that the kernel left pending.
 
 /// The state of a packet's transport checksum and segmentation. The default is an ordinary packet
-/// about which nothing is known.
+/// with an unverified checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// The transport checksum.
@@ -19,7 +19,7 @@ pub struct Offload {
     pub hdr_len: u16,
 }
 
-/// What is known of a packet's transport checksum.
+/// The state of a packet's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Csum {
     /// In the packet, not verified.
@@ -52,8 +52,8 @@ pub enum Gso {
 }
 
 impl Offload {
-    /// The default. As a constant all of it is known when it is written, so that who reads a frame
-    /// right after it was made does not wait for it.
+    /// The default, as a constant: the compiler writes it in one piece, so that reading a new frame
+    /// does not wait for several smaller writes.
     pub const NONE: Offload = Offload {
         csum: Csum::Unknown,
         gso: Gso::None,

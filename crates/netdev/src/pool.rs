@@ -1,6 +1,6 @@
 //! The free list of frame buffers.
 //!
-//! Goal: a buffer that can hold a whole 64 KB segment, at the price of a pointer. Each thread keeps
+//! Goal: a buffer that can hold a whole 64 KB segment, at the cost of a pointer. Each thread keeps
 //! its own bounded, last-in-first-out lists, so that the buffer used next is the one most likely
 //! still in the processor's cache, and no lock is taken. There are two sizes: packets are received
 //! into large ones, since nobody knows their length before; copies, and packets that wait in a
@@ -87,7 +87,7 @@ pub(crate) fn give(buffer: Buffer) {
     });
 }
 
-/// The same as [`give`] for each: the thread's list of small ones is looked for once.
+/// As [`give`] for each, with one access to the thread's list of small ones.
 #[inline]
 pub(crate) fn give_all(buffers: impl Iterator<Item = Buffer>) {
     let _ = FREE_SMALL.try_with(|free| {

@@ -1,4 +1,4 @@
-//! Which device to open, and why it could not be.
+//! Which device to open, and the errors of opening it.
 
 use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Memory, Netdev, System, Tap};
 use rustix::io::Errno;
@@ -50,7 +50,7 @@ pub enum Spec {
         /// `rx_pcap`, `infinite_rx`: see [`Memory::pcap`].
         options: BTreeMap<String, String>,
     },
-    /// A device that receives nothing, and swallows what is sent.
+    /// A device that receives nothing, and discards sent packets.
     Null {
         /// Its name.
         name: String,
@@ -71,8 +71,7 @@ impl Spec {
         }
     }
 
-    /// Whether the kernel has the device, under this name; others are memory, whatever the kernel
-    /// may have of that name.
+    /// Whether it is a device of the kernel with this name. The others exist in memory only.
     pub fn is_kernels(&self) -> bool {
         match self {
             Spec::System { .. } | Spec::Afxdp { .. } | Spec::Internal { .. } | Spec::Tap { .. } => true,
@@ -148,8 +147,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device may be had later although nothing of it changes: somebody else holds it
-    /// now, or the system is short of something.
+    /// Whether a retry may succeed without a change of the device: another program uses it now, or
+    /// the system is short of a resource.
     pub fn may_pass(&self) -> bool {
         match self {
             Error::System { source, .. } => may_pass(source),
@@ -160,8 +159,8 @@ impl Error {
     }
 }
 
-/// Whether what the kernel refused may succeed later: somebody else holds the device, or the system
-/// is short of something.
+/// Whether a retry may succeed: another program uses the device now, or the system is short of a
+/// resource.
 pub fn may_pass(error: &io::Error) -> bool {
     use io::ErrorKind::{AddrInUse, AlreadyExists, OutOfMemory, ResourceBusy};
     let short = [Errno::NFILE, Errno::MFILE, Errno::NOBUFS, Errno::AGAIN];

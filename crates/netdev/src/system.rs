@@ -43,7 +43,7 @@ pub struct System {
     counters: Arc<Counters>,
     /// The receive queues that are open, to read their statistics.
     sockets: Mutex<Vec<Weak<PacketSocket>>>,
-    /// What makes the device ours, as long as a receive queue lives.
+    /// The claim on the device, while a receive queue is open.
     claim: Mutex<Weak<Claim>>,
     /// Why the host's stack could not be kept out, and how it is.
     isolated: Mutex<Option<io::Result<Isolation>>>,
@@ -80,7 +80,7 @@ impl System {
         }
     }
 
-    /// Lets a socket receive what the device does.
+    /// Makes a socket receive the device's packets.
     fn receive_on(&self, socket: &Arc<PacketSocket>) -> io::Result<()> {
         socket.join_promiscuous(self.device.ifindex)?;
         socket.bind(self.device.ifindex, true)?;
@@ -197,8 +197,7 @@ struct SystemRx {
     /// Buffers for one call; empty in between, so that idle ports hold no memory.
     buffers: Vec<Frame>,
     received: [Received; BATCH],
-    /// How many packets are likely to be there: buffers and headers beyond would be prepared in
-    /// vain.
+    /// How many packets to expect: more buffers and headers would be prepared for nothing.
     expect: usize,
     /// Comes after the socket, which is closed before the host's stack gets the device back.
     guard: Guard,
@@ -212,7 +211,7 @@ impl Rx for SystemRx {
 
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let before = out.len();
-        // Bounded, so that a storm of packets that cannot be used ends the call too.
+        // Bounded, so that the call ends also if no packet can be used.
         for _ in 0..BATCH {
             let left = max - (out.len() - before);
             let want = self.expect.min(left).min(BATCH);
@@ -290,7 +289,7 @@ enum Completion {
     Unusable,
 }
 
-/// Makes a frame of what was received into its buffer.
+/// Makes a frame from a received buffer.
 #[inline]
 fn complete(frame: &mut Frame, received: &Received) -> Completion {
     if received.truncated {
@@ -308,7 +307,7 @@ fn complete(frame: &mut Frame, received: &Received) -> Completion {
 
 struct SystemTx {
     socket: PacketSocket,
-    /// The last thing that the socket said was that its buffer is full.
+    /// The socket's buffer was full at the last call.
     full: bool,
 }
 
@@ -375,8 +374,7 @@ impl SystemTx {
     }
 }
 
-/// Counts what an error of sending means; returns how many frames it is about, of the `left` that
-/// are to be sent.
+/// Counts a send error; returns how many of the `left` frames it concerns.
 fn refused(error: &io::Error, left: u64, report: &mut TxReport) -> usize {
     let (count, n) = match errno(error) {
         Some(Errno::INTR) => return 0,

@@ -1,5 +1,4 @@
-//! TAP devices, and internal ports, which are TAP devices that the host's stack has at the other
-//! end.
+//! TAP devices, and internal ports, which are TAP devices with the host's stack at the other end.
 //!
 //! The device exists as long as it is open. Vnet headers go both ways: the host's stack leaves
 //! checksums and segmentation pending, and takes packets that have them pending.
@@ -25,8 +24,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes an internal port. A TAP device of that name that nobody has open is taken over: Open
-    /// vSwitch leaves its own behind when it ends.
+    /// Creates an internal port. Takes over a TAP device of that name that no process has open:
+    /// Open vSwitch leaves its own when it ends.
     ///
     /// # Errors
     /// [`Error::BadName`], or the kernel's: `EBUSY` where the name is taken.
@@ -40,7 +39,7 @@ impl Tap {
         Ok(tap)
     }
 
-    /// Makes a TAP device, or joins a persistent one.
+    /// Creates a TAP device, or opens a persistent one.
     ///
     /// # Errors
     /// [`Error::BadName`], or the kernel's: `EBUSY` where another process has it.
@@ -72,11 +71,11 @@ impl Tap {
     }
 }
 
-/// Makes a device, or takes over one that nobody has open and that goes with this process then.
+/// Creates a device, or takes over one that no process has open; it then ends with this process.
 fn open_internal(name: &str) -> sys::Result<OwnedFd> {
     match sys::tap::open(name, true) {
         Err(busy) if busy.errno() == Some(Errno::BUSY.raw_os_error()) => {
-            // What has the name may be no TAP device: the first error says it better.
+            // The name may belong to another kind of device: the first error is clearer.
             let fd = sys::tap::open(name, false).map_err(|_| busy)?;
             sys::tap::unset_persistent(fd.as_fd())?;
             Ok(fd)
@@ -194,7 +193,7 @@ struct TapTx {
     full: Option<OwnedFd>,
 }
 
-/// What became of a frame that was written.
+/// The result of writing a frame.
 enum Written {
     Sent,
     NoRoom,

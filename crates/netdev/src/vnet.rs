@@ -1,4 +1,4 @@
-//! `struct virtio_net_hdr`: how a kernel socket or TAP device tells pending work (virtio 1.2
+//! `struct virtio_net_hdr`: the pending offloads of a packet of a socket or TAP device (virtio 1.2
 //! §5.1.6, legacy layout of ten bytes in the host's byte order).
 
 use crate::{Csum, Gso, Offload};
@@ -39,7 +39,7 @@ pub(crate) fn encode(offload: &Offload) -> [u8; LEN] {
     header
 }
 
-/// The pending work of a received packet; `None` for a kind of segment that is not known here.
+/// The pending offloads of a received packet; `None` for an unknown kind of segment.
 #[inline]
 pub(crate) fn decode(header: &[u8; LEN]) -> Option<Offload> {
     let field = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);

@@ -1,5 +1,5 @@
-//! A full check of a database against its own rules, for tests and fuzzers: what transactions keep
-//! true step by step is counted anew.
+//! A full check of a database against its own rules, for tests and fuzzers: it recounts what
+//! transactions update incrementally.
 
 use crate::database::Database;
 use crate::error::{Error, ErrorKind};

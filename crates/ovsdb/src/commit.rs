@@ -1,4 +1,4 @@
-//! What a transaction changed.
+//! The changes of a transaction.
 
 use crate::row::Row;
 use crate::uuid::Uuid;
@@ -13,7 +13,7 @@ pub struct Commit {
     pub changes: Vec<RowChange>,
     /// The transaction's comments, a line each.
     pub comment: Option<String>,
-    /// Whether the client asked that it be on disk before the reply.
+    /// Whether the client requested that it is on disk before the reply.
     pub durable: bool,
 }
 
@@ -31,8 +31,7 @@ pub struct RowChange {
 }
 
 impl Commit {
-    /// The number of values that the commit keeps in memory and the rows that came of it do not
-    /// share.
+    /// The number of values in the commit that it does not share with the new rows.
     pub(crate) fn old_values(&self) -> usize {
         let values = |change: &RowChange| match (&change.old, &change.new) {
             (Some(old), Some(new)) => {

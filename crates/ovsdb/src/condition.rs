@@ -46,8 +46,8 @@ pub enum Clause {
     },
 }
 
-/// Clauses, all of which a row must meet in an operation, and any of which in a monitor. Without
-/// clauses every row meets it.
+/// Clauses. In an operation a row must meet all of them, in a monitor any of them. Every row meets
+/// a condition without clauses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Condition {
     /// The clauses.
@@ -80,19 +80,19 @@ impl Condition {
         self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.holds(row))
     }
 
-    /// Whether it is met by every row, when any clause suffices.
+    /// Whether every row meets it in a monitor.
     pub fn is_always(&self) -> bool {
         self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
     }
 
-    /// The only UUID that rows meeting it can have, if a clause names one.
+    /// The UUID that a clause requires, if one does.
     pub(crate) fn uuid(&self) -> Option<Uuid> {
         self.equal_to(COL_UUID)
             .and_then(Datum::as_one)
             .and_then(|atom| atom.as_uuid())
     }
 
-    /// The value that a clause asks the column to be equal to.
+    /// The value that a clause requires of the column.
     pub(crate) fn equal_to(&self, wanted: usize) -> Option<&Datum> {
         self.clauses.iter().find_map(|clause| match clause {
             Clause::Compare {
@@ -180,7 +180,8 @@ impl Function {
         })
     }
 
-    /// Compares a column's value with that of a clause. An empty column is in no order to anything.
+    /// Compares a column's value with that of a clause. An empty column is neither less nor greater
+    /// than any value.
     fn holds(self, field: &Datum, value: &Datum) -> bool {
         let order = || field.as_one().zip(value.as_one()).map(|(a, b)| a.cmp(b));
         match self {

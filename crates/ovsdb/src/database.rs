@@ -1,4 +1,4 @@
-//! A database: its schema, its rows, and the transactions that were committed lately.
+//! A database: its schema, its rows, and the recent transactions.
 
 use crate::atom::Symbols;
 use crate::commit::{Commit, RowChange};
@@ -16,11 +16,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many transactions are kept for clients that come back (`monitor_cond_since`).
+/// How many transactions are kept for clients that reconnect (`monitor_cond_since`).
 const HISTORY: usize = 128;
 
-/// How many values the history may hold that the database does not: a bound on its memory, some 24
-/// bytes each.
+/// Most values in the history that the database does not share, about 24 bytes each: this bounds
+/// its memory.
 const HISTORY_VALUES: usize = 64 * 1024;
 
 /// A database in memory.
@@ -37,10 +37,10 @@ pub struct Database {
     last_txn: Uuid,
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is over.
+    /// It has ended.
     Done {
         /// The array of results, one an operation (RFC 7047 §4.1.3): the `result` of the reply.
         reply: Value,
@@ -87,7 +87,7 @@ impl Database {
         txn::transact(self, ops, ctx)
     }
 
-    /// The rows of the table of that number, in no order that means anything.
+    /// The rows of the table of that number, in any order.
     pub fn rows(&self, table: usize) -> impl ExactSizeIterator<Item = &Arc<Row>> {
         self.tables[table].rows.values()
     }
@@ -119,7 +119,7 @@ impl Database {
         Some(self.history.range(from..).map(|(commit, _)| commit))
     }
 
-    /// Takes back a commit that could not be written to the log. It must be the last one.
+    /// Undoes a commit that could not be written to the log. It must be the last one.
     ///
     /// # Errors
     /// `internal error` if it is not the last one; then nothing changes.
@@ -139,8 +139,8 @@ impl Database {
         Ok(())
     }
 
-    /// A database of another schema with what this one holds: tables and columns that the new
-    /// schema lacks are dropped, new columns get their default values (ovsdb-server(7) §4.1.19).
+    /// A copy of this database with another schema: tables and columns that the new schema lacks
+    /// are dropped, new columns get their default values (ovsdb-server(7) §4.1.19).
     ///
     /// # Errors
     /// `constraint violation` or `referential integrity violation` when the contents do not fit the
@@ -183,7 +183,7 @@ impl Database {
         self.note_change(table, uuid, old.as_deref(), new.as_deref());
     }
 
-    /// Brings references and indexes up to date with a row that changed.
+    /// Updates references and indexes after a row changed.
     fn note_change(&mut self, table: usize, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
         let references = self.tables[table].references.clone();
         for reference in references.iter().filter(|reference| reference.kind == RefType::Strong) {
@@ -201,7 +201,7 @@ impl Database {
         self.note_weak_and_indexes(table, uuid, old, new);
     }
 
-    /// Brings weak references and indexes up to date with a row that changed.
+    /// Updates weak references and indexes after a row changed.
     pub(crate) fn note_weak_and_indexes(&mut self, table: usize, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
         let references = self.tables[table].references.clone();
         for reference in references.iter().filter(|reference| reference.kind == RefType::Weak) {
@@ -234,7 +234,7 @@ impl Database {
         }
     }
 
-    /// Remembers a commit for clients that come back.
+    /// Adds a commit to the history for clients that reconnect.
     pub(crate) fn remember(&mut self, commit: Arc<Commit>) {
         self.last_txn = commit.id;
         let values = commit.old_values();
@@ -247,16 +247,15 @@ impl Database {
         }
     }
 
-    /// Says that the last transaction stays: it will not be reverted. A large one is then forgotten
-    /// at once, so that rows that were deleted do not stay in memory for clients that come back;
-    /// those read everything anew.
+    /// The last transaction will not be reverted. A large one is removed from the history at once,
+    /// so that deleted rows do not stay in memory; clients that reconnect then get all rows.
     pub fn settle(&mut self) {
         if self.history_values > HISTORY_VALUES {
             self.forget_history();
         }
     }
 
-    /// Gives back the memory of tables that hold much less than they did.
+    /// Frees memory of tables that have shrunk a lot.
     pub fn shrink(&mut self) {
         self.tables.iter_mut().for_each(Table::shrink);
     }

@@ -1,4 +1,4 @@
-//! Errors of the database, in the words that its users know.
+//! Errors of the database, with Open vSwitch's texts.
 //!
 //! RFC 7047 gives an error as an object with a short fixed string (`error`), and optionally an
 //! explanation (`details`); Open vSwitch adds the JSON that could not be parsed (`syntax`).
@@ -10,7 +10,7 @@ use std::fmt;
 /// What kind of error: the fixed string of the `error` member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ErrorKind {
-    /// The JSON is not what the protocol asks for.
+    /// The JSON does not follow the protocol.
     Syntax,
     /// A value breaks a constraint of its column, table or index.
     Constraint,
@@ -46,7 +46,7 @@ pub enum ErrorKind {
     NotAllowed,
     /// The operation is not supported on this database or column.
     NotSupported,
-    /// A set or map contains a duplicate, and other faults without a better word.
+    /// A set or map contains a duplicate, and other faults without an error of their own.
     Ovsdb,
     /// The log could not be read or written.
     Io,
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// An error whose kind says all.
+    /// An error without explanation.
     pub fn bare(kind: ErrorKind) -> Error {
         Error {
             kind,

@@ -1,8 +1,8 @@
-//! JSON that is read: a [`Value`], or a [`Node`], which costs a fraction of it.
+//! Parsed JSON: a [`Value`], or a [`Node`], which costs a fraction of it.
 //!
-//! Transactions mostly are plain: no escapes in strings, no fractions. [`Node::parse`] reads such
-//! text without an allocation for each string, array and object: strings stay where they are, the
-//! rest is in an [`Arena`]. What it does not read is for `serde_json`.
+//! Most transactions have no escapes in strings and no fractions. [`Node::parse`] parses such text
+//! without an allocation for each string, array and object: strings are borrowed from the text, the
+//! rest is in an [`Arena`]. `serde_json` parses all other text.
 
 use bumpalo::Bump;
 use serde::Deserialize;
@@ -29,8 +29,8 @@ pub enum JsonKind {
 
 /// Parses JSON that a peer, a file or a user supplied.
 ///
-/// Strings must not contain NUL. Open vSwitch's programs end the connection that brings them one,
-/// so a single such string in the database would lock all of them out.
+/// Strings must not contain NUL. Open vSwitch's programs disconnect when they receive one, so a
+/// single such string in the database would lock them all out.
 ///
 /// # Errors
 /// The parser's, or the byte offset of the first `\u0000`.
@@ -39,8 +39,8 @@ pub fn parse_json<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_jso
     serde_json::from_slice(text)
 }
 
-/// Refuses JSON text with an escaped NUL, in Open vSwitch's words. A NUL that is not escaped is
-/// refused by every parser.
+/// Refuses JSON text with an escaped NUL, with Open vSwitch's message. Every parser refuses a NUL
+/// that is not escaped.
 ///
 /// # Errors
 /// The byte offset of the first one.
@@ -58,7 +58,7 @@ pub fn refuse_nul(text: &[u8]) -> Result<(), serde_json::Error> {
     Ok(())
 }
 
-/// A JSON value, however it is kept in memory.
+/// A JSON value in any representation.
 pub trait Json: Sized {
     /// Its type.
     fn kind(&self) -> JsonKind;
@@ -78,7 +78,7 @@ pub trait Json: Sized {
     /// The elements, if it is an array.
     fn as_array(&self) -> Option<&[Self]>;
 
-    /// The member of that name with its name as kept in the object, if it is an object with such a
+    /// The member of that name and the object's copy of the name, if it is an object with such a
     /// member.
     fn member(&self, name: &str) -> Option<(&str, &Self)>;
 
@@ -148,7 +148,7 @@ impl Json for Value {
 pub struct Arena(Bump);
 
 impl Arena {
-    /// Forgets the nodes. Some memory is kept for the next ones, and no more than [`Arena::KEEP`].
+    /// Frees the nodes, but keeps up to [`Arena::KEEP`] bytes of memory for the next ones.
     pub fn clear(&mut self) {
         if self.0.allocated_bytes() > Arena::KEEP {
             self.0 = Bump::new();
@@ -157,12 +157,11 @@ impl Arena {
         }
     }
 
-    /// What an arena without nodes takes at most, in bytes.
+    /// Most bytes that an arena without nodes uses.
     pub const KEEP: usize = 256 << 10;
 }
 
-/// A JSON value in borrowed memory: one without escapes in strings, and without numbers but
-/// integers.
+/// A JSON value in borrowed memory, whose strings have no escapes and whose numbers are integers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Node<'a> {
     /// `null`
@@ -175,16 +174,15 @@ pub enum Node<'a> {
     String(&'a str),
     /// An array.
     Array(&'a [Node<'a>]),
-    /// An object: its members in the order of their names, which differ.
+    /// An object: its members, sorted by their names, which are unique.
     Object(&'a [(&'a str, Node<'a>)]),
 }
 
-/// What nests deeper is not read as nodes.
+/// The deepest nesting of nodes.
 const MAX_DEPTH: u32 = 64;
 
 impl<'a> Node<'a> {
-    /// Reads a text that is one JSON value. `None` if it is not, or is one that nodes are not made
-    /// for.
+    /// Parses a text that is one JSON value. `None` if it is not, or if nodes cannot represent it.
     pub fn parse(text: &'a str, arena: &'a Arena) -> Option<Node<'a>> {
         let mut reader = Reader { text, at: 0, arena };
         let node = reader.value(MAX_DEPTH)?;
@@ -277,7 +275,7 @@ impl Json for Node<'_> {
     }
 }
 
-/// Reads nodes. Every `None` means: not for us.
+/// Parses nodes. `None` always means that nodes cannot represent the text.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -295,7 +293,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows blanks.
+    /// The next byte that is not a blank.
     fn next(&mut self) -> Option<u8> {
         self.skip_blanks();
         let byte = self.peek()?;
@@ -382,8 +380,8 @@ impl<'a> Reader<'a> {
         found.then_some(node)
     }
 
-    /// An integer whose first character was read: of 18 digits at most, and not minus zero, which
-    /// is a fraction to others.
+    /// An integer whose first character was read: at most 18 digits, and not minus zero, which
+    /// `serde_json` parses as a fraction.
     fn integer(&mut self) -> Option<Node<'a>> {
         let from = self.at - 1;
         let bytes = self.text.as_bytes();

@@ -7,8 +7,8 @@ use crate::types::ColumnType;
 use std::cmp::Ordering;
 
 impl Datum {
-    /// The elements of both; where a key is in both maps, the value of `self` stays (RFC 7047 §5.1,
-    /// `insert`).
+    /// The elements of both. For a key in both maps the result has the value of `self` (RFC 7047
+    /// §5.1, `insert`).
     pub fn union(&self, other: &Datum) -> Datum {
         if other.is_empty() {
             return self.clone();
@@ -22,8 +22,8 @@ impl Datum {
         Datum::from_sorted_map(merge(self.pairs(), other.pairs(), by_key))
     }
 
-    /// What is left without the elements of `other`: for a map, without its pairs, or without its
-    /// keys if `other` is a set (RFC 7047 §5.1, `delete`).
+    /// Removes the elements of `other`; from a map its pairs, or its keys if `other` is a set (RFC
+    /// 7047 §5.1, `delete`).
     pub fn subtract(&self, other: &Datum) -> Datum {
         if self.is_empty() || other.is_empty() {
             return self.clone();
@@ -63,8 +63,8 @@ impl Datum {
             && !other.pairs().iter().any(|(k, v)| self.get(k) == Some(v))
     }
 
-    /// What turns `self` into `new`: the elements in one of the two sets, the pairs whose value
-    /// changed, the new value where a column holds one at most.
+    /// The difference from `self` to `new`: the elements in exactly one of the two sets, the pairs
+    /// with another value, or the new value if the column holds at most one.
     pub fn diff(&self, new: &Datum, kind: &ColumnType) -> Datum {
         if !kind.is_composite() || self.is_empty() {
             return new.clone();
@@ -123,9 +123,9 @@ fn toggle<T: Clone>(
     new
 }
 
-/// Merges two sorted slices; where elements agree, the first's stays.
+/// Merges two sorted slices; of equal elements the first's is taken.
 fn merge<T: Clone>(a: &[T], b: &[T], order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
-    // Few elements go into many: a copy and a search each are cheaper than a walk.
+    // A few elements are merged into many: copy the many, and search the place of each of the few.
     if b.len() * 16 < a.len() {
         let mut merged = Vec::with_capacity(a.len() + b.len());
         merged.extend_from_slice(a);
@@ -145,7 +145,7 @@ fn merge<T: Clone>(a: &[T], b: &[T], order: impl Fn(&T, &T) -> Ordering) -> Vec<
     merged
 }
 
-/// What is in one of two sorted slices only, and what `both` makes of elements that agree.
+/// The elements in exactly one of two sorted slices, and the result of `both` for equal elements.
 fn difference<T: Clone + PartialEq>(
     a: &[T],
     b: &[T],
@@ -161,7 +161,7 @@ fn difference<T: Clone + PartialEq>(
     found
 }
 
-/// The parts of two slices between what they have in common at their beginnings and ends.
+/// Two slices without their common prefix and suffix.
 pub(crate) fn without_common_ends<'a, T: PartialEq>(a: &'a [T], b: &'a [T]) -> (&'a [T], &'a [T]) {
     let first = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let (a, b) = (&a[first..], &b[first..]);

@@ -1,5 +1,5 @@
-//! Reads the members of a JSON object one by one and complains of those that are missing, of the
-//! wrong type or left over, in the words that Open vSwitch's users know.
+//! Reads the members of a JSON object one by one. Reports members that are missing, of the wrong
+//! type or left over, with Open vSwitch's error texts.
 
 use crate::error::Error;
 use crate::json::{Json, JsonKind};
@@ -21,7 +21,7 @@ pub(crate) struct Parser<'a, J = Value> {
 /// More members than any object of the protocol has.
 const MAX_MEMBERS: usize = 12;
 
-/// What errors call the object; made into text only when there is one.
+/// The object's name in errors, formatted only if there is an error.
 #[derive(Clone, Copy)]
 pub(crate) enum Name<'a> {
     Plain(&'static str),
@@ -132,7 +132,7 @@ impl<'a, J: Json> Parser<'a, J> {
         Some(value)
     }
 
-    /// Takes a member that must be there.
+    /// Takes a required member.
     pub(crate) fn required(&mut self, name: &str, kinds: Kinds) -> Option<&'a J> {
         let found = self.json.member(name);
         if found.is_none() && self.is_object {
@@ -141,7 +141,7 @@ impl<'a, J: Json> Parser<'a, J> {
         self.take(name, found?, kinds)
     }
 
-    /// Notes a fault, quoting the object.
+    /// Records an error that quotes the object.
     pub(crate) fn fail(&mut self, message: impl AsRef<str>) {
         if self.fault.is_none() {
             let details = format!("Parsing {} failed: {}", self.name, message.as_ref());
@@ -149,7 +149,7 @@ impl<'a, J: Json> Parser<'a, J> {
         }
     }
 
-    /// Ends the reading: the first fault, or a complaint about members that nobody took.
+    /// Ends the reading: returns the first error, or one about members that were not taken.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         if self.fault.is_none() && self.json.n_members() > self.n_taken {
             let mut left =

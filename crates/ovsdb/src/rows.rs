@@ -26,7 +26,7 @@ pub trait TypedRow: Sized {
     fn from_row(uuid: Uuid, row: &Row) -> Result<Self, RowError>;
 }
 
-/// A column does not hold what our schema says.
+/// A column's type differs from our schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("column {column} of {table} row {uuid} has an unexpected type")]
 pub struct RowError {
@@ -62,13 +62,13 @@ pub fn select<T: TypedRow>(selection: &mut Selection) {
     selection.columns(T::TABLE, T::COLUMNS);
 }
 
-/// What a column's value is in Rust.
+/// A Rust type for a column's value.
 pub trait FromDatum: Default {
     /// The value, if the datum holds atoms of that type, and of that number.
     fn from_datum(datum: &Datum) -> Option<Self>;
 }
 
-/// What a column's value is made of.
+/// A Rust value that converts to a column's value.
 pub trait ToDatum {
     /// The value for a column.
     fn to_datum(&self) -> Datum;

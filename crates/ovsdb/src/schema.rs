@@ -153,8 +153,8 @@ impl DatabaseSchema {
         self.by_name.get(name).copied()
     }
 
-    /// Checks that references name tables that exist, makes columns of weak references mutable, and
-    /// makes every table a root where no table says that it is (schemas older than `isRoot`).
+    /// Checks that references name existing tables, and makes columns of weak references mutable.
+    /// If no table is a root (schemas older than `isRoot`), all tables are.
     fn settle_references(&mut self) -> Result<(), Error> {
         for table in &self.tables {
             for column in &table.columns {
@@ -386,7 +386,7 @@ impl ColumnType {
     }
 }
 
-/// A name must be an `<id>`, and those with a leading underscore are the protocol's own.
+/// A name must be an `<id>`; names with a leading underscore are reserved for the protocol.
 fn check_name(json: &Value, what: &str, name: &str) -> Result<(), Error> {
     if name.starts_with('_') {
         return Err(Error::syntax(

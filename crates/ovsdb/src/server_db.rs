@@ -18,7 +18,7 @@ pub enum Model {
     Standalone,
     /// By a Raft cluster.
     Clustered,
-    /// By a server that passes on what another serves.
+    /// By a relay.
     Relay,
 }
 
@@ -85,8 +85,8 @@ pub fn new(seed: u128) -> Result<Database, Error> {
     Ok(Database::new(DatabaseSchema::from_text(schemas::SERVER)?, seed))
 }
 
-/// Makes the `_Server` database tell of `served`, in one transaction. Rows of databases that stay
-/// keep their UUIDs.
+/// Updates the `_Server` database to `served` in one transaction. Rows of databases that stay keep
+/// their UUIDs.
 pub fn update(db: &mut Database, served: &[ServedDatabase]) -> Option<Arc<Commit>> {
     let mut ops = Vec::new();
     let gone: Vec<Value> = served

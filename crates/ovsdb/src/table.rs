@@ -1,5 +1,5 @@
-//! The rows of one table, and what is kept beside them so that constraints are checked without
-//! scanning: how many strong references each row has, who refers to it weakly, and the indexes.
+//! The rows of one table, with what is needed to check constraints without a scan: the number of
+//! strong references to each row, the weak references to it, and the indexes.
 
 use crate::atom::Atom;
 use crate::datum::Datum;
@@ -44,7 +44,7 @@ pub(crate) struct Reference {
     pub(crate) target: usize,
 }
 
-/// Which atoms of a column.
+/// Keys or values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Key,
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// Counts the weak references of a row that came, went or changed.
+    /// Counts the weak references of a new, deleted or changed row.
     pub(crate) fn count_weak(&mut self, target: Uuid, source: RowId, change: i32) {
         let sources = self
             .weak
@@ -89,7 +89,7 @@ impl Table {
         }
     }
 
-    /// Gives back the memory of maps that hold much less than they did.
+    /// Frees memory of maps that have shrunk a lot.
     pub(crate) fn shrink(&mut self) {
         shrink(&mut self.rows);
         shrink(&mut self.strong);
@@ -103,8 +103,8 @@ impl Table {
     }
 }
 
-/// Makes a map smaller that uses less than an eighth of its memory. Some room is left, so that it
-/// does not grow again at once.
+/// Shrinks a map that uses less than an eighth of its memory, to a capacity that leaves room to
+/// grow.
 fn shrink<K: Eq + std::hash::Hash, V>(map: &mut HashMap<K, V, FixedState>) {
     const SMALL: usize = 1024;
     if map.capacity() > SMALL && map.len() < map.capacity() / 8 {

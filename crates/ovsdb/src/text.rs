@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 const MAX_RANGE: i64 = 4096;
 
 impl Atom {
-    /// The atom as text: strings that could be taken for something else are in quotes.
+    /// The atom as text. Strings are in quotes if they would be read as something else without.
     pub fn to_text(&self) -> String {
         match self {
             Atom::Integer(value) => value.to_string(),
@@ -81,8 +81,7 @@ impl Datum {
 
     /// Parses a value of type `kind` and checks it against the type's limits.
     ///
-    /// Brackets or braces around the elements are optional; elements stand apart by commas or
-    /// spaces.
+    /// Brackets or braces around the elements are optional; commas or spaces separate elements.
     ///
     /// # Errors
     /// `syntax error` or `constraint violation`.
@@ -230,7 +229,7 @@ fn parse_elements(word: &str, base: &BaseType, resolve: Resolve<'_>, atoms: &mut
     Ok(())
 }
 
-/// `first-last`, where a minus in front is a sign.
+/// `first-last`; a leading minus is a sign.
 fn integer_range(word: &str) -> Option<(i64, i64)> {
     let hyphen = word.get(1..)?.find('-')? + 1;
     Some((word[..hyphen].parse().ok()?, word[hyphen + 1..].parse().ok()?))
@@ -277,7 +276,7 @@ fn parse_string(text: &str) -> Result<Atom, Error> {
         .map_err(|_| bad(format!("{text}: {}", quoting_error(text))))
 }
 
-/// What is wrong with a string in quotes that is not a JSON string.
+/// The error for a quoted string that is not a JSON string.
 fn quoting_error(text: &str) -> String {
     let inside = text.get(1..text.len() - 1).unwrap_or_default();
     let mut chars = inside.chars();

@@ -11,9 +11,9 @@ use std::fmt::{self, Write as _};
 /// What happens to a reference when the row it names is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefType {
-    /// The row may not be deleted; a reference to nothing is refused.
+    /// The row cannot be deleted, and a reference to a missing row is an error.
     Strong,
-    /// The reference is taken out of its column.
+    /// The reference is removed from its column.
     Weak,
 }
 
@@ -384,7 +384,7 @@ impl ColumnType {
         }
     }
 
-    /// What a column holds that was not given a value (RFC 7047 §5.2.1).
+    /// The default value of a column (RFC 7047 §5.2.1).
     pub fn default_datum(&self) -> Datum {
         if self.min == 0 {
             return Datum::EMPTY;
@@ -448,7 +448,7 @@ impl ColumnType {
     }
 }
 
-/// A real as `%.15g` shows it, with more digits where these do not suffice to read it back.
+/// A real as `%.15g` prints it, with more digits if these do not restore its value.
 pub(crate) fn real_text(value: f64) -> String {
     if let Some(whole) = crate::atom::whole(value).filter(|whole| whole.abs() < 1_000_000_000_000_000) {
         return whole.to_string();

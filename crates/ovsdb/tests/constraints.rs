@@ -1,4 +1,4 @@
-//! What the database holds true: limits of values, references, garbage collection, indexes, limits
+//! Constraints: limits of values, references, garbage collection, indexes, limits
 //! of tables.
 
 mod common;

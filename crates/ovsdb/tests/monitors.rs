@@ -1,5 +1,5 @@
-//! Monitors: what clients are told, in the three forms (RFC 7047 §4.1.5 and §4.1.6, ovsdb-server(7)
-//! §4.1.12 to §4.1.16).
+//! Monitors: the updates that clients get, in the three forms (RFC 7047 §4.1.5 and §4.1.6,
+//! ovsdb-server(7) §4.1.12 to §4.1.16).
 
 mod common;
 

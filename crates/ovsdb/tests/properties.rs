@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The UUIDs that generated transactions use, so that they meet again.
+/// The UUIDs that generated transactions share.
 fn uuids() -> impl Strategy<Value = String> {
     (0..6u8).prop_map(|n| format!("00000000-0000-4000-8000-00000000000{n}"))
 }

@@ -1,4 +1,4 @@
-//! Memory that a packet lies in: of the heap, or lent by a ring that the kernel writes into.
+//! The memory of a packet: on the heap, or lent by a ring that the kernel writes to.
 
 use crate::packet_ring::Lender;
 use std::ops::{Deref, DerefMut};
@@ -6,9 +6,9 @@ use std::ptr::NonNull;
 
 /// A piece of memory, owned by the handle.
 ///
-/// One from a [`PacketRing`](crate::PacketRing) goes back to the ring when it is dropped, wherever
-/// that happens; until then the ring has one place less, and the kernel stops where it comes to a
-/// place that is not back. So packets that are going to wait have to be copied out.
+/// A buffer from a [`PacketRing`](crate::PacketRing) returns to the ring when it is dropped, on any
+/// thread. Until then the ring has one place less, and the kernel stops at a place that has not
+/// returned. So copy packets that are going to wait.
 pub struct Buffer {
     bytes: NonNull<u8>,
     /// How many there are, and [`LENT`]. Two words and no more: they are handed on in registers

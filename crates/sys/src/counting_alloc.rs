@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests which show that a path allocates nothing.
+//! A counting allocator, for tests that a code path does not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -7,12 +7,12 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting what each thread asks of it. For a test's
+/// The system's allocator with a count of each thread's allocations. For a test's
 /// `#[global_allocator]`.
 pub struct CountingAlloc;
 
 impl CountingAlloc {
-    /// How often the calling thread has asked for memory.
+    /// The number of the calling thread's allocations.
     pub fn allocations() -> u64 {
         ALLOCATIONS.with(Cell::get)
     }

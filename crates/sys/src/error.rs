@@ -8,7 +8,7 @@ use std::io;
 pub struct Error {
     /// The call and what it was for, as `setsockopt(PACKET_VNET_HDR)`.
     pub call: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -60,7 +60,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The kernel's words for an error, without the number that [`io::Error`] adds: `No such device`.
+/// The kernel's text for an error, without the number that [`io::Error`] adds: `No such device`.
 pub fn strerror(error: &io::Error) -> String {
     let text = error.to_string();
     match (error.raw_os_error(), text.rfind(" (os error ")) {

@@ -1,4 +1,4 @@
-//! What drivers say of their devices (`SIOCETHTOOL`).
+//! Queries to device drivers (`SIOCETHTOOL`).
 
 use crate::error::{Error, Result, check};
 use crate::tap::interface_request;
@@ -106,7 +106,7 @@ unsafe impl Request for Channels {
     }
 }
 
-/// Asks how many queues a device receives by. `socket` is any socket of the device's network
+/// Queries the number of a device's receive queues. `socket` is any socket of the device's network
 /// namespace.
 ///
 /// # Errors
@@ -117,7 +117,7 @@ pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
     Ok(channels.rx.saturating_add(channels.combined))
 }
 
-/// Asks for a driver's name and versions. `socket` is any socket of the device's network namespace.
+/// Queries a driver's name and versions. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
 /// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
@@ -131,7 +131,7 @@ pub fn driver_info(socket: BorrowedFd<'_>, name: &str) -> Result<DriverInfo> {
     })
 }
 
-/// Asks for a link's speed and duplex. `socket` is any socket of the device's network namespace.
+/// Queries a link's speed and duplex. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
 /// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such

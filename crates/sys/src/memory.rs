@@ -23,7 +23,7 @@ pub fn prefetch<T>(value: &T) {
 }
 
 /// Asks the kernel to back these words by huge pages, as far as they fill any: memory that is read
-/// at random is then found with fewer steps. A wish: a kernel that has none changes nothing.
+/// at random then needs fewer steps of address translation. Has no effect on kernels without them.
 pub fn prefer_huge_pages(words: &mut [u32]) {
     const HUGE: usize = 2 << 20;
     let whole = words.as_mut_ptr_range();
@@ -45,9 +45,8 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
     }
 }
 
-/// Gives memory that this process freed back to the system: the C library keeps it otherwise, for
-/// the next allocations. Returns whether it gave any back; false where the C library has no such
-/// call.
+/// Returns freed memory of this process to the system, which the C library would keep for later
+/// allocations. Returns whether there was any; false if the C library has no such call.
 ///
 /// Takes milliseconds for each hundred MiB, and threads that allocate meanwhile may wait that long.
 /// It is for a thread of the control plane after much was freed, never for one that carries

@@ -1,20 +1,19 @@
 //! Receiving from a packet socket through memory that is shared with the kernel (`PACKET_RX_RING`,
 //! `TPACKET_V2`).
 //!
-//! The kernel copies a packet into the ring where the packet is sent, on the sender's processor,
-//! and whoever receives it finds it there without a system call. It can be sent on from there, too,
-//! without another copy.
+//! The kernel copies a packet into the ring on the sender's processor. The receiver reads it there
+//! without a system call, and can forward it from there without another copy.
 //!
 //! How a place is used
 //! - The kernel writes into places in order, each only while its status is 0, and then sets the bit
 //!   `TP_STATUS_USER`.
-//! - Of a packet that is longer than a place its beginning lies there, and the bit `TP_STATUS_COPY`
-//!   says that the whole of it is to be had from the socket, in its turn, by a system call; so
-//!   places need not be as long as the longest packet.
-//! - Taken, it has the status [`LENT`], which neither side looks for: the kernel does not write
-//!   there, and it is not taken a second time.
-//! - The [`Buffer`] that lends its bytes sets it to 0 when it is dropped. How to get from the bytes
-//!   to the ring stands before them.
+//! - If a packet is longer than a place, the place has its beginning and the bit `TP_STATUS_COPY`:
+//!   the whole packet is received from the socket, in order, by a system call. So places need not
+//!   be as long as the longest packet.
+//! - A place in use has the status [`LENT`], which neither side looks for: the kernel does not
+//!   write to it, and it is not received a second time.
+//! - Dropping the [`Buffer`] that borrows the bytes sets the status to 0. The pointer from the
+//!   bytes to the ring is stored before them.
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -30,10 +29,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Status of a place whose bytes are lent.
 const LENT: u32 = 1 << 30;
 
-/// Where in a place the bytes begin that are lent: behind the kernel's header, its address, and the
-/// way back to the ring.
+/// Offset in a place of the lent bytes: after the kernel's header, its address, and the pointer to
+/// the ring.
 const LENT_FROM: usize = 64;
-/// Where in a place the way back to the ring stands.
+/// Offset in a place of the pointer to the ring.
 const WAY_BACK: usize = LENT_FROM - size_of::<*const Shared>();
 
 /// Bytes that the kernel leaves free before the packet, beside what it needs for itself.
@@ -74,14 +73,13 @@ impl RingSize {
 
 /// A packet that was received.
 pub struct RingPacket {
-    /// What it lies in, with its vnet header of ten bytes before it, and at least 118 bytes before
-    /// that.
+    /// Its buffer, with its vnet header of ten bytes before it, and at least 118 bytes before that.
     pub buffer: Buffer,
     /// Where it begins in the buffer.
     pub start: usize,
     /// How many bytes of it there are.
     pub len: usize,
-    /// It was longer, and the rest of it is lost: the socket had no room for it either.
+    /// It was longer, and the rest of it is lost: the socket had no room for it.
     pub truncated: bool,
     /// The VLAN tag (TPID, TCI) that the kernel took out of it.
     pub vlan: Option<(u16, u16)>,
@@ -164,8 +162,8 @@ impl PacketRing {
         })
     }
 
-    /// How many of the packets that are next, at most so many, are longer than a place: they are to
-    /// be received from the socket, and then skipped here.
+    /// How many of the next packets, at most `most`, are longer than a place: receive them from the
+    /// socket, then skip them here.
     #[inline]
     pub fn count_longer(&self, most: usize) -> usize {
         let is_longer = |n: &usize| {
@@ -175,7 +173,7 @@ impl PacketRing {
         (0..most.min(self.places)).take_while(is_longer).count()
     }
 
-    /// Gives the places of so many packets back to the kernel, which [`PacketRing::count_longer`]
+    /// Returns the places of this many packets to the kernel, which [`PacketRing::count_longer`]
     /// has counted.
     pub fn skip(&mut self, count: usize) {
         for _ in 0..self.count_longer(count) {
@@ -211,7 +209,7 @@ impl PacketRing {
         }
     }
 
-    /// What the kernel says of the packet that is next.
+    /// The kernel's header of the next packet.
     #[inline]
     fn header(&self) -> Option<libc::tpacket2_hdr> {
         let place = self.place(self.next);

@@ -45,7 +45,7 @@ const CLOEXEC: libc::c_ulong = 8;
 const TIMES: u64 = 3;
 
 impl Counter {
-    /// Begins to count what a thread does, by its number as `gettid(2)` gives it.
+    /// Begins to count for a thread, by its number from `gettid(2)`.
     ///
     /// # Errors
     /// `ENOENT` where the processor, as in most virtual machines, has no such counter; `EACCES` or
@@ -81,8 +81,8 @@ impl Counter {
         Ok(Counter(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 
-    /// How many there were up to now. Where the processor has fewer counters than are asked for,
-    /// the time that this one had to wait is filled in in proportion.
+    /// The count up to now. If the processor has too few counters and the kernel multiplexes them,
+    /// the count is scaled by the time that this one was active.
     ///
     /// # Errors
     /// The kernel's.

@@ -16,9 +16,9 @@ pub enum TapOffloads {
     None,
 }
 
-/// Makes a TAP device, which exists as long as the descriptor. Each packet read or written is
-/// preceded by a vnet header of ten bytes. With `exclusive` an existing device of that name is an
-/// error, else a persistent TAP device is joined.
+/// Creates a TAP device, which exists as long as the descriptor. A vnet header of ten bytes
+/// precedes each packet. With `exclusive` an existing device of that name is an error; else a
+/// persistent TAP device is opened.
 ///
 /// Needs `CAP_NET_ADMIN`; `name` is at most 15 bytes long.
 ///
@@ -45,7 +45,7 @@ pub fn open(name: &str, exclusive: bool) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Lets a TAP device that was made to stay go with its last descriptor.
+/// Makes a persistent TAP device end with its last descriptor.
 ///
 /// # Errors
 /// The kernel's.
@@ -55,7 +55,7 @@ pub fn unset_persistent(tap: BorrowedFd<'_>) -> Result<()> {
     check("ioctl(TUNSETPERSIST)", result).map(drop)
 }
 
-/// Lets the host's stack leave as much work pending as this kernel knows, and returns what that is.
+/// Enables all offloads that this kernel supports, and returns them.
 ///
 /// # Errors
 /// The kernel's, where it refuses even the last.
@@ -76,8 +76,8 @@ pub fn set_offloads(tap: BorrowedFd<'_>) -> Result<TapOffloads> {
     }
 }
 
-/// Sets how many bytes of packets that were written may wait in the host's stack; the rest is
-/// refused with `EAGAIN`.
+/// Sets how many bytes of written packets may wait in the host's stack; further writes fail with
+/// `EAGAIN`.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP connection.
+//! Statistics of a TCP connection.
 
 use crate::error::{Result, check};
 use std::mem::size_of;

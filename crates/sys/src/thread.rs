@@ -12,7 +12,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Keeps this thread on one processor.
+/// Pins this thread to one processor.
 ///
 /// # Errors
 /// `EINVAL` where there is no such processor, or the process may not use it.
@@ -29,18 +29,18 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     sched_setaffinity(None, &set).map_err(Error::of("sched_setaffinity"))
 }
 
-/// Asks the kernel to run this thread in slices of this length (0.1 to 100 ms; the kernel rounds
-/// into that range). Its share of the processor stays what it was, but a thread of short slices
-/// runs soon after it is woken, where others that are busy would keep the processor for theirs.
+/// Requests time slices of this length for this thread (0.1 to 100 ms; the kernel rounds into that
+/// range). Its share of the processor stays the same, but a thread with short slices runs sooner
+/// after a wake-up when others keep the processor busy.
 ///
 /// # Errors
-/// The kernel's. One older than Linux 6.12 takes the wish and does nothing about it.
+/// The kernel's. Before Linux 6.12 the request succeeds without an effect.
 pub fn set_slice(slice: std::time::Duration) -> Result<()> {
     set_attributes(libc::SCHED_OTHER, u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Lets this thread run only where a processor has nothing else to do; whatever wakes takes its
-/// place at once (`SCHED_IDLE`).
+/// Makes this thread run only on processors that are otherwise idle; any thread that wakes preempts
+/// it (`SCHED_IDLE`).
 ///
 /// # Errors
 /// The kernel's.
@@ -66,9 +66,9 @@ fn nice() -> Result<i32> {
     rustix::process::getpriority_process(None).map_err(Error::of("getpriority"))
 }
 
-/// Lets this thread go before others: gives it a nice value of at most `most` (-20 first, 19 last).
-/// A lower one, it keeps. Whoever has run a moment ago waits, where another thread has the same
-/// weight, until that has run as long, which the kernel may notice only at its next tick.
+/// Lowers this thread's nice value to `most` (-20 first, 19 last), unless it is lower already. With
+/// equal weights, a thread that has just run waits until the other has run as long, which the
+/// kernel may notice only at its next tick.
 ///
 /// # Errors
 /// The kernel's: `EACCES` or `EPERM` where the process may not.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// be.
 type Control = [u64; 32];
 
-/// Lets each packet bring the time at which it was received.
+/// Makes each received packet carry its receive timestamp.
 ///
 /// # Errors
 /// The kernel's.

@@ -7,15 +7,15 @@
 //! *receive* (full ones, from it); *transmit* (full ones, to it) and *completion* (those that were
 //! sent, from it).
 //!
-//! Each half has a socket of its own. Who waits for packets is in the wait queue of the socket that
-//! receives, and the kernel goes through that of the one that sends for each packet that was sent;
-//! and to ask a socket that sends whether it has packets is to have it send.
+//! Each half has a socket of its own. The kernel goes through the wait queue of the sending socket
+//! for each packet sent, so threads that wait for packets are in that of another socket. Also, to
+//! poll a sending socket makes it send.
 //!
 //! Invariants
 //! - A chunk is in the hands of one side: the kernel has it from when it is published in the fill
 //!   or transmit ring until it comes back in the receive or completion ring. Only then is it read
 //!   or written here.
-//! - What the kernel says of places in the area is checked before it is used.
+//! - Offsets from the kernel are checked before they are used.
 
 use crate::error::{Error, Result, check};
 use ring::{Consumer, Mapping, Producer};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 mod ring;
 
-/// What a socket is to be like.
+/// The configuration of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Entries of each ring, and chunks for each direction: a power of two.
@@ -35,7 +35,7 @@ pub struct Config {
     pub chunk: u32,
     /// Let the device read and write the memory itself; else the kernel copies.
     pub zero_copy: bool,
-    /// The kernel says when it has to be called, else it is called for each batch that is sent
+    /// The kernel reports when it needs a call; without this it is called for each batch sent
     /// (Linux 5.4).
     pub need_wakeup: bool,
     /// Packets may take several chunks (Linux 6.6).
@@ -407,7 +407,7 @@ impl Sender {
         }
     }
 
-    /// Hands over what was put, and has the kernel send it where it does not by itself. It may
+    /// Publishes the packets put, and calls the kernel to send them if it needs a call. It may
     /// leave some: see [`Sender::pending`].
     ///
     /// # Errors

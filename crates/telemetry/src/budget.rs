@@ -1,4 +1,4 @@
-//! A memory budget: a bound on the bytes that all peers of a server hold together.
+//! A memory budget: a bound on the bytes that all peers of a server use together.
 //!
 //! Each peer has a [`Share`]. As in a switch with a shared packet buffer, a peer always has its
 //! reserved bytes; beyond them it may hold at most as many bytes as are free in total (a dynamic
@@ -37,11 +37,11 @@ pub struct Share {
     held: usize,
 }
 
-/// A peer wants more bytes than its part of the budget.
+/// A peer requested more bytes than its share of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} bytes more than the {held} bytes held exceed this peer's part of the memory budget of {limit} bytes")]
 pub struct Exceeded {
-    /// Bytes that the peer asked for.
+    /// Bytes that the peer requested.
     pub wanted: usize,
     /// Bytes that it holds.
     pub held: usize,
@@ -112,14 +112,14 @@ impl Share {
         self.budget.0.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives bytes back, at most those that it holds.
+    /// Releases bytes, at most those that it holds.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.held);
         self.held -= bytes;
         self.budget.0.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Makes it hold so many bytes, as [`Share::charge`] and [`Share::shrink`] do.
+    /// Sets the bytes that it holds, as [`Share::charge`] and [`Share::shrink`] do.
     pub fn set(&mut self, bytes: usize) {
         match bytes.checked_sub(self.held) {
             Some(more) => self.charge(more),

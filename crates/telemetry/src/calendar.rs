@@ -12,7 +12,7 @@ pub(crate) fn since_epoch() -> Duration {
 }
 
 /// A moment since the epoch in UTC. In the template, `#`s become digits of the fraction of the
-/// second; unknown conversions stay as they are. Moments after the year 9999 are its end.
+/// second; unknown conversions stay as they are. Later times than the year 9999 become its end.
 pub(crate) fn utc(since: Duration, template: &str) -> String {
     format(since, TimeZone::UTC, template)
 }
@@ -30,7 +30,7 @@ fn format(since: Duration, zone: TimeZone, template: &str) -> String {
     known.unwrap_or(template)
 }
 
-/// The template with digits of the fraction in the place of `#`s.
+/// The template with the fraction's digits instead of `#`s.
 fn with_fraction(template: &str, millis: u32) -> String {
     let millis = format!("{millis:03}");
     let mut out = String::with_capacity(template.len());

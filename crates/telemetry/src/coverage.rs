@@ -28,7 +28,7 @@ macro_rules! counters {
     };
 }
 
-/// How often something happened.
+/// A count of events.
 #[derive(Debug)]
 pub struct Counter {
     name: &'static str,
@@ -46,13 +46,13 @@ impl Counter {
         }
     }
 
-    /// It happened once.
+    /// Counts one event.
     #[inline]
     pub fn inc(&'static self) {
         self.add(1);
     }
 
-    /// It happened `n` times.
+    /// Counts `n` events.
     #[inline]
     pub fn add(&'static self, n: u64) {
         self.total.fetch_add(n, Ordering::Relaxed);
@@ -61,12 +61,12 @@ impl Counter {
         }
     }
 
-    /// How often it happened since the program started.
+    /// The events since the program started.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Makes it known to [`show`] even if nothing happens. The first event does that too.
+    /// Registers it for [`show`] before the first event, which does that too.
     #[cold]
     pub fn list(&'static self) {
         let mut all = LISTED.lock();
@@ -96,7 +96,7 @@ struct Entry {
 static LISTED: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 static TICKS: AtomicU64 = AtomicU64::new(0);
 
-/// Ends an interval of [`TICK_SECONDS`]: the rates that [`show`] prints move on.
+/// Ends an interval of [`TICK_SECONDS`], and updates the rates that [`show`] prints.
 pub fn tick() {
     let tick = TICKS.fetch_add(1, Ordering::Relaxed) as usize;
     for entry in LISTED.lock().iter_mut() {

@@ -1,14 +1,14 @@
-//! Telemetry: what the daemons say about themselves.
+//! Telemetry: logs and counters of the daemons.
 //!
 //! - [`vlog`]: the log, written with `tracing`'s macros and controlled as users of Open vSwitch
 //!   know it (`vlog/set`, `-vmodule:destination:level`).
 //! - [`ratelimit`] and the `*_limited!` macros: messages that input from outside can cause.
 //! - [`coverage`]: counters of events, shown by `coverage/show`.
-//! - [`budget`]: a bound on the memory that all peers of a server hold together.
+//! - [`budget`]: a bound on the memory that all peers of a server use together.
 //! - [`memory`]: what `memory/show` prints.
 //! - [`version`]: the versions that `--version` prints.
 //!
-//! Goal: what is switched off costs one load and one branch. A log statement below its module's
+//! Goal: a disabled log statement costs one load and one branch. A log statement below its module's
 //! level is turned off at its call site (`tracing`'s interest cache); a coverage counter is one
 //! relaxed addition.
 

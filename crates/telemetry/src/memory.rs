@@ -1,4 +1,4 @@
-//! `memory/show`: how many of the things that cost memory there are.
+//! `memory/show`: numbers of objects that use memory.
 
 use std::collections::BTreeMap;
 

@@ -31,16 +31,16 @@ const MESSAGE: u64 = 60_000;
 /// Messages that were not logged; prints as the line that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// How many.
+    /// Their number.
     pub count: u32,
-    /// Since the first of them.
+    /// The time since the first of them.
     pub since: Duration,
-    /// Since the last of them.
+    /// The time since the last of them.
     pub latest: Duration,
 }
 
 impl RateLimit {
-    /// Lets `burst` messages pass at once and `per_minute` in the long run.
+    /// A limit of `per_minute` messages, with bursts of `burst`.
     pub const fn new(per_minute: u32, burst: u32) -> RateLimit {
         RateLimit {
             per_minute,
@@ -49,8 +49,8 @@ impl RateLimit {
         }
     }
 
-    /// Whether a message of `module` may be logged now: `None` if not, else what was dropped since
-    /// the last one. Always, for a module whose limits are off (`vlog/disable-rate-limit`).
+    /// Whether a message of `module` may be logged now: `None` if not, else the messages dropped
+    /// since the last one. A module with its limits off (`vlog/disable-rate-limit`) may always log.
     pub fn admit(&self, module: &str) -> Option<Option<Dropped>> {
         self.admit_at(Instant::now(), vlog::rate_limited(module))
     }

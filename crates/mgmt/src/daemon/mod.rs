@@ -1,9 +1,9 @@
 //! Becoming a daemon: detaching, the pidfile, the monitor that restarts what crashes.
 //!
-//! A detached daemon is not forked but started anew from `/proc/self/exe` with the same arguments:
-//! Rust cannot fork safely, and before the runtime starts there is nothing to inherit. The variable
-//! [`STAGE`] tells the new process that it is the daemon (or its monitor), and its standard input
-//! is a pipe to the process that waits for it: one byte there says that the daemon serves.
+//! A detached daemon is not forked: Rust cannot fork safely. Instead the program starts itself
+//! again from `/proc/self/exe` with the same arguments. The variable [`STAGE`] makes the new
+//! process the daemon (or its monitor). Its standard input is a pipe to the process that waits for
+//! it; the daemon writes one byte there when it serves.
 //!
 //! ```text
 //! ovs-vswitchd --detach --monitor
@@ -36,8 +36,8 @@ pub use signals::{Signals, exit_by_signal, terminated};
 use crate::pidfile::{Pidfile, PidfileError};
 use crate::{paths, predecessor};
 
-/// Tells a process which part of a detached daemon it is: `PART:PID`, where PID is its parent, so
-/// that what the daemon itself starts is not misled.
+/// The variable with a process's part in a detached daemon: `PART:PID`, where PID is its parent, so
+/// that programs started by the daemon ignore it.
 const STAGE: &str = "OXVS_DAEMON_STAGE";
 
 /// Why a daemon cannot start.
@@ -124,8 +124,8 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
 }
 
 impl Daemon {
-    /// The daemon serves: whoever started it goes on. A detached one leaves its directory and its
-    /// standard streams now. Further calls do nothing.
+    /// The daemon serves; the process that started it goes on. A detached daemon now leaves its
+    /// directory and closes its standard streams. Further calls do nothing.
     pub fn ready(&mut self) {
         if std::mem::replace(&mut self.is_ready, true) {
             return;
@@ -138,8 +138,7 @@ impl Daemon {
         }
     }
 
-    /// The daemon begins to end: one that is started now waits until this one has ended. Further
-    /// calls do nothing.
+    /// The daemon begins to end: a successor waits until it has ended. Further calls do nothing.
     pub fn announce_end(&self) {
         if let Some(pidfile) = &self.pidfile {
             pidfile.announce_end();
@@ -230,7 +229,7 @@ fn wait_until_ready(mut spawned: Spawned) -> i32 {
     }
 }
 
-/// Writes the byte that says that the daemon serves, and gives up the pipe.
+/// Writes the byte that means that the daemon serves, and closes the pipe.
 fn notify_waiter() {
     let _ = rustix::io::write(rustix::stdio::stdin(), &[0]);
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
@@ -238,7 +237,7 @@ fn notify_waiter() {
     }
 }
 
-/// A detached process keeps no terminal and, unless told, no directory busy.
+/// A detached process has no terminal and, by default, keeps no directory busy.
 fn leave_terminal(no_chdir: bool, keep_stdout: bool) {
     if !no_chdir {
         let _ = env::set_current_dir("/");
@@ -253,7 +252,7 @@ fn leave_terminal(no_chdir: bool, keep_stdout: bool) {
     vlog::set_all(Some(Destination::Console), Level::Off);
 }
 
-/// Each client and device takes a descriptor: takes as many as the system gives.
+/// Raises the limit on descriptors to the system's maximum: each client and device needs one.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

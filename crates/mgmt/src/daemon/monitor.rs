@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::{Options, leave_terminal, notify_waiter, set_name, signals, spawn};
 
-/// Restarts no more often than that, but for the first.
+/// Shortest time between restarts, except before the first.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Watches over daemons until one ends for good; returns the status to exit with. `awaited`: a
-/// process waits to be told that the first daemon serves.
+/// Restarts the daemon after each crash, until one ends for another reason; returns the exit
+/// status. `awaited`: a process waits until the first daemon serves.
 pub(super) fn run(options: &Options, awaited: bool) -> io::Result<i32> {
     let directory = env::current_dir()?;
     let mut crashes = 0u32;
@@ -52,7 +52,7 @@ pub(super) fn run(options: &Options, awaited: bool) -> io::Result<i32> {
     }
 }
 
-/// Whether the daemon ended by a fault of its own: by one of the signals of faults, or by a panic.
+/// Whether the daemon crashed: by one of the signals of faults, or by a panic.
 fn is_crash(status: ExitStatus) -> bool {
     // SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ
     const FAULTS: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];

@@ -67,7 +67,7 @@ Logging options:
     )
 }
 
-/// What a daemon's command line asks for.
+/// The options on a daemon's command line.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The program's name, of which default file names are made.
@@ -78,7 +78,7 @@ pub struct Options {
     pub monitor: bool,
     /// Where to write the process id, if anywhere.
     pub pidfile: Option<PathBuf>,
-    /// Do not mind another daemon that has the pidfile.
+    /// Ignore another daemon that has the pidfile.
     pub overwrite_pidfile: bool,
     /// Stay in the current directory.
     pub no_chdir: bool,
@@ -88,12 +88,12 @@ pub struct Options {
     pub mlockall: bool,
     /// Log to this file.
     pub log_file: Option<PathBuf>,
-    /// Keep standard output when detached: for tools whose output is what they are for.
+    /// Keep standard output when detached, for tools that print results.
     pub keep_stdout: bool,
 }
 
 impl Options {
-    /// Nothing asked for.
+    /// No options.
     pub fn new(program: &str) -> Options {
         Options {
             program: program.to_owned(),
@@ -154,7 +154,7 @@ impl Options {
         self.accept(opt.long, value.as_deref())
     }
 
-    /// Where the control socket is to be, `None` for nowhere.
+    /// The path of the control socket, `None` for no socket.
     pub fn unixctl_path(&self) -> Option<PathBuf> {
         match self.unixctl.as_deref() {
             Some("none") => None,

@@ -1,8 +1,8 @@
 //! Cuts a byte stream into JSON values without parsing them.
 //!
-//! Goal: a peer's bytes are looked at once, however they are split over reads, so that a large
-//! message that arrives in many pieces costs no more than a small one. The framer knows strings,
-//! escapes and nesting and nothing else: `{"a":tru]` is a frame, and the JSON parser refuses it.
+//! Goal: each byte is read once, however messages are split over reads, so that a large message in
+//! many pieces costs no more per byte than a small one. The framer knows strings, escapes and
+//! nesting only: `{"a":tru]` is a frame, and the JSON parser refuses it.
 //!
 //! Invariants: `start <= scanned <= buffer.len()`; the bytes before `start` were handed out, those
 //! before `scanned` are reflected in the state. After an error the framer stays in error: the
@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::skim::Skim;
 
-/// What a peer may ask of our memory and of the parser's stack.
+/// Limits on the memory and the parser's stack that a peer can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest message, in bytes.
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a stream cannot be read on.
+/// Why a stream cannot be read any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A message does not begin with `{` or `[`.
@@ -45,7 +45,7 @@ pub enum FrameError {
     TooLong(usize),
 }
 
-/// What a byte is to the framer.
+/// Classes of bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
     Other,
@@ -126,9 +126,9 @@ impl Framer {
         self.buffer().extend_from_slice(bytes);
     }
 
-    /// Forgets the unfinished message, after [`Framer::next`] returned `None`. The rest of it is
-    /// not kept either; when it has ended, [`Framer::take_discarded`] tells. Only for peers whose
-    /// bytes come by [`Framer::push`].
+    /// Discards the incomplete message, after [`Framer::next`] returned `None`, and its rest as it
+    /// arrives; [`Framer::take_discarded`] reports its end. Only for bytes that come by
+    /// [`Framer::push`].
     pub fn discard(&mut self) {
         if self.pending() == 0 || self.failed.is_some() {
             return;
@@ -142,15 +142,13 @@ impl Framer {
         }
     }
 
-    /// A message that was discarded and has ended, with the contents of its arrays and objects left
-    /// out: enough to refuse it. To be called before [`Framer::next`], which yields what came after
-    /// it.
+    /// A discarded message whose end has arrived, without the contents of its arrays and objects:
+    /// enough for an error reply. Call it before [`Framer::next`], which yields the next message.
     pub fn take_discarded(&mut self) -> Option<Vec<u8>> {
         self.discarded.take()
     }
 
-    /// The buffer to append the peer's bytes to, for reads that need no copy in between. Only
-    /// append: what is in it belongs to the framer.
+    /// The buffer to append the peer's bytes to, for reads without a copy. Only append to it.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.start == self.buffer.len() {
             self.forget();
@@ -162,7 +160,7 @@ impl Framer {
         &mut self.buffer
     }
 
-    /// Forgets what was handed out, and gives back the memory of long messages.
+    /// Removes the frames handed out, and frees the memory of long messages.
     fn forget(&mut self) {
         const KEEP: usize = 256 << 10;
         self.buffer.clear();
@@ -171,7 +169,7 @@ impl Framer {
         self.start = 0;
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory that it uses, in bytes.
     pub fn memory(&self) -> usize {
         self.buffer.capacity()
     }

@@ -5,25 +5,25 @@ use serde_json::{Map, Value, json};
 /// One JSON-RPC message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// Asks for something; a reply or an error with the same `id` follows.
+    /// A request; a reply or an error with the same `id` follows.
     Request {
-        /// What to do.
+        /// The method.
         method: String,
         /// Its arguments.
         params: Vec<Value>,
         /// Any JSON value but null.
         id: Value,
     },
-    /// Tells something; no answer follows.
+    /// A notification, without an answer.
     Notification {
-        /// What happened.
+        /// The method.
         method: String,
         /// Its arguments.
         params: Vec<Value>,
     },
     /// The result of a request.
     Reply {
-        /// What came of it.
+        /// The result.
         result: Value,
         /// The request's `id`.
         id: Value,
@@ -82,7 +82,7 @@ impl Message {
     /// Reads one message.
     ///
     /// # Errors
-    /// [`MessageError`]; the peer is not to be trusted after it.
+    /// [`MessageError`]; close the connection.
     pub fn parse(frame: &[u8]) -> Result<Message, MessageError> {
         Message::from_value(ovsdb::parse_json(frame)?)
     }

@@ -1,13 +1,12 @@
-//! Reads a message that is not kept: finds its end, and remembers so much that it can be refused by
-//! its `id`.
+//! Reads a discarded message: finds its end, and keeps enough of it for an error reply to its `id`.
 //!
-//! What is remembered is the outline: the message with the contents of its arrays and objects left
-//! out, as in `{"id":7,"method":"transact","params":[]}`.
+//! It keeps the outline: the message without the contents of its arrays and objects, such as
+//! `{"id":7,"method":"transact","params":[]}`.
 
-/// The longest outline that is remembered, in bytes.
+/// The longest outline that is kept, in bytes.
 const LONGEST: usize = 4096;
 
-/// A message on its way by.
+/// A message that is being discarded.
 #[derive(Debug, Default)]
 pub(super) struct Skim {
     depth: u32,

@@ -33,7 +33,7 @@ pub use tls::Tls;
 use crate::pidfile::os_text;
 use secure::Handshakes;
 
-/// How long to wait for a process that listens where we want to, and may be ending.
+/// How long to wait for the end of another process that listens on the same address.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connected stream.
@@ -64,7 +64,7 @@ pub async fn connect(remote: &Remote, tls: &Tls) -> io::Result<Stream> {
             Ok(Stream::Tcp(stream))
         }
         Remote::Ssl { host, port } => {
-            // Without keys there is no need to trouble anybody.
+            // Without keys the connection cannot succeed.
             let loaded = tls.load()?;
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.set_nodelay(true)?;
@@ -113,7 +113,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Reading and writing apart, without a lock between them.
+    /// Splits it into a reading and a writing half, without a lock between them.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
             Stream::Unix(s) => {
@@ -166,8 +166,8 @@ pub struct Listener {
 #[derive(Debug)]
 enum ListenSocket {
     Unix {
-        /// Comes first: the name is removed while the socket still listens, so that nobody takes
-        /// it for a dead one and puts another in its place that would be removed instead.
+        /// Dropped first: the name is removed while the socket still listens. Otherwise another
+        /// process could find a dead socket, replace it, and lose its own.
         _file: BoundFile,
         listener: UnixListener,
     },
@@ -180,13 +180,12 @@ enum ListenSocket {
 }
 
 impl Listener {
-    /// Listens on a passive remote. A Unix socket that nobody answers on any more is replaced; its
-    /// mode is 0770. Peers under TLS are shown the keys of `tls`, and are heard of when their
-    /// handshake is done.
+    /// Listens on a passive remote. Replaces a Unix socket that no process listens on any more; its
+    /// mode is 0770. TLS uses the keys of `tls`; peers are returned after their handshake.
     ///
     /// # Errors
-    /// The system's: `AddrInUse` when somebody else listens there, whom the text names where the
-    /// system tells; `AlreadyExists` where the path is no socket; `InvalidInput` for a remote that
+    /// The system's: `AddrInUse` if another process listens there, which the text names if the
+    /// system does; `AlreadyExists` if the path is not a socket; `InvalidInput` for a remote that
     /// is not passive.
     pub async fn bind(remote: &Remote, tls: &Tls) -> io::Result<Listener> {
         let socket = match remote {
@@ -211,7 +210,8 @@ impl Listener {
         })
     }
 
-    /// As [`Listener::bind`], but waits up to 10 s for another process that listens there to end.
+    /// As [`Listener::bind`], but waits up to 10 s for the end of another process that listens
+    /// there.
     ///
     /// # Errors
     /// As those of [`Listener::bind`].
@@ -235,7 +235,7 @@ impl Listener {
     }
 
     /// The next stream, and a name for its peer to log: `unix#3`, `tcp:192.0.2.1:40000`,
-    /// `ssl:192.0.2.1:40000`. May be given up without a loss.
+    /// `ssl:192.0.2.1:40000`. Dropping the future loses nothing.
     ///
     /// # Errors
     /// The system's. Being out of descriptors is one; wait a moment then and go on.
@@ -315,7 +315,7 @@ fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
     })
 }
 
-/// Removes a socket that nobody listens on.
+/// Removes a socket that no process listens on.
 fn remove_if_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => {}
@@ -348,7 +348,7 @@ pub(crate) enum Probe {
     Listener(std::os::fd::OwnedFd),
     /// A process listens there, and its backlog is full.
     Busy,
-    /// Cannot be told.
+    /// Unknown.
     Unknown,
 }
 
@@ -384,7 +384,7 @@ fn in_use_by(socket: &std::os::fd::OwnedFd) -> String {
     }
 }
 
-/// The name of a bound socket, removed with the listener unless somebody else put another there.
+/// The name of a bound socket. It is removed with the listener unless another process replaced it.
 #[derive(Debug)]
 struct BoundFile {
     path: PathBuf,

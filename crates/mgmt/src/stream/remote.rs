@@ -82,7 +82,7 @@ pub enum RemoteError {
         /// The part in question.
         address: String,
     },
-    /// Something follows where nothing belongs.
+    /// Unexpected text at the end.
     #[error("{0}: trailing garbage")]
     Trailing(String),
 }
@@ -96,7 +96,7 @@ impl Remote {
         )
     }
 
-    /// Whether the peer is a process of this machine, which cannot vanish without a word.
+    /// Whether the peer is a process of this machine: the kernel reports its end.
     pub fn is_local(&self) -> bool {
         matches!(self, Remote::Unix(_) | Remote::PassiveUnix(_))
     }

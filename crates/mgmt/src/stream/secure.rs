@@ -18,15 +18,14 @@ use super::tls::{self, Loaded};
 /// A handshake that takes longer has failed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A TCP connection whose handshake is done. Dropping it tells the peer that nothing more comes.
+/// A TCP connection after the handshake. Dropping it sends a close notification.
 #[derive(Debug)]
 pub struct Secure(Option<TlsStream<TcpStream>>);
 
 impl Secure {
     /// Does the handshake as the side that connected to `host`.
     pub(super) async fn connect(tcp: TcpStream, host: &str, loaded: &Loaded) -> io::Result<Secure> {
-        // The name only tells the server which of its certificates we would like to see, and an
-        // address tells it nothing.
+        // The name only lets the server choose a certificate; an address has no such use.
         let nobody = ServerName::from(std::net::IpAddr::from([0, 0, 0, 0]));
         let name = ServerName::try_from(host.to_owned()).unwrap_or(nobody);
         let connector = TlsConnector::from(loaded.client.clone());
@@ -112,7 +111,7 @@ impl io::Write for AtOnce<'_> {
 }
 
 impl AsyncRead for Secure {
-    /// What travels here frames itself, so a stream that just ends, as some peers let it, has
+    /// The messages have frames of their own, so a stream without a close notification has
     /// ended.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match ready!(self.get_mut().stream()?.poll_read(cx, buf)) {
@@ -136,8 +135,8 @@ impl AsyncWrite for Secure {
     }
 }
 
-/// Handshakes that are under way at a listener. Where there are too many, the oldest is given up:
-/// an honest peer's takes milliseconds.
+/// The handshakes in progress at a listener. If there are too many, the oldest is aborted: a normal
+/// handshake takes milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     tasks: tokio::task::JoinSet<(io::Result<Secure>, String)>,

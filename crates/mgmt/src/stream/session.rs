@@ -1,4 +1,4 @@
-//! TLS for those who watch their sockets themselves.
+//! TLS for callers that poll the socket themselves.
 
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use rustls::Connection;
 
-/// A socket that does not block, under TLS. Nothing here waits: what would have to is `WouldBlock`.
+/// A non-blocking socket under TLS: calls that would wait return `WouldBlock`.
 #[derive(Debug)]
 pub struct Session {
     tcp: TcpStream,
@@ -43,7 +43,7 @@ impl Session {
                     Err(_) if filled > 0 => break,
                     Err(error) => return Err(error),
                 },
-                // The peer left without a word.
+                // The peer disconnected without a close notification.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Err(_) if filled > 0 => break,
                 Err(error) => return Err(error),
@@ -56,7 +56,7 @@ impl Session {
     fn receive(&self, tls: &mut Connection) -> io::Result<()> {
         tls.read_tls(&mut &self.tcp)?;
         if let Err(error) = tls.process_new_packets() {
-            // The peer is told what it did wrong, if it still listens.
+            // Sends the peer an alert.
             let _ = tls.write_tls(&mut &self.tcp);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -69,8 +69,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes as many bytes as it may at once. They are on their way when [`Session::flush`] says
-    /// so.
+    /// Buffers as many bytes as it can. [`Session::flush`] sends them.
     ///
     /// # Errors
     /// The system's; `WouldBlock` while bytes taken before are not on their way.
@@ -84,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Sends what was taken.
+    /// Sends the buffered bytes.
     ///
     /// # Errors
     /// The system's; `WouldBlock` when something is left.

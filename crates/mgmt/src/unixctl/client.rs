@@ -9,11 +9,11 @@ use crate::jsonrpc::{CallError, Connection, RecvError};
 use crate::stream::{self, Remote, Tls};
 use crate::{paths, pidfile};
 
-/// Why a target's socket is not known.
+/// Why a target's socket cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read pidfile \"{}\" ({})", pidfile.display(), pidfile::os_text(source))]
 pub struct TargetError {
-    /// The pidfile that would tell.
+    /// The pidfile.
     pub pidfile: PathBuf,
     /// What is wrong with it.
     #[source]

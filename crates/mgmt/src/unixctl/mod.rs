@@ -12,7 +12,7 @@ use crate::jsonrpc::Limits;
 pub use client::{TargetError, call, target_path};
 pub use server::{Deferred, Handler, Server};
 
-/// No command is longer, and none nests.
+/// The limits of commands.
 const REQUEST_LIMITS: Limits = Limits {
     max_bytes: 1 << 20,
     max_depth: 8,

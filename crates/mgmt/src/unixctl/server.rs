@@ -26,13 +26,12 @@ pub type Handler = Box<dyn FnMut(&[String]) -> Result<String, String>>;
 /// Runs a command whose answer comes later.
 pub type Deferred = Box<dyn FnMut(&[String]) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Clients served at once. For one more, the one that has been idle longest gives way; where all
-/// have commands running, it waits. With the longest command, this bounds what all of them can
-/// make the daemon hold: 64 MiB.
+/// Most clients at the same time. For one more, the server disconnects the client that has been
+/// idle longest; if all have commands running, the new one waits. Together with the length limit of
+/// commands, this bounds their memory: 64 MiB.
 const MAX_CLIENTS: usize = 64;
 
-/// A client that says nothing, or takes no answer, for that long gives way when others may need
-/// its place.
+/// The server may disconnect a client that has sent nothing, or read no answer, for this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 telemetry::counters! {
@@ -40,7 +39,7 @@ telemetry::counters! {
     RECEIVED = "unixctl_received";
     /// Answers given.
     REPLIED = "unixctl_replied";
-    /// Idle clients that gave way to others.
+    /// Idle clients that the server disconnected to accept others.
     GAVE_WAY = "unixctl_gave_way";
 }
 
@@ -58,7 +57,7 @@ struct Inner {
     memory: RefCell<Vec<MemorySource>>,
     clients: RefCell<BTreeMap<u64, Rc<Client>>>,
     next_client: Cell<u64>,
-    /// Rings when a client has left or become idle.
+    /// Notified when a client has left or become idle.
     client_left: Notify,
 }
 
@@ -66,7 +65,7 @@ struct Inner {
 struct Client {
     /// Since when it has no command running.
     idle_since: Cell<Option<Instant>>,
-    /// Asks for its end.
+    /// Requests its end.
     leave: Notify,
 }
 
@@ -101,8 +100,8 @@ impl Server {
         server
     }
 
-    /// Listens at `path`, replacing a socket that nobody answers on. Waits up to 10 s for another
-    /// process that listens there to end.
+    /// Listens at `path`, and replaces a socket that no process listens on. Waits up to 10 s for
+    /// the end of another process that listens there.
     ///
     /// # Errors
     /// The system's.
@@ -202,7 +201,7 @@ impl Server {
         (id, client)
     }
 
-    /// Has the client leave that has been idle longest, if one is.
+    /// Disconnects the client that has been idle longest, if there is an idle one.
     fn dismiss_idle(&self) {
         let clients = self.inner.clients.borrow();
         let idle = clients.values().filter(|client| client.idle_since.get().is_some());

@@ -8,7 +8,7 @@ use sys::bpf::Hook;
 /// Most queues of a port.
 const MOST_QUEUES: u32 = 1024;
 
-/// How an AF_XDP port is to be used.
+/// The configuration of an AF_XDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AfxdpConfig {
     /// `xdp-mode`.
@@ -17,7 +17,7 @@ pub struct AfxdpConfig {
     pub queues: u32,
     /// `start-qid`: the first of them.
     pub first_queue: u32,
-    /// `use-need-wakeup`: the kernel is called only where it says that it has to be.
+    /// `use-need-wakeup`: call the kernel only when it reports that it needs a call.
     pub need_wakeup: bool,
 }
 
@@ -99,7 +99,7 @@ impl FromStr for XdpMode {
 }
 
 impl AfxdpConfig {
-    /// Reads `Interface.options`. Those that it does not know are not its concern.
+    /// Reads `Interface.options`; ignores other options.
     ///
     /// # Errors
     /// What is wrong with which option.

@@ -9,7 +9,7 @@
 //! - Segments of more than the MTU do not exist: a veth's peer loses its segmentation offload, and
 //!   may have an MTU of 3506 at most (Linux before 6.6; 73 138 after). Frames from other ports are
 //!   cut in software.
-//! - Bytes are all that there is. A checksum that the host behind a virtual device has left to it
+//! - Packets have no metadata. A checksum that the host behind a virtual device has left to it
 //!   is recognised by its value ([`pending`]); a VLAN tag that it has left to the device is lost,
 //!   so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
 
@@ -46,8 +46,8 @@ const RING: u32 = 2048;
 const XDP_HEADROOM: u32 = 256;
 /// Ethernet header and two tags.
 const HEADERS: u32 = 14 + 8;
-/// How often, and after what time, something is tried again that another has, who may be about to
-/// go: a process that ends, a socket that the kernel lets go of later.
+/// How often, and at what interval, to retry when a resource is in use and its user may be ending:
+/// a process that ends, a socket that the kernel releases later.
 const RETRIES: u32 = 20;
 const RETRY: Duration = Duration::from_millis(5);
 
@@ -62,7 +62,7 @@ pub struct Afxdp {
     truncated: Arc<AtomicU64>,
     opened: Mutex<Opened>,
     claim: Mutex<Weak<Claim>>,
-    /// The sending half that the next way to send gets.
+    /// The sending half for the next transmit queue that is opened.
     next: AtomicUsize,
 }
 
@@ -77,9 +77,9 @@ struct Opened {
     lost_before: u64,
 }
 
-/// What makes the device ours, as long as a receive queue lives.
+/// The claim on the device, while a receive queue is open.
 struct Attachment {
-    /// The host behind it may leave work to the device.
+    /// The host behind it may leave checksums to the device.
     virtual_device: bool,
     _link: Link,
     _sockets: Sockets,
@@ -184,7 +184,7 @@ impl Afxdp {
         patiently(|| xsk::open(self.device.ifindex, queue, &config))
     }
 
-    /// What does not work as somebody may expect.
+    /// Warnings about what does not work as expected.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.kind == "veth" {
@@ -205,7 +205,7 @@ impl Afxdp {
     }
 }
 
-/// Tries again for a while where another has what is to be had.
+/// Retries for a while if the resource is in use.
 fn patiently<T>(mut call: impl FnMut() -> sys::Result<T>) -> sys::Result<T> {
     let taken = [Errno::BUSY, Errno::EXIST].map(|errno| Some(errno.raw_os_error()));
     for _ in 0..RETRIES {

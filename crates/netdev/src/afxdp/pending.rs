@@ -1,11 +1,11 @@
 //! Recognising a checksum that the sender left to a device.
 //!
-//! XDP sees bytes only. A virtual device hands over packets whose checksum the host behind it has
-//! left to the device, and no one says so: the field holds the sum of the pseudo header (RFC 9293
-//! §3.1), or for SCTP zero. That is what is looked for here. A packet whose complete checksum
-//! happens to be that very sum is none the worse for being taken for such: computing it gives the
-//! same value, because `pseudo + data + checksum = 0xffff` with `checksum = pseudo` means
-//! `!(pseudo + data) = pseudo`.
+//! XDP passes bytes only. The host behind a virtual device may leave the checksum of its packets to
+//! the device; then the field holds the sum of the pseudo header (RFC 9293 §3.1), or zero for SCTP,
+//! and nothing else marks the packet. This module recognises that value. A packet whose complete
+//! checksum equals that sum by chance is not harmed: computing the checksum gives the same value,
+//! because `pseudo + data + checksum = 0xffff` with `checksum = pseudo` means `!(pseudo + data) =
+//! pseudo`.
 
 use crate::{Csum, checksum::SCTP};
 use wire::EtherType;
@@ -14,7 +14,7 @@ use wire::headers::behind_tags;
 
 const TAGS: usize = 2;
 
-/// What is known of the checksum of a packet from a virtual device.
+/// The checksum state of a packet from a virtual device.
 #[inline]
 pub(super) fn recognise(packet: &[u8]) -> Csum {
     find(packet).unwrap_or(Csum::Unknown)

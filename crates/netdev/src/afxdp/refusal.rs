@@ -1,4 +1,4 @@
-//! Why the kernel refused an AF_XDP port, in words that say what to do.
+//! Error texts for AF_XDP ports that the kernel refused, with what to do.
 
 use super::{AfxdpConfig, XdpMode};
 use rustix::io::Errno;
@@ -30,7 +30,7 @@ impl Refusal {
         matches!(self.errno(), Some(Errno::INVAL | Errno::OPNOTSUPP))
     }
 
-    /// Whether another has the device, in whatever mode.
+    /// Whether another program uses the device, in any mode.
     pub(super) fn is_taken(&self) -> bool {
         matches!(self.errno(), Some(Errno::BUSY | Errno::EXIST))
     }

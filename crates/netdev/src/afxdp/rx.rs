@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use sys::xsk::Receiver;
 
-/// The longest packet that is put together of parts: what the largest pooled buffer has room for.
+/// The longest packet that is assembled from parts: the capacity of the largest pooled buffer.
 const LONGEST: usize = 65_535 + 14 + 8;
 
 pub(super) struct AfxdpRx {
@@ -20,9 +20,9 @@ pub(super) struct AfxdpRx {
     /// The rest of that packet is thrown away.
     skip: bool,
     truncated: Arc<AtomicU64>,
-    /// What sends by the same socket.
+    /// The sending half of the same queue.
     sender: Arc<SharedSender>,
-    /// Comes last: sockets are closed before the host's stack gets the device back.
+    /// Dropped last: the sockets are closed before the device returns to the host's stack.
     attachment: Arc<Attachment>,
 }
 

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sys::xsk::Sender;
 
-/// Times that the kernel is asked in a row to send what it left.
+/// Most calls in a row to make the kernel send the packets that it left.
 const PATIENCE: u32 = 64;
 
 /// Length of an Ethernet header, and of a VLAN tag.
 const ETHERNET: usize = 14;
 const TAG: usize = 4;
 
-/// A socket's sending half. Held for a batch at a time; where each worker has a queue of its own,
-/// nobody waits for it.
+/// A socket's sending half. It is locked for a batch at a time, without contention if each worker
+/// has a queue of its own.
 pub(super) struct SharedSender {
     sender: Mutex<Sender>,
     /// The kernel has left packets in the ring.
@@ -31,7 +31,7 @@ impl SharedSender {
         }
     }
 
-    /// Sends what the kernel has left, where it has.
+    /// Sends the packets that the kernel has left, if any.
     #[inline]
     pub(super) fn push_on(&self) {
         if self.left.load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ pub(super) struct AfxdpTx {
     shared: Arc<SharedSender>,
     mtu: Arc<AtomicU32>,
     segments: Vec<Frame>,
-    /// When it was last asked, the device was down.
+    /// The device was down at the last call.
     down: bool,
     /// Frames were left at the last [`Tx::offer`].
     full: bool,

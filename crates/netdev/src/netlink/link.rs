@@ -1,4 +1,4 @@
-//! Links: what the kernel knows of a device.
+//! Links: the kernel's data about devices.
 
 use super::message::{NLM_F_DUMP, read_i32, read_u32};
 use super::{Attributes, Message, Netlink, RTM_NEWLINK};
@@ -81,8 +81,7 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
     })
 }
 
-/// The master of a link as somebody who has the device for himself: `bridge br-lan`. A VRF only
-/// routes, and leaves the device to others.
+/// The master of a link if it uses the device exclusively: `bridge br-lan`. A VRF does not.
 pub(crate) fn owner(master: &Link) -> Option<String> {
     (master.kind != "vrf").then(|| format!("{} {}", master.kind, master.name).trim().to_owned())
 }

@@ -64,7 +64,7 @@ impl Netlink {
         loop {
             let n = self.receive(&mut buffer)?;
             for part in message::parse(&buffer[..n]) {
-                // What is left of an earlier exchange that was given up.
+                // A reply to an earlier exchange that was aborted.
                 if part.sequence != sequence {
                     continue;
                 }

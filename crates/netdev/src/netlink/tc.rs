@@ -29,7 +29,7 @@ const ETH_P_ALL: u16 = 3;
 
 /// Length of `struct tcmsg`.
 const FIXED: usize = 20;
-/// The handle of our filter within its priority, by which it is told from others: "oxvs".
+/// The handle of our filter within its priority, which identifies it: "oxvs".
 const HANDLE: u32 = 0x6f78_7673;
 
 /// A filter of ours on a device's ingress.
@@ -51,7 +51,7 @@ pub(crate) fn ensure_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<b
     }
 }
 
-/// Takes the `clsact` qdisc away, where no filter is left in it.
+/// Removes the `clsact` qdisc if it has no filter.
 pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
     let mut filters = 0;
     for parent in [INGRESS, EGRESS] {
@@ -77,7 +77,7 @@ pub(crate) fn add_filter(
     find_filter(netlink, ifindex)?.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Puts another program in the place of a filter's.
+/// Replaces a filter's program.
 pub(crate) fn replace_filter(
     netlink: &mut Netlink,
     ifindex: u32,
@@ -100,7 +100,7 @@ fn new_filter(ifindex: u32, info: u32, flags: u16, program: BorrowedFd<'_>, name
         })
 }
 
-/// The filter of ours that is there, as after a process that was killed.
+/// Our existing filter, for example of a process that was killed.
 pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<Filter>> {
     let mut found = None;
     dump_filters(netlink, ifindex, INGRESS, |handle, info| {
@@ -111,7 +111,7 @@ pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Opt
     Ok(found)
 }
 
-/// Takes a filter of ours away.
+/// Removes our filter.
 pub(crate) fn remove_filter(netlink: &mut Netlink, ifindex: u32, filter: Filter) -> io::Result<()> {
     let fixed = fixed(ifindex, HANDLE, INGRESS, filter.info);
     netlink.request(Message::new(RTM_DELTFILTER, 0, &fixed).text(TCA_KIND, "bpf"))

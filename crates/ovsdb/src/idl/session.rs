@@ -1,4 +1,4 @@
-//! The conversation with the server: schema, monitor, lock, transactions.
+//! The session with the server: schema, monitor, lock, transactions.
 
 use super::tables::{Changes, Selection, Tables};
 use super::txn::{Request, Txn, TxnStatus};
@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A message of the server, or the state of the client, is not what it must be: the connection is
-/// of no more use.
+/// A message of the server, or the state of the client, is invalid: close the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdlError {
     /// A message that does not follow RFC 7047.
@@ -18,7 +17,7 @@ pub enum IdlError {
     /// A value that its column cannot hold, or a schema that is not one.
     #[error("malformed value from database server: {0}")]
     Value(#[from] Error),
-    /// The server refuses what the client cannot do without.
+    /// The server refuses a request that the client depends on.
     #[error("{0}")]
     Refused(String),
 }
@@ -30,28 +29,28 @@ pub enum Event {
     Changed,
     /// The lock was granted (`true`) or lost (`false`).
     Lock(bool),
-    /// What became of the transaction with this number.
+    /// The result of the transaction with this number.
     Committed(u64, TxnStatus),
     /// The answer to [`Idl::ask_for_holder`]: whether some client holds that lock.
     Holder(bool),
-    /// The server answers.
+    /// The server has answered the probe.
     Alive,
 }
 
-/// How the client stands with its lock.
+/// The state of the client's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockState {
-    /// It wants none.
+    /// It has not requested one.
     Unwanted,
     /// It waits for it.
     Waiting,
-    /// Another client has it; the server will say when it is free.
+    /// Another client owns it; the server notifies this one when it is free.
     Contended,
-    /// It has it.
+    /// The client owns it.
     Held,
 }
 
-/// How far the conversation has come.
+/// The state of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Schema,
@@ -59,7 +58,7 @@ enum Phase {
     Synced,
 }
 
-/// The ways to monitor, best first.
+/// The monitor methods, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
     CondSince,
@@ -123,15 +122,15 @@ impl Idl {
         idl
     }
 
-    /// Wants the lock `name`, and makes every transaction fail with [`TxnStatus::NotLocked`] unless
-    /// it holds it. Call it before the first message is sent.
+    /// Requests the lock `name`. Every transaction fails with [`TxnStatus::NotLocked`] unless the
+    /// client owns it. Call it before the first message is sent.
     pub fn set_lock(&mut self, name: &str) {
         self.lock = Some(name.to_owned());
         self.lock_state = LockState::Waiting;
         self.request_lock();
     }
 
-    /// Gives the lock up.
+    /// Releases the lock.
     pub fn unlock(&mut self) {
         if let Some(name) = self.lock.take() {
             self.lock_state = LockState::Unwanted;
@@ -171,13 +170,12 @@ impl Idl {
         table.is_some_and(|table| table.column(column).is_some())
     }
 
-    /// Whether the replica is being kept fresh: after the first contents, until the connection
-    /// breaks.
+    /// Whether the replica is kept up to date: from the first contents until the connection breaks.
     pub fn is_synced(&self) -> bool {
         self.phase == Phase::Synced
     }
 
-    /// How the client stands with its lock.
+    /// The state of the client's lock.
     pub fn lock_state(&self) -> LockState {
         self.lock_state
     }
@@ -224,7 +222,7 @@ impl Idl {
         self.request("lock", json!([name]), Pending::Holder(name.to_owned()));
     }
 
-    /// Asks the server whether it is there; the answer is [`Event::Alive`].
+    /// Probes the server; the answer is [`Event::Alive`].
     pub fn ping(&mut self) {
         self.request("echo", json!([]), Pending::Echo);
     }
@@ -234,7 +232,7 @@ impl Idl {
         self.outbox.pop_front()
     }
 
-    /// Events that came without a message.
+    /// Events that no message caused.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -242,7 +240,7 @@ impl Idl {
     /// Takes a message of the server.
     ///
     /// # Errors
-    /// The server is not to be talked to any further: close the connection and call [`Idl::reset`].
+    /// The session failed: close the connection and call [`Idl::reset`].
     pub fn handle(&mut self, message: Value) -> Result<Vec<Event>, IdlError> {
         let result = match message.get("method").and_then(Value::as_str) {
             Some(method) => self.handle_method(method, &message),
@@ -254,8 +252,8 @@ impl Idl {
         result.map(|()| self.take_events())
     }
 
-    /// The connection broke: forgets what was under way (transactions end with
-    /// [`TxnStatus::TryAgain`]) and starts a new conversation.
+    /// The connection broke: ends open transactions with [`TxnStatus::TryAgain`] and starts a new
+    /// session.
     pub fn reset(&mut self) {
         self.outbox.clear();
         for (id, pending) in std::mem::take(&mut self.pending) {

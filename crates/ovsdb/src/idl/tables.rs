@@ -341,7 +341,7 @@ impl Table {
 }
 
 impl Row {
-    /// Sets the columns that `content` has. Columns that were not asked for are passed over.
+    /// Sets the columns that `content` has, and ignores columns that were not selected.
     fn assign(&mut self, content: &Value) -> Result<(), IdlError> {
         self.each(content, |kind, value, json| {
             *value = Datum::from_plain_json(json, kind)?;
@@ -382,7 +382,7 @@ impl Row {
         Ok(())
     }
 
-    /// Whether a column differs from `before` whose changes count.
+    /// Whether a column that is not quiet differs from `before`.
     fn alerts(&self, before: &Row) -> bool {
         let pairs = self.values.iter().zip(&before.values);
         pairs
@@ -413,11 +413,11 @@ pub enum Change {
     Inserted,
     /// Some column has another value.
     Modified,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
 }
 
-/// The rows that changed since the last look.
+/// The rows that changed since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     rows: HashMap<String, BTreeMap<Uuid, Change>>,
@@ -444,7 +444,7 @@ impl Changes {
         self.alerting
     }
 
-    /// Adds what happened after `self`.
+    /// Adds later changes.
     pub(super) fn extend(&mut self, later: Changes) {
         for (table, rows) in later.rows {
             for (uuid, change) in rows {

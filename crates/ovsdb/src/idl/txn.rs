@@ -1,4 +1,4 @@
-//! A transaction under construction, its operations, and what became of it.
+//! A transaction under construction, its operations, and its result.
 
 use super::tables::Tables;
 use crate::rows::ToDatum;
@@ -6,10 +6,10 @@ use crate::{Atom, ColumnType, DatabaseSchema, Datum, Uuid, UuidGen};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Changes that shall happen together or not at all.
+/// Changes that happen together or not at all.
 ///
-/// A row inserted here has a UUID at once, to be referred to in other columns; the server gives it
-/// another, which [`TxnStatus::Success`] tells.
+/// A row inserted here gets a provisional UUID at once, so that other columns can refer to it. The
+/// server assigns another, which is in [`TxnStatus::Success`].
 #[derive(Debug, Clone)]
 pub struct Txn {
     uuids: UuidGen,
@@ -21,7 +21,7 @@ pub struct Txn {
     empty: BTreeSet<String>,
 }
 
-/// What became of a transaction.
+/// The result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TxnStatus {
     /// No answer yet.
@@ -35,8 +35,8 @@ pub enum TxnStatus {
         /// The new value of the column that was incremented.
         increment: Option<i64>,
     },
-    /// A verified column has changed meanwhile, or the connection broke: build it anew from the
-    /// fresh replica. After a broken connection it may have happened.
+    /// A verified column has changed, or the connection broke: build the transaction again from the
+    /// current replica. If the connection broke, the server may have committed it.
     TryAgain,
     /// The client does not hold its lock.
     NotLocked,
@@ -44,7 +44,7 @@ pub enum TxnStatus {
     Error(String),
 }
 
-/// What shall happen to a row.
+/// The changes of a row.
 #[derive(Debug, Clone)]
 pub(super) struct Edit {
     pub(super) table: String,
@@ -111,8 +111,8 @@ impl Txn {
         uuid
     }
 
-    /// A provisional UUID for a row that [`Txn::insert_reserved`] shall insert, to be referred to
-    /// before that.
+    /// A provisional UUID for a row that [`Txn::insert_reserved`] inserts later; other columns can
+    /// refer to it before.
     pub fn reserve(&mut self) -> Uuid {
         self.uuids.next_uuid()
     }
@@ -122,8 +122,8 @@ impl Txn {
         self.edit(table, uuid).kind = EditKind::Insert;
     }
 
-    /// Inserts a row of defaults into `table` that shall have the UUID `uuid` (an extension of
-    /// ovsdb-server ≥ 2.17).
+    /// Inserts a row of defaults into `table` with the UUID `uuid` (an extension of ovsdb-server ≥
+    /// 2.17).
     pub fn insert_as(&mut self, table: &str, uuid: Uuid) {
         self.edit(table, uuid).kind = EditKind::InsertAs;
     }
@@ -135,7 +135,7 @@ impl Txn {
         edit.set.insert(column.to_owned(), value.to_datum());
     }
 
-    /// Puts an element into a set, whatever else others do to it.
+    /// Adds an element to a set, independently of other clients' changes.
     pub fn set_insert(&mut self, table: &str, uuid: Uuid, column: &str, element: impl Into<Atom>) {
         let element = element.into();
         self.mutate(table, uuid, column, |mutation| {
@@ -144,8 +144,8 @@ impl Txn {
         });
     }
 
-    /// Takes an element out of a set, or the pair of that key out of a map, whatever else others do
-    /// to it.
+    /// Removes an element from a set, or a key's pair from a map, independently of other clients'
+    /// changes.
     pub fn set_delete(&mut self, table: &str, uuid: Uuid, column: &str, key: impl Into<Atom>) {
         let key = key.into();
         self.mutate(table, uuid, column, |mutation| {
@@ -154,7 +154,7 @@ impl Txn {
         });
     }
 
-    /// Puts a pair into a map in place of one with the same key, whatever else others do to it.
+    /// Sets a key's value in a map, independently of other clients' changes.
     pub fn map_put(&mut self, table: &str, uuid: Uuid, column: &str, key: impl Into<Atom>, value: impl Into<Atom>) {
         let (key, value) = (key.into(), value.into());
         self.mutate(table, uuid, column, |mutation| {
@@ -163,7 +163,7 @@ impl Txn {
         });
     }
 
-    /// Takes the pair of that key out of a map.
+    /// Removes a key's pair from a map.
     pub fn map_delete(&mut self, table: &str, uuid: Uuid, column: &str, key: impl Into<Atom>) {
         self.set_delete(table, uuid, column, key);
     }
@@ -259,7 +259,7 @@ impl Txn {
         &mut self.edits[at]
     }
 
-    /// Changes a set or map: in the value this transaction gives it if it does, else by a mutation.
+    /// Changes a set or map: in the value that this transaction sets, or else by a mutation.
     fn mutate(&mut self, table: &str, uuid: Uuid, column: &str, change: impl FnOnce(&mut Mutation)) {
         let edit = self.edit(table, uuid);
         let inserts = matches!(edit.kind, EditKind::Insert | EditKind::InsertAs);

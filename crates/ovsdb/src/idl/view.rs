@@ -1,4 +1,4 @@
-//! The replica as it will look when a transaction has happened: what later steps of the same
+//! The replica with the changes of an unfinished transaction, which later steps of the same
 //! transaction read.
 
 use super::tables::Tables;

@@ -1,10 +1,10 @@
 //! The database file: a line `OVSDB JSON LENGTH SHA1` and a JSON object a record (ovsdb(5),
 //! "Standalone Format").
 //!
-//! The first record is the schema, each of the others a transaction. [`Reader`] yields records and
-//! stops at the first that is torn or corrupt, telling where; [`load`] rebuilds a database from
-//! what is good; [`schema_record`], [`commit_record`] and [`snapshot_record`] make the bytes of
-//! records. Files are the caller's business.
+//! The first record is the schema; each of the others is a transaction. [`Reader`] yields records,
+//! stops at the first incomplete or corrupt one and reports its offset; [`load`] rebuilds a
+//! database from the good records; [`schema_record`], [`commit_record`] and [`snapshot_record`]
+//! encode records. The caller reads and writes the files.
 
 mod reader;
 mod replay;

@@ -52,7 +52,7 @@ impl<R: BufRead> Reader<R> {
         self.offset
     }
 
-    /// What stopped the reading, if it was not the end of the file.
+    /// The damage that ended the reading, if it was not the end of the file.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
@@ -66,7 +66,7 @@ impl<R: BufRead> Reader<R> {
         }
         let (length, sum) = parse_header(&header)?;
         self.body.clear();
-        // Reads what is there: a length that lies costs no memory.
+        // Memory grows with the bytes read, not with the length that the header claims.
         let read = (&mut self.input).take(length).read_to_end(&mut self.body);
         read.map_err(|error| format!("read error: {error}"))?;
         if (self.body.len() as u64) < length {
@@ -98,7 +98,7 @@ impl<R: BufRead> Reader<R> {
 impl<R: BufRead> Iterator for Reader<R> {
     type Item = Record;
 
-    /// The next good record; `None` at the end and at damage, which [`Reader::damage`] tells apart.
+    /// The next good record; `None` at the end of the file and at damage, see [`Reader::damage`].
     fn next(&mut self) -> Option<Record> {
         if self.damage.is_some() {
             return None;

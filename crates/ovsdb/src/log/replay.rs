@@ -18,8 +18,7 @@ pub struct Loaded {
     pub database: Database,
     /// The number of transactions read.
     pub transactions: u64,
-    /// The length of the part of the file that is good, in bytes: cut it off there and go on
-    /// writing.
+    /// The length of the good part of the file in bytes: truncate the file to it before writing.
     pub good_length: u64,
     /// What is wrong after it.
     pub damage: Option<Damage>,
@@ -64,7 +63,7 @@ pub fn load(input: impl BufRead, seed: u128) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
-/// Applies one transaction record. References and indexes follow; constraints were checked when it
+/// Applies one transaction record, with references and indexes. Constraints were checked before it
 /// was written.
 ///
 /// # Errors
@@ -101,7 +100,7 @@ pub fn apply(db: &mut Database, record: &Record) -> Result<(), Error> {
     Ok(())
 }
 
-/// The row that `values` make of the one there is, or of a new one.
+/// The existing or new row with `values` applied.
 fn new_row(
     db: &mut Database,
     table: usize,

@@ -1,4 +1,4 @@
-//! The SHA-1 that the header of a record has of its body.
+//! The SHA-1 of a record's body, which its header contains.
 
 use sha1::{Digest, Sha1};
 

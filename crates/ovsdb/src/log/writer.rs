@@ -15,15 +15,15 @@ pub fn schema_record(schema: &DatabaseSchema) -> Vec<u8> {
     record(&schema.to_json())
 }
 
-/// The record of a commit, or `None` if it changed nothing that is kept. `date` is milliseconds
+/// The record of a commit, or `None` if it changed ephemeral columns only. `date` is milliseconds
 /// since the Unix epoch.
 pub fn commit_record(schema: &DatabaseSchema, commit: &Commit, date: i64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     append_commit(&mut bytes, schema, commit, date).then_some(bytes)
 }
 
-/// Appends the record of a commit, as [`commit_record`] makes it. False, and nothing appended, if
-/// it changed nothing that is kept.
+/// Appends the record of a commit, as [`commit_record`] makes it. Returns false, and appends
+/// nothing, if the commit changed ephemeral columns only.
 pub fn append_commit(bytes: &mut Vec<u8>, schema: &DatabaseSchema, commit: &Commit, date: i64) -> bool {
     let kept: SmallVec<[&RowChange; 4]> = commit.changes.iter().filter(|change| is_kept(schema, change)).collect();
     if kept.is_empty() {
@@ -60,8 +60,7 @@ fn record(json: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Appends header and body. The header, which speaks of the body, is made after it and put before
-/// it.
+/// Appends header and body. The header contains the body's length and sum, so it is made last.
 fn append(bytes: &mut Vec<u8>, json: &impl Serialize) {
     let start = bytes.len();
     // Writing to a Vec does not fail, and all our keys are strings.

@@ -5,7 +5,7 @@ use crate::commit::Commit;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Makes the updates of one commit; monitors that are alike share the text.
+/// Makes the updates of one commit; equal monitors share the text.
 #[derive(Debug)]
 pub struct Fanout<'a> {
     commit: &'a Commit,
@@ -21,8 +21,8 @@ impl<'a> Fanout<'a> {
         }
     }
 
-    /// The text of the `<table-updates>` for a monitor, or `None` if its client need not hear of
-    /// the commit.
+    /// The text of the `<table-updates>` for a monitor, or `None` if the commit does not concern
+    /// it.
     pub fn text(&mut self, monitor: &Monitor) -> Option<Arc<str>> {
         if let Some(text) = self.made.get(monitor) {
             return text.clone();

@@ -1,9 +1,8 @@
-//! Monitors: what a client wants to hear about, and what it is told (RFC 7047 §4.1.5,
-//! ovsdb-server(7) §4.1.12 to §4.1.16).
+//! Monitors: the tables, columns and rows that a client watches, and the updates it gets (RFC 7047
+//! §4.1.5, ovsdb-server(7) §4.1.12 to §4.1.16).
 //!
-//! A [`Monitor`] is pure: from a commit it makes the [`Updates`] that its client must see. Clients
-//! mostly ask for the same; [`Fanout`] makes the text of an update once for all monitors that are
-//! alike.
+//! A [`Monitor`] is a pure function from a commit to its client's [`Updates`]. Most clients watch
+//! the same; [`Fanout`] makes the text of an update once for all equal monitors.
 
 mod fanout;
 mod updates;
@@ -55,7 +54,7 @@ pub struct Monitor {
     schema: Arc<DatabaseSchema>,
     version: MonitorVersion,
     tables: Arc<Vec<MonitorTable>>,
-    /// A hash of what is watched: equal for monitors that are alike.
+    /// A hash of what is watched, the same for equal monitors.
     fingerprint: u64,
 }
 
@@ -64,15 +63,15 @@ pub struct Monitor {
 struct MonitorTable {
     /// The table's number.
     table: usize,
-    /// The columns, in order of their names, with the events for which each is told.
+    /// The columns, sorted by name, each with its events.
     columns: Vec<(usize, Select)>,
-    /// The events for which any column is told.
+    /// The events of all columns together.
     select: Select,
-    /// The rows that are told about: those that meet any clause.
+    /// The watched rows: those that meet any clause.
     condition: Condition,
 }
 
-/// Events that a monitor wants to hear about (RFC 7047 §4.1.5, `<monitor-select>`).
+/// Events that a monitor selects (RFC 7047 §4.1.5, `<monitor-select>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Select {
     initial: bool,
@@ -157,7 +156,7 @@ impl Monitor {
         self.updates(rows)
     }
 
-    /// What the client must hear of a commit, if anything.
+    /// The updates for a commit, if it concerns the monitor.
     pub fn update(&self, commit: &Commit) -> Option<Updates> {
         let rows = self.row_updates(&commit.changes);
         (!rows.is_empty()).then(|| self.updates(rows))
@@ -180,8 +179,8 @@ impl Monitor {
         (true, self.updates(self.row_updates(&changes)))
     }
 
-    /// Changes conditions (`monitor_cond_change`); the result tells of rows that come into view or
-    /// leave it.
+    /// Changes conditions (`monitor_cond_change`); returns updates for rows that begin or cease to
+    /// meet them.
     ///
     /// # Errors
     /// As [`Monitor::new`]; then nothing changes.
@@ -238,8 +237,8 @@ impl Monitor {
         Updates::new(self.clone(), rows)
     }
 
-    /// The changes that the client must hear about. `changes` are grouped by table, as
-    /// `self.tables` are sorted.
+    /// The changes that concern the monitor. `changes` are grouped by table, in the order of
+    /// `self.tables`.
     fn row_updates(&self, changes: &[RowChange]) -> Vec<RowUpdate> {
         let mut rows = Vec::new();
         let mut tables = self.tables.iter().enumerate().peekable();
@@ -265,7 +264,7 @@ impl Monitor {
     }
 }
 
-/// Monitors are alike when they say the same about every commit.
+/// Monitors are equal if they produce the same updates for every commit.
 impl PartialEq for Monitor {
     fn eq(&self, other: &Monitor) -> bool {
         self.version == other.version
@@ -293,7 +292,7 @@ impl MonitorTable {
         }
     }
 
-    /// Adds what one `<monitor-request>` asks for and returns its condition.
+    /// Adds the columns of one `<monitor-request>` and returns its condition.
     fn add_request(&mut self, table: &TableSchema, json: &Value, version: MonitorVersion) -> Result<Condition, Error> {
         let mut parser = Parser::new(json, Name::Named("table", table.name()));
         let columns = parser.optional("columns", Kinds::ARRAY);

@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What a row's update is about.
+/// The kind of a row's update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Initial,
@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Modify,
 }
 
-/// What a client is told about one row.
+/// A client's update for one row.
 #[derive(Debug, Clone)]
 pub(super) struct RowUpdate {
     /// The place of the row's table in the monitor's list.
@@ -41,7 +41,7 @@ impl RowUpdate {
     }
 }
 
-/// What a client is told: an object from table names to objects from UUIDs to row updates.
+/// A client's updates: an object from table names to objects from UUIDs to row updates.
 /// Serialize it, or ask for a [`Value`].
 #[derive(Debug, Clone)]
 pub struct Updates {
@@ -55,12 +55,12 @@ impl Updates {
         Updates { monitor, rows }
     }
 
-    /// The number of rows it tells about.
+    /// The number of rows in it.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether it tells about nothing.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

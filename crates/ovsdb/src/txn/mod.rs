@@ -1,6 +1,6 @@
-//! Transactions (RFC 7047 §4.1.3): operations run one after the other on the tables themselves;
-//! what they change is noted, so that a failure puts it back. [`settle`] then checks what holds
-//! only for the whole, and [`finish`] makes it so.
+//! Transactions (RFC 7047 §4.1.3): operations run one after the other on the tables themselves and
+//! record the committed rows that they change, so that a failure restores them. Then [`settle`]
+//! checks the constraints on the whole transaction, and [`finish`] commits it.
 //!
 //! Invariants
 //! - Reference counts, weak references and indexes are those of the last commit until [`finish`],
@@ -28,10 +28,10 @@ use settle::Settled;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a transaction needs to know of its client and of time.
+/// The client and the time of a transaction.
 #[derive(Clone, Copy)]
 pub struct TxnCtx<'a> {
-    /// How long ago the transaction was first tried: the time that its `wait`s have had.
+    /// The time since the transaction was first executed, against which its `wait`s time out.
     pub waited: Duration,
     /// Whether the client holds the lock of that name.
     pub holds_lock: &'a dyn Fn(&str) -> bool,
@@ -40,7 +40,7 @@ pub struct TxnCtx<'a> {
 }
 
 impl TxnCtx<'_> {
-    /// A first try by a client that holds no locks and may write.
+    /// The first execution for a client that holds no locks and may write.
     pub const PLAIN: TxnCtx<'static> = TxnCtx {
         waited: Duration::ZERO,
         holds_lock: &|_| false,
@@ -74,7 +74,7 @@ struct Touched {
     old: Option<Arc<Row>>,
 }
 
-/// What stops a transaction.
+/// Why a transaction ends early.
 enum Stop {
     Failed(Error),
     /// A `wait` is not met; the time until it fails.
@@ -144,15 +144,14 @@ pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Err
     }
 }
 
-/// Gives the changed rows their versions and makes the commit. Nothing fails from here on.
+/// Sets the versions of changed rows and makes the commit. This cannot fail.
 fn finish(mut txn: Txn<'_>, settled: Settled) -> Arc<Commit> {
     let Settled { mut changes, counts } = settled;
     let db = &mut *txn.db;
     for change in &mut changes {
         if change.old.is_some() && change.new.is_some() {
             let version = db.uuids.next_uuid();
-            // The table's own reference goes first, so that the row is changed in place and not
-            // copied.
+            // Drops the table's reference first, so that the row is changed in place, not copied.
             change.new = None;
             if let Some(row) = db.tables[change.table].rows.get_mut(&change.uuid) {
                 Arc::make_mut(row).set(COL_VERSION, Datum::one(version));
@@ -231,8 +230,8 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// Notes the committed state of a row before its first change. Call it while the table still
-    /// holds that state.
+    /// Records the committed state of a row before its first change. Call it while the table still
+    /// has that state.
     fn touch(&mut self, table: usize, uuid: Uuid) {
         if let hashbrown::hash_map::Entry::Vacant(entry) = self.touched_at.entry((table, uuid)) {
             entry.insert(self.touched.len());
@@ -246,7 +245,7 @@ impl<'a> Txn<'a> {
         self.touched_at.get(id).map(|&at| &self.touched[at])
     }
 
-    /// Puts every changed row back as it was.
+    /// Restores every changed row.
     fn roll_back(&mut self) {
         for touched in std::mem::take(&mut self.touched) {
             let rows = &mut self.db.tables[touched.table].rows;

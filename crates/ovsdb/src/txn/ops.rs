@@ -98,7 +98,8 @@ impl Txn<'_> {
             Some(columns) => definition.parse_columns(columns)?,
             None => (0..definition.columns().len()).collect(),
         };
-        // Rows that agree in all columns asked for are shown once, as Open vSwitch does.
+        // Of rows with equal values in all selected columns only one is returned, as in Open
+        // vSwitch.
         let distinct = columns.contains(&COL_UUID);
         let mut shown: HashSet<Vec<Datum>> = HashSet::new();
         let mut rows = Vec::new();
@@ -332,7 +333,7 @@ impl Txn<'_> {
         Ok(values)
     }
 
-    /// Whether the UUID is that of a row, or was when the transaction began.
+    /// Whether a row has the UUID now, or had it when the transaction began.
     fn is_taken(&self, table: usize, uuid: Uuid) -> bool {
         self.db.tables[table].rows.contains_key(&uuid)
             || self.committed(&(table, uuid)).is_some_and(|row| row.old.is_some())
@@ -354,8 +355,8 @@ impl Txn<'_> {
         rows
     }
 
-    /// Calls `found` for each row that meets every clause: looks it up by UUID or index where the
-    /// clauses allow, else scans the table.
+    /// Calls `found` for each row that meets every clause. Looks rows up by UUID or index if the
+    /// clauses allow it, else scans the table.
     fn each(&self, table: usize, condition: &Condition, mut found: impl FnMut(&Row)) {
         let contents = &self.db.tables[table];
         let mut try_row = |row: &Row| {
@@ -375,8 +376,8 @@ impl Txn<'_> {
             let Some(key) = values.collect::<Option<Box<[Datum]>>>() else {
                 continue;
             };
-            // The index knows the last commit: rows that this transaction changed are looked at one
-            // by one.
+            // The index has the state of the last commit. Rows that this transaction changed are
+            // checked one by one.
             if let Some(uuid) = index.get(&key)
                 && !self.touched_at.contains_key(&(table, *uuid))
                 && let Some(row) = contents.rows.get(uuid)
@@ -394,7 +395,7 @@ impl Txn<'_> {
     }
 }
 
-/// Resolves named UUIDs, making those that an insert further on will use.
+/// Resolves named UUIDs, and generates those that a later insert will use.
 fn resolver<'a>(db: &'a mut Database, symbols: &'a mut Symbols) -> impl FnMut(&str) -> Option<Uuid> + 'a {
     move |name| Some(db.symbol(symbols, name))
 }

@@ -1,5 +1,5 @@
-//! What is checked and done when all operations have run (RFC 7047 §4.1.3, "deferred" constraints):
-//! strong references, garbage collection, limits on rows, weak references, indexes.
+//! The checks and changes after all operations of a transaction (RFC 7047 §4.1.3, "deferred"
+//! constraints): strong references, garbage collection, limits on rows, weak references, indexes.
 //!
 //! Everything is incremental: the work grows with what changed, not with the database.
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// How the number of strong references of rows changes.
 pub(super) type Counts = HashMap<RowId, i32, FixedState>;
 
-/// A transaction that holds.
+/// A transaction that has passed all checks.
 pub(super) struct Settled {
     /// What it changes, consequences included.
     pub(super) changes: Vec<RowChange>,
@@ -47,7 +47,7 @@ pub(super) fn settle(txn: &mut Txn<'_>) -> Result<Option<Settled>, Error> {
     Ok((!changes.is_empty()).then_some(Settled { changes, counts }))
 }
 
-/// Forgets rows that are again as they were.
+/// Removes rows whose final state equals the committed one.
 fn drop_unchanged(txn: &mut Txn<'_>) {
     let tables = &mut txn.db.tables;
     let before = txn.touched.len();
@@ -73,7 +73,7 @@ fn drop_unchanged(txn: &mut Txn<'_>) {
     }
 }
 
-/// Counts strong references that came and went, and checks that those that came lead to a row.
+/// Counts added and removed strong references, and checks that the added ones refer to rows.
 fn count_references(txn: &Txn<'_>) -> Result<Counts, Error> {
     let mut counts = Counts::with_hasher(txn.touched_at.hasher().clone());
     for touched in &txn.touched {
@@ -133,8 +133,8 @@ fn check_deletions(txn: &Txn<'_>, counts: &Counts) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes rows of tables that are not roots when nothing refers to them any more, and what only
-/// these referred to.
+/// Garbage collection: deletes rows of non-root tables without strong references, and then the rows
+/// that only these referred to.
 fn collect_garbage(txn: &mut Txn<'_>, counts: &mut Counts) {
     let mut candidates: Vec<RowId> = txn
         .touched
@@ -184,8 +184,8 @@ fn check_max_rows(txn: &Txn<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes references to rows that do not exist out of weak columns. Whether strong references went
-/// with them, as the other half of a map's pair: then there may be new garbage.
+/// Removes weak references to rows that do not exist. Returns whether that also removed strong
+/// references, as the other half of a map's pair; then there may be new garbage.
 fn clean_weak_references(txn: &mut Txn<'_>, counts: &mut Counts) -> Result<bool, Error> {
     let mut referrers: HashSet<RowId, FixedState> = HashSet::with_hasher(txn.touched_at.hasher().clone());
     let mut rows: Vec<RowId> = Vec::new();
@@ -207,8 +207,8 @@ fn clean_weak_references(txn: &mut Txn<'_>, counts: &mut Counts) -> Result<bool,
     Ok(lost_strong)
 }
 
-/// Cleans one row; `lost` says that a row it refers to was deleted, so that unchanged columns count
-/// as well.
+/// Cleans one row. `lost` means that a row it refers to was deleted, so unchanged columns are
+/// checked too.
 fn clean_row(txn: &mut Txn<'_>, counts: &mut Counts, (table, uuid): RowId, lost: bool) -> Result<bool, Error> {
     let mut lost_strong = false;
     let references = txn.db.tables[table].references.clone();
@@ -323,8 +323,7 @@ fn check_indexes(txn: &Txn<'_>, changes: &[RowChange]) -> Result<(), Error> {
                 continue;
             }
             let key = index_key(new, columns);
-            // A changed row that still has this key would be in the way; one that gave it up is
-            // not.
+            // A changed row conflicts only if it still has this key.
             if let Some(&other) = txn.db.tables[change.table].indexes[at].get(&key)
                 && other != change.uuid
                 && let Some(row) = txn.db.tables[change.table].rows.get(&other)
@@ -337,7 +336,7 @@ fn check_indexes(txn: &Txn<'_>, changes: &[RowChange]) -> Result<(), Error> {
     check_changed_among_themselves(txn, changes)
 }
 
-/// Checks that no two rows that got new index values got the same.
+/// Checks that no two rows got the same new index values.
 fn check_changed_among_themselves(txn: &Txn<'_>, changes: &[RowChange]) -> Result<(), Error> {
     if changes.len() < 2 {
         return Ok(());

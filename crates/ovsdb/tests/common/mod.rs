@@ -1,4 +1,4 @@
-//! What the tests share: a schema with a column of every kind, and short ways to run transactions.
+//! Helpers of the tests: a schema with a column of every kind, and short ways to run transactions.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use ovsdb::{Commit, Database, DatabaseSchema, Outcome, TxnCtx, Uuid};

@@ -20,9 +20,8 @@ pub(super) struct Record<'a> {
     pub(super) now: Duration,
 }
 
-/// The line that `pattern` makes of `record`. Unknown escapes stay as they are. Control characters
-/// of the message are escaped: what comes from outside cannot make lines of its own, nor speak to
-/// a terminal.
+/// Formats `record` by `pattern`. Unknown escapes stay as they are. Control characters of the
+/// message are escaped, so that input from outside can neither forge lines nor control a terminal.
 pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
     let mut out = String::with_capacity(pattern.len() + record.message.len() + 32);
     let mut rest = pattern;

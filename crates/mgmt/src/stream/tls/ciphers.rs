@@ -1,14 +1,14 @@
 //! `--ssl-protocols`, `--ssl-ciphers` and `--ssl-ciphersuites`: which versions and ciphers a
-//! handshake may choose, in OpenSSL's words (openssl-ciphers(1)).
+//! handshake may choose, in OpenSSL's syntax (openssl-ciphers(1)).
 //!
 //! Only what rustls has can be chosen: TLS 1.2 and 1.3, ciphers with forward secrecy and
-//! authentication. A list that leaves none of these is an error, never a silent choice of others.
+//! authentication. A list that selects none of these is an error.
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, SupportedCipherSuite, SupportedProtocolVersion};
 
-/// A list that cannot be honoured, and why.
+/// Why a list is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// Of versions.

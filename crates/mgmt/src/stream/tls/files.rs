@@ -50,7 +50,7 @@ pub enum TlsError {
 }
 
 impl From<TlsError> for io::Error {
-    /// What was not named goes to the log, and the error is the system's, as scripts know it.
+    /// Logs which file was not named, and returns the system's error that scripts expect.
     fn from(error: TlsError) -> io::Error {
         if let TlsError::Missing(_) = &error {
             telemetry::error_limited!(target: "stream_ssl", "{error}");
@@ -128,8 +128,8 @@ pub(super) fn private_key(file: &Path, provider: &CryptoProvider) -> Result<Arc<
     })
 }
 
-/// `chain` with the issuers that are found among `others`, up to one that issued itself: what peers
-/// need that do not know these.
+/// `chain` with its issuers among `others`, up to a self-signed one, for peers that do not have
+/// them.
 pub(super) fn with_issuers(
     mut chain: Vec<CertificateDer<'static>>,
     others: &[CertificateDer<'static>],
@@ -153,7 +153,7 @@ pub(super) fn with_issuers(
     chain
 }
 
-/// Writes the certificate of an authority to a file that is not there yet.
+/// Writes the certificate of an authority to a new file.
 pub(super) fn write_authority(file: &Path, der: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

@@ -1,8 +1,8 @@
-//! TLS as Open vSwitch uses it: each side has a certificate, and trusts whoever its authority
-//! certified (ovs-pki(8)). Names are not compared.
+//! TLS as Open vSwitch uses it: each side has a certificate, and trusts all certificates of its
+//! authority (ovs-pki(8)). Names are not compared.
 //!
-//! A [`Tls`] is what a program is configured with; streams ask it anew for each handshake, so that
-//! files that changed are read again.
+//! A [`Tls`] is a program's configuration. Streams use it for each handshake, which reads changed
+//! files again.
 
 mod ciphers;
 mod files;
@@ -39,19 +39,18 @@ pub enum Authority {
     Anyone,
     /// By the authorities in a file.
     File(PathBuf),
-    /// By the authorities in a file, which is made of what the first peer offers if it does not
-    /// exist.
+    /// By the authorities in a file; a missing file is created with the first peer's authority.
     Bootstrap(PathBuf),
 }
 
-/// What a program's TLS is configured with.
+/// The TLS settings of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     /// The PEM file of the private key.
     pub private_key: Option<PathBuf>,
     /// The PEM file of the certificate, and of others that lead from it to its authority.
     pub certificate: Option<PathBuf>,
-    /// Whom to trust.
+    /// How to check peers.
     pub authority: Authority,
     /// A PEM file of more certificates to be sent to peers.
     pub peer_ca_cert: Option<PathBuf>,
@@ -127,8 +126,8 @@ impl Tls {
         self.lock().settings.clone()
     }
 
-    /// The files' contents, read again if they changed. While changed files are faulty, the former
-    /// contents count.
+    /// The files' contents, read again if they changed. While changed files are invalid, the former
+    /// contents stay in use.
     ///
     /// # Errors
     /// A file that was not named or cannot be used.
@@ -177,7 +176,7 @@ impl Settings {
 }
 
 impl Loaded {
-    /// Keeps the authority that a peer offered in a completed handshake, if that is asked for.
+    /// Keeps the authority that a peer offered in a completed handshake, if bootstrap is on.
     pub(super) fn learn(&self, peer: &str, certificates: Option<&[CertificateDer<'_>]>) -> io::Result<()> {
         let Some(file) = &self.bootstrap else { return Ok(()) };
         let Some((leaf, sent)) = certificates.unwrap_or_default().split_first() else {
@@ -279,7 +278,7 @@ fn configure(
     })
 }
 
-/// The key that this program shows, whoever asks.
+/// The certificate of this program, the same for every peer.
 #[derive(Debug)]
 struct Identity(Arc<CertifiedKey>);
 

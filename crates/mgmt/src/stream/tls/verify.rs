@@ -1,9 +1,9 @@
 //! The check of a peer's certificate during the handshake, for either side.
 //!
 //! `webpki` checks signatures, validity and purpose of every certificate up to a trusted authority
-//! (RFC 5280 section 6). No name is compared: a peer is known by its authority alone (ovs-pki(8)).
-//! A peer may also show the certificate of a trusted authority itself, as with OpenSSL: `openssl
-//! req -x509` makes one certificate that serves as both.
+//! (RFC 5280 section 6). Names are not compared: a peer is trusted by its authority alone
+//! (ovs-pki(8)). As with OpenSSL, a peer may also use the certificate of a trusted authority
+//! itself: `openssl req -x509` makes one certificate for both.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rustls::{
 };
 use webpki::{EndEntityCert, KeyUsage};
 
-/// Whom to trust.
+/// Which peers to trust.
 #[derive(Debug, Clone)]
 pub(super) enum Trust {
     /// Peers with a certificate of one of these authorities.
@@ -99,7 +99,7 @@ impl Verifier {
     }
 }
 
-/// The authority that a peer offers: the last certificate it sent, which must have issued itself.
+/// The authority that a peer offers: the last certificate it sent, which must be self-signed.
 pub(super) fn offered_authority<'a>(
     leaf: &'a CertificateDer<'a>,
     sent: &'a [CertificateDer<'a>],
@@ -115,7 +115,7 @@ pub(super) fn offered_authority<'a>(
     }
 }
 
-/// The error that makes the handshake end with the alert that fits.
+/// The error whose alert ends the handshake.
 fn refusal(error: webpki::Error) -> Error {
     use webpki::Error as Why;
     Error::InvalidCertificate(match error {
