@@ -8,12 +8,13 @@
 # CC is the hosts' congestion control. It decides more about TCP here than any switch does, so it is
 # named with each figure; cubic is what Linux comes with.
 #
-# Systems: oxvs; spin (oxvs with worker-spin=20000, comparable with afxdp's polling thread); worker
-# (oxvs with worker-shortcuts=false: all packets go through its process); ovs (Debian's userspace
-# datapath with userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need);
-# bridge (the kernel's); and where asked for, peer (oxvs with worker-shortcuts=peer), worker-spin
-# (both of worker and spin), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain
-# (without TSO, so without TCP).
+# Systems: oxvs; spin (oxvs with worker-spin=20000 and cpu-dma-latency-hold=20000: neither workers
+# nor processors sleep while packets come, as with afxdp's thread); worker (oxvs with
+# worker-shortcuts=false: all packets go through its process); ovs (Debian's userspace datapath with
+# userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need); bridge (the
+# kernel's); and on request, peer (oxvs with worker-shortcuts=peer), worker-spin (worker with
+# worker-spin=20000), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain (without
+# TSO, so without TCP).
 #
 # Each figure comes with the processor time of the switch's process (including the kernel's work in
 # its threads, down to the receiving host's socket) and of the whole machine with the hosts: seconds

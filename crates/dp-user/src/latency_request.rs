@@ -2,9 +2,9 @@
 //!
 //! The processor on which a sender runs forwards the packets that take shortcuts. If it sleeps, its
 //! wake-up is most of the round trip, and a worker that spins on another processor does not help.
-//! The kernel's idle loop can spin instead: it does while a process holds a request for zero latency
-//! at [`DEVICE`], and it gives way to every thread that becomes ready. The kernel drops the request
-//! when the process that holds it ends.
+//! The kernel's idle loop can spin instead: it does while a process holds a request for zero
+//! latency at [`DEVICE`], and it gives way to every thread that becomes ready. The kernel drops the
+//! request when the process that holds it ends.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -110,7 +110,8 @@ pub(crate) struct Worker {
 }
 
 /// How long workers look for packets before they sleep, and how long they hold the latency request
-/// after the last offloaded packet, in nanoseconds. The control plane writes it, all workers read it.
+/// after the last offloaded packet, in nanoseconds. The control plane writes it; all workers read
+/// it.
 pub(crate) struct SpinTime {
     spin: AtomicU64,
     latency_hold: AtomicU64,
