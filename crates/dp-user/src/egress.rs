@@ -22,6 +22,10 @@ use wire::Nanos;
 /// opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
+/// Frames that are sent at once, about. The ports that are left over are served in the next turns: a
+/// batch that is flooded to a thousand ports takes some ten milliseconds to send.
+const FLUSH: usize = 512;
+
 /// A time that never comes.
 const NEVER: Nanos = Nanos(u64::MAX);
 
@@ -31,6 +35,8 @@ pub(crate) struct Egress {
     places: Vec<Option<TxPort>>,
     /// Places with frames waiting.
     waiting: Vec<u32>,
+    /// Places with frames left over from earlier turns.
+    behind: Vec<u32>,
     /// Places with a scheduler.
     scheduled: Vec<u32>,
     /// Not after the first time that one of those wants to be visited.
@@ -51,6 +57,8 @@ pub(crate) struct TxPort {
     tx: Option<Box<dyn Tx>>,
     reopen: Nanos,
     frames: Vec<Frame>,
+    /// Some of them are left over from earlier turns.
+    behind: bool,
     scheduled: Option<Scheduled>,
     /// The queue of its own that it had when the device last had no room.
     spare: Option<Arc<PortQueue>>,
@@ -71,6 +79,7 @@ impl Default for Egress {
             ports: HashMap::new(),
             places: Vec::new(),
             waiting: Vec::new(),
+            behind: Vec::new(),
             scheduled: Vec::new(),
             due: NEVER,
             full: Vec::new(),
@@ -97,6 +106,7 @@ impl Egress {
             tx,
             reopen: Nanos::ZERO,
             frames: Vec::new(),
+            behind: false,
             scheduled: None,
             spare: None,
         });
@@ -120,16 +130,14 @@ impl Egress {
         Some(sum)
     }
 
-    /// Gives up a port, and its device, for the caller to drop. Must not be called while frames
-    /// wait.
+    /// Gives up a port, and its device, for the caller to drop.
     pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) -> Option<TxPort> {
         let place = self.ports.remove(&port)?;
         let tx_port = self.places[place as usize].take()?;
         self.scheduled.retain(|scheduled| *scheduled != place);
-        if let Some(own) = tx_port.scheduled.as_ref().filter(|queue| queue.own) {
-            let drops = DropSink { worker, port: None };
-            drops.count(DropCause::QueueRemoved, own.queue.clear());
-        }
+        let own = tx_port.scheduled.as_ref().filter(|queue| queue.own);
+        let lost = tx_port.frames.len() as u64 + own.map_or(0, |own| own.queue.clear());
+        DropSink { worker, port: None }.count(DropCause::QueueRemoved, lost);
         Some(tx_port)
     }
 
@@ -181,9 +189,10 @@ impl Egress {
         Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
-    /// Whether frames for a port go to its device as they come.
+    /// Whether frames for a port go to its device as they come, and none are left over.
     pub(crate) fn is_direct(&self, port: PortNo) -> bool {
-        self.tx_port(port).is_some_and(|tx_port| tx_port.scheduled.is_none())
+        self.tx_port(port)
+            .is_some_and(|tx_port| tx_port.scheduled.is_none() && tx_port.frames.is_empty())
     }
 
     fn tx_port(&self, port: PortNo) -> Option<&TxPort> {
@@ -227,7 +236,7 @@ impl Egress {
         let Some(tx_port) = &mut self.places[place as usize] else {
             return Err(frame);
         };
-        if tx_port.frames.is_empty() {
+        if tx_port.frames.is_empty() || std::mem::take(&mut tx_port.behind) {
             self.waiting.push(place);
         }
         tx_port.frames.push(frame);
@@ -249,29 +258,73 @@ impl Egress {
             // allocated.
             std::mem::swap(&mut tx_port.frames, frames);
         } else {
+            if std::mem::take(&mut tx_port.behind) {
+                self.waiting.push(place);
+            }
             tx_port.frames.append(frames);
         }
     }
 
-    /// Sends what waits, or hands it to the schedulers.
+    /// Sends what waits, or hands it to the schedulers; of much, the rest is left over for
+    /// [`Egress::pace`].
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
+        let mut left = FLUSH;
         while let Some(place) = self.waiting.pop() {
-            match &mut self.places[place as usize] {
-                Some(tx_port) if tx_port.scheduled.is_none() => {
-                    if !tx_port.flush(worker, now) {
-                        self.closed.push(place);
-                    }
-                    let Some(tx_port) = &self.places[place as usize] else {
-                        continue;
-                    };
-                    if !tx_port.frames.is_empty() {
-                        self.overflow(place, worker, now);
-                    }
-                }
-                Some(_) => self.visit(place, false, worker, now),
-                None => {}
+            if left == 0 {
+                self.leave(place);
+            } else {
+                left = left.saturating_sub(self.send(place, worker, now));
             }
         }
+    }
+
+    #[cold]
+    fn leave(&mut self, place: u32) {
+        if let Some(tx_port) = &mut self.places[place as usize] {
+            tx_port.behind = true;
+            self.behind.push(place);
+        }
+    }
+
+    /// Sends some of what is left over.
+    #[cold]
+    fn catch_up(&mut self, worker: &WorkerStats, now: Nanos) {
+        let mut left = FLUSH;
+        while left > 0
+            && let Some(place) = self.behind.pop()
+        {
+            // With new frames, what was left over has gone too.
+            let tx_port = self.places[place as usize].as_mut();
+            if tx_port.is_some_and(|tx_port| std::mem::take(&mut tx_port.behind)) {
+                left = left.saturating_sub(self.send(place, worker, now));
+            }
+        }
+    }
+
+    /// Whether frames are left over.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
+    /// Sends what waits at a place; returns how many frames that were.
+    #[inline]
+    fn send(&mut self, place: u32, worker: &WorkerStats, now: Nanos) -> usize {
+        let Some(tx_port) = &mut self.places[place as usize] else {
+            return 0;
+        };
+        let frames = tx_port.frames.len();
+        if tx_port.scheduled.is_some() {
+            self.visit(place, false, worker, now);
+            return frames;
+        }
+        if !tx_port.flush(worker, now) {
+            self.closed.push(place);
+        }
+        if !tx_port.frames.is_empty() {
+            self.overflow(place, worker, now);
+        }
+        frames
     }
 
     /// Lets the frames that a device had no room for wait until it has.
@@ -291,8 +344,11 @@ impl Egress {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Visits the schedulers that it is time for.
+    /// Sends some of what is left over, and visits the schedulers that it is time for.
     pub(crate) fn pace(&mut self, worker: &WorkerStats, now: Nanos) {
+        if self.is_behind() {
+            self.catch_up(worker, now);
+        }
         if now < self.due {
             return;
         }

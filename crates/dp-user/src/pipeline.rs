@@ -262,7 +262,12 @@ impl Pipeline {
         &self.flows
     }
 
-    /// What a flush has left over, for another thread to free.
+    /// Whether frames are left over that [`Pipeline::pace`] sends.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.actor.egress.is_behind()
+    }
+
+    /// What a flush of megaflows has left over, for another thread to free.
     #[inline]
     pub(crate) fn take_rest(&mut self) -> Option<impl Send + use<>> {
         self.flows.take_rest()

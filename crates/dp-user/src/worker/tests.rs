@@ -468,3 +468,42 @@ fn many_commands_are_followed_in_slices_and_in_order_while_packets_go() {
     sent.retain(|sent| *sent != packet(1 << 24));
     assert!(sent.into_iter().eq((0..4096).map(|n| packet(n).to_vec())));
 }
+
+#[test]
+fn a_flood_to_many_ports_is_sent_in_slices_in_each_ports_order_while_packets_go() {
+    let mut fixture = Fixture::new();
+    let (port, sink) = (fixture.add_port(1), fixture.add_port(9));
+    let flooded: Vec<_> = (100..140).map(|number| fixture.add_port(number)).collect();
+    // To every port the same packet with other addresses, forty times.
+    let each = |n: u8| {
+        let source = dp::SetField::new(Field::EthSrc, n.into(), u128::MAX);
+        let set = Action::SetField(source.unwrap());
+        std::iter::once(set).chain((100..140).map(|number| Action::Output(PortNo(number))))
+    };
+    fixture.commands.push(Command::Execute {
+        in_port: PortNo(1),
+        frame: Frame::from_slice(&packet(0)),
+        actions: (0..40).flat_map(each).collect(),
+    });
+    assert!(port.inject(&packet(1)));
+    fixture.turn();
+    assert_eq!(sink.take_sent(), [packet(1)]);
+    let mut sent: Vec<Vec<Vec<u8>>> = flooded.iter().map(|device| device.take_sent()).collect();
+    let count = |sent: &Vec<Vec<Vec<u8>>>| sent.iter().map(Vec::len).sum::<usize>();
+    assert!((512..1600).contains(&count(&sent)), "{}", count(&sent));
+    // Of a port that gets more meanwhile, the new comes last.
+    let late = sent.iter().position(Vec::is_empty).unwrap();
+    fixture.commands.push(Command::Execute {
+        in_port: PortNo(1),
+        frame: Frame::from_slice(&packet(77)),
+        actions: vec![Action::Output(PortNo(100 + late as u32))],
+    });
+    while fixture.worker.timeout() == Some(Duration::ZERO) || count(&sent) < 1601 {
+        fixture.turn();
+        for (sent, device) in sent.iter_mut().zip(&flooded) {
+            sent.append(&mut device.take_sent());
+        }
+    }
+    assert_eq!(sent[late].pop(), Some(packet(77).to_vec()));
+    assert!(sent.iter().all(|sent| sent.iter().map(|packet| packet[11]).eq(0..40)));
+}
