@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Sends packets through a switch at an even pace, and says which of them came late.
 
-    gaps.py send ADDRESS MICROSECONDS          a datagram every so often, until killed
-    gaps.py receive FILE                       writes of each that comes: when it was sent, its delay and
-                                               how long the one before it took to send (ns), until killed
-    gaps.py flows DEVICE MAC RATE COUNT        COUNT sources (0: no end) in turn send to MAC, RATE packets a
-                                               second, until killed
-    gaps.py report FILE BEGIN END              of what was sent between two times (s)
+    gaps.py send ADDRESS MICROSECONDS      a datagram every so often, until killed
+    gaps.py receive FILE                   writes of each that comes: when it was sent, its delay and
+                                           how long the one before took to send, until killed
+    gaps.py flows DEVICE MAC RATE COUNT    COUNT sources (0: no end) send to MAC in turn, RATE packets
+                                           a second, until killed
+    gaps.py report FILE BEGIN END          of what was sent between two times (s)
 """
 
 import signal

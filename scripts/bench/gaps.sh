@@ -2,8 +2,8 @@
 # Measures how long a worker leaves its packets alone while the switch is busy otherwise: 1000 ports
 # come or go in one transaction, a million rules are loaded and deleted, 8192 offloaded flows close.
 #
-#   RULES=1000000 PORTS=1000 FLOWS=8192 PHASES="idle internal veth plain bundle offloaded port" OXVS=path/to/oxvs
-#   FIFO=1 scripts/bench/gaps.sh
+#   RULES=1000000 PORTS=1000 FLOWS=8192 FIFO=1 OXVS=path/to/oxvs
+#   PHASES="idle internal veth plain bundle offloaded port" scripts/bench/gaps.sh
 #
 # Beside it a host sends a packet of a known flow every 200 us, which workers forward and the kernel
 # does not (its rule changes the packet in a way that is not offloaded), and 200 packets a second of
@@ -13,8 +13,8 @@
 #   drops    drop counters that have grown
 #   threads  the time that workers ran and the time that they waited for a processor (schedstat)
 # FIFO=1 lets workers, the sender and the kernel's softirq threads run before all others
-# (SCHED_FIFO), so that gaps contain no other program's slices: what is left is the worker's own work
-# and what it waits for.
+# (SCHED_FIFO). Gaps then contain no other program's slices, but only the worker's own work and what
+# it waits for: locks and the kernel.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PATH=$PATH:/usr/sbin:/sbin
