@@ -1,9 +1,8 @@
-//! The command line tools, in the manner of Open vSwitch's: `appctl`, `ovsdb-client`, `ovsdb-tool`,
-//! `vsctl`, `ofctl`. Each is a module with `main(args)`; they share [`table`], which prints what
-//! they find.
+//! The command line tools, compatible with Open vSwitch's: `appctl`, `ovsdb-client`, `ovsdb-tool`,
+//! `vsctl`, `ofctl`. Each is a module with `main(args)`; [`table`] prints tables for them.
 //!
-//! Goal: a script written for Open vSwitch's tools does not notice the difference. Outputs, exit
-//! codes and the words of errors are compared with theirs in `tests/`.
+//! Goal: a script written for Open vSwitch's tools works unchanged. Tests in `tests/` compare
+//! outputs, exit codes and error texts with Open vSwitch's.
 
 #![warn(clippy::print_stdout)]
 

@@ -197,7 +197,7 @@ impl Table {
     }
 
     /// Adds a row at the bottom.
-    pub fn add_row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn add_row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 }

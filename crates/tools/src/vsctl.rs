@@ -49,7 +49,7 @@ enum Stop {
     Fatal(String),
     /// Exits with that code, printing nothing.
     Exit(u8),
-    /// What `wait-until` waits for is not so yet.
+    /// The condition of `wait-until` is not met yet.
     Again,
 }
 
@@ -60,7 +60,7 @@ impl Stop {
 }
 
 impl From<ovsdb::Error> for Stop {
-    /// A value that its column cannot hold: what was typed is wrong in the first place.
+    /// A value that its column cannot hold: the user mistyped it.
     fn from(error: ovsdb::Error) -> Stop {
         match (error.kind(), error.details()) {
             (ovsdb::ErrorKind::Syntax, Some(details)) => Stop::Fatal(details.to_owned()),

@@ -15,15 +15,15 @@ const OPEN: u16 = 0;
 const COMMIT: u16 = 4;
 const ATOMIC_ORDERED: u16 = 3;
 
-/// How much is sent at once: less than a socket holds, so that the switch has something to do while
-/// the next piece is made.
+/// How many bytes are sent at once: less than a socket buffer, so that the switch works while the
+/// tool makes the next piece.
 const PIECE: usize = 64 << 10;
 
 /// An open bundle.
 pub(crate) struct Transaction<'a> {
     ctl: &'a Ctl,
     conn: Conn,
-    /// The number of the first change; the others follow.
+    /// The transaction id of the first change; the others follow.
     first: u32,
     next: u32,
     piece: Vec<u8>,
@@ -58,7 +58,7 @@ impl<'a> Transaction<'a> {
         self.conn.version
     }
 
-    /// Whether changes of these formats are sent in the one that was agreed on.
+    /// Whether changes with these usable formats fit the format in use.
     fn may_be(&self, usable: Protocols) -> bool {
         usable.has(self.conn.protocol)
     }
@@ -93,7 +93,7 @@ impl<'a> Transaction<'a> {
         result.map_err(|e| self.conn.talking(e))
     }
 
-    /// Asks for all changes to be made. Returns the errors, by which nothing was.
+    /// Commits the bundle. Returns the errors; if there are any, nothing was changed.
     pub(crate) fn commit(mut self) -> Result<Ended, Failure> {
         let barrier = self.ctl.xid();
         let bytes = self.conn.encode(barrier, Body::BarrierRequest);
@@ -115,7 +115,7 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// Waits for the answer to a message; errors about others are kept.
+    /// Waits for the reply to a message and keeps errors about others.
     fn wait_for(&mut self, xid: u32) -> Result<(), Failure> {
         if self.errors.iter().any(|e| xid_of(e) == xid) {
             return Ok(());
@@ -145,7 +145,7 @@ fn control(conn: &Conn, xid: u32, kind: u16) -> Vec<u8> {
     )
 }
 
-/// What became of a bundle.
+/// The result of a bundle.
 pub(crate) struct Ended {
     name: String,
     version: Version,
@@ -154,8 +154,8 @@ pub(crate) struct Ended {
     errors: Vec<Vec<u8>>,
 }
 
-/// Prints a bundle's errors; `find` tells the change of a number, since errors quote only its
-/// beginning.
+/// Prints a bundle's errors. `find` returns the change by index, because errors quote only its
+/// start.
 pub(crate) fn transaction_end(
     ctl: &Ctl,
     target: &str,
@@ -194,12 +194,12 @@ pub(crate) fn transaction_end(
     Err(Failure::new(format!("talking to {} (Protocol error)", ended.name)))
 }
 
-/// Carries out what the lines of a source ask for as one bundle. `parse` reads a line, with the
-/// words that errors in it begin with; `body` is the message of a version for it.
+/// Applies the lines of a source as one bundle. `parse` reads a line, given the prefix of its error
+/// messages; `body` makes the message for a version.
 ///
-/// Lines are sent as they are read: of a mistake in the last one remains a bundle that nobody
-/// commits. In which format, the first says; where a later one has no such format, or there is no
-/// switch, all are read for what is wrong with them before it is tried again.
+/// Lines are sent while they are read. After a mistake the bundle is never committed. The first
+/// line chooses the format. If a later line cannot use that format, or the switch cannot be
+/// reached, all lines are validated before the second attempt.
 pub(super) fn bundled<M>(
     (ctl, target, source): (&Ctl, &str, &Source),
     reading: &Reading<'_>,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// Escape sequences by what they are for.
+/// Escape sequences by their use.
 struct Colors {
     actions: String,
     drop: String,
@@ -37,10 +37,10 @@ fn colors() -> &'static Colors {
 
 const END: &str = "\x1b[m\x1b[K";
 
-/// Actions whose name, with the colon behind it, stands out more than those of others.
+/// Actions whose names, with the colon, are highlighted more than others.
 const SPECIAL: [&str; 6] = ["output", "load", "move", "group", "set_field", "resubmit"];
 
-/// What rules ask for beside their match.
+/// The attributes of a flow beside its match.
 const FLAGS: [&str; 5] = [
     "send_flow_rem",
     "check_overlap",
@@ -49,7 +49,7 @@ const FLAGS: [&str; 5] = [
     "no_byte_counts",
 ];
 
-/// Words alone that are of a kind: they say what is done. Ports and arguments are not.
+/// Single words that are actions. Ports and arguments are not.
 const WORDS: [&str; 12] = [
     "pop_vlan",
     "strip_vlan",
@@ -79,7 +79,7 @@ pub(super) fn flow(out: &mut String, text: &str) {
     }
 }
 
-/// Prints what comes before the actions.
+/// Prints the part before the actions.
 pub(super) fn conditions(out: &mut String, head: &str) {
     let c = colors();
     for pair in head.split_inclusive([',', ' ']) {
@@ -104,10 +104,10 @@ fn key(out: &mut String, word: &str, sign: usize) {
     out.push_str(value);
 }
 
-/// Actions, and what stands in their parentheses.
+/// Actions and their arguments in parentheses.
 pub(super) fn list(out: &mut String, actions: &str) {
     let c = colors();
-    // The names of those whose parentheses are open.
+    // The names of actions with open parentheses.
     let mut open: Vec<&str> = Vec::new();
     let mut rest = actions;
     while !rest.is_empty() {
@@ -133,7 +133,7 @@ pub(super) fn list(out: &mut String, actions: &str) {
                     (")", Some("learn")) => paint(out, &c.learn, sign),
                     (")", Some("output" | "check_pkt_larger")) => out.push(')'),
                     (")", Some("exec")) if rest.starts_with(',') || rest.starts_with(')') => {
-                        // Its end has the comma that would come next, where there is one or not.
+                        // The end has the following comma, whether there is one or not.
                         paint(out, &c.paren, "),");
                         rest = rest.strip_prefix(',').unwrap_or(rest);
                     }

@@ -1,4 +1,4 @@
-//! Connections to switches: the switch that a name means, the version and flow format agreed on, and
+//! Connections to switches: the socket that a name means, the version and flow format in use, and
 //! requests with their replies.
 
 use super::{Ctl, secure};
@@ -15,22 +15,22 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The port of OpenFlow, where none is named.
+/// The default port of OpenFlow.
 const PORT: u16 = 6653;
 
-/// Whose messages are wanted.
+/// The socket to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// The switch itself.
+    /// The switch's management socket.
     Management,
-    /// What it says to its controller, and that to it.
+    /// Its snoop socket: the messages between switch and controllers.
     Snoop,
 }
 
-/// A connection whose version is agreed on.
+/// A connection with a negotiated version.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// What it is connected to, as `unix:FILE`.
+    /// The peer's name, as `unix:FILE`.
     pub(crate) name: String,
     pub(crate) version: Version,
     /// The flow format in force.
@@ -39,7 +39,7 @@ pub(crate) struct Conn {
 }
 
 impl Ctl {
-    /// Connects to a switch for its management.
+    /// Connects to a switch's management socket.
     pub(crate) fn open(&self, target: &str) -> Result<Conn, Failure> {
         self.open_for(target, Target::Management)
     }
@@ -88,8 +88,7 @@ fn is_socket(path: &Path) -> bool {
 }
 
 fn unix(path: &Path) -> io::Result<Stream> {
-    // Names longer than a socket's address can hold are reached through a descriptor of the
-    // directory.
+    // A path longer than a socket address is reached through a descriptor of its directory.
     const MAX: usize = 107;
     if path.as_os_str().len() <= MAX {
         return UnixStream::connect(path).map(Stream::Unix);
@@ -130,7 +129,7 @@ fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
     }
 }
 
-/// Takes an option about SSL: its file must be there.
+/// Checks an SSL option: its file must exist.
 pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
     let is_word =
         matches!(name, "ssl-protocols" | "ssl-ciphers" | "ssl-ciphersuites") || name == "ca-cert" && value == "none";
@@ -143,7 +142,7 @@ pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
 }
 
 impl Conn {
-    /// The codec of what was agreed on.
+    /// The codec of the version and flow format in use.
     pub(crate) fn codec(&self) -> Codec {
         let either = |set: Protocols| !(self.protocol & set).is_empty();
         Codec {
@@ -158,7 +157,7 @@ impl Conn {
         self.codec().encode(&Message { xid, body })
     }
 
-    /// The failure that an error of the connection is.
+    /// The failure for an I/O error.
     pub(crate) fn talking(&self, e: io::Error) -> Failure {
         Failure::new(format!("talking to {} ({})", self.name, reason(&e)))
     }
@@ -173,8 +172,8 @@ impl Conn {
         replied.map_err(|e| self.talking(e))
     }
 
-    /// Sends a request that is answered only if it fails, and waits until it is carried out.
-    /// Returns the error.
+    /// Sends a request that is answered only on failure, then waits for a barrier. Returns the
+    /// error.
     pub(crate) fn transact_noreply(&mut self, ctl: &Ctl, request: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         let barrier = ctl.xid();
         let mut bytes = request.to_vec();
@@ -194,7 +193,7 @@ impl Conn {
         done.map(|()| error).map_err(|e| self.talking(e))
     }
 
-    /// Sends a request for statistics, and tells of each part of the answer, the last of which may
+    /// Sends a statistics request and passes each part of the reply to `heard`; the last part may
     /// be an error.
     pub(crate) fn statistics(
         &mut self,
@@ -207,7 +206,7 @@ impl Conn {
         self.multipart(&request, heard)
     }
 
-    /// As [`Conn::statistics`], of a request in bytes.
+    /// As [`Conn::statistics`], for an encoded request.
     pub(crate) fn multipart(
         &mut self,
         request: &[u8],
@@ -230,7 +229,7 @@ impl Conn {
     }
 }
 
-/// An error in the system's words; the end of a stream is one.
+/// The system's text of an error; the end of the stream counts as one.
 pub(crate) fn reason(e: &io::Error) -> String {
     match e.kind() {
         ErrorKind::UnexpectedEof => "End of file".into(),

@@ -17,7 +17,7 @@ pub(super) fn probe(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// The number that a word begins with; 0 where it begins with none.
+/// The number at the start of a word; 0 if there is none.
 fn number(word: &str) -> usize {
     let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
     word[..end].parse().unwrap_or(0)
@@ -31,7 +31,7 @@ fn payload_len(word: &str) -> Result<usize, Failure> {
     }
 }
 
-/// Bytes that are not the same each time.
+/// Random bytes.
 fn random(len: usize) -> Vec<u8> {
     let state = RandomState::new();
     (0..len).map(|n| state.hash_one(n) as u8).collect()

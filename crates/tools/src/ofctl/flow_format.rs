@@ -1,4 +1,4 @@
-//! Flow formats: in which messages flows are told.
+//! Flow formats: the message formats in which flows are sent.
 
 use super::Ctl;
 use super::conn::Conn;
@@ -8,7 +8,7 @@ use openflow::Version;
 use openflow::model::Body;
 use openflow::text::Protocols;
 
-/// Formats in which rules are asked for, the best first.
+/// Formats for dumps, the best first.
 const FOR_DUMPS: [Protocols; 7] = [
     Protocols::OF15,
     Protocols::OF14,
@@ -28,7 +28,7 @@ impl Ctl {
         })
     }
 
-    /// Connects to a switch to change it in messages of one of the `usable` formats.
+    /// Connects to a switch and agrees on one of the `usable` formats for changes.
     pub(crate) fn open_for_change(&self, target: &str, usable: Protocols) -> Result<Conn, Failure> {
         let both = usable & self.options.protocols;
         if both.is_empty() {
@@ -46,7 +46,7 @@ impl Ctl {
         Err(self.none_usable(usable))
     }
 
-    /// Agrees on the best of the `usable` formats to ask for rules in.
+    /// Agrees on the best of the `usable` formats for a dump.
     pub(crate) fn set_format_for_dump(&self, conn: &mut Conn, usable: Protocols) -> Result<(), Failure> {
         let both = usable & self.options.protocols;
         for protocol in FOR_DUMPS.into_iter().filter(|p| both.has(*p)) {
@@ -57,7 +57,7 @@ impl Ctl {
         Err(self.none_usable(usable))
     }
 
-    /// Tries to agree on a format. Returns whether it is in force.
+    /// Tries to set a format; true if the switch accepts it.
     fn set_format(&self, conn: &mut Conn, wanted: Protocols) -> Result<bool, Failure> {
         if wanted.version() != Some(conn.version) {
             return Ok(false);

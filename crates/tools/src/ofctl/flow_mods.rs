@@ -1,8 +1,8 @@
-//! Changes of flows: `add-flow`, `add-flows`, `mod-flows`, `del-flows`.
+//! Flow mods: `add-flow`, `add-flows`, `mod-flows`, `del-flows`.
 //!
-//! A file is read twice: first to see that all of it makes sense and in which formats it can be
-//! sent, then to send it. So a mistake in its last line changes nothing, and no more of it is held
-//! than a piece on its way. (A bundle is sent at once: it can be given up.)
+//! A file is read twice: first to validate all of it and to find a usable format, then to send it.
+//! A mistake in the last line therefore changes nothing, and the tool holds only one piece of the
+//! file in memory. (A bundle is sent while it is read: it can be discarded.)
 
 use super::bundle::bundled;
 use super::conn::Conn;
@@ -18,22 +18,23 @@ use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read, stdin};
 
-/// How much is sent at once: less than a socket holds, so that the switch has something to do while
-/// the next piece is made.
+/// How many bytes are sent at once: less than a socket buffer, so that the switch works while the
+/// tool makes the next piece.
 const PIECE: usize = 64 << 10;
 
-/// Where texts come from, one a line, as often as is wanted.
+/// A source of lines that can be read repeatedly.
 pub(crate) enum Source {
     /// The command line.
     Word(String),
-    /// A file that is there as long as it is wanted.
+    /// A regular file, read again each time.
     File(String),
-    /// Standard input, or what else is read once: its name and its text.
+    /// Standard input or another stream that can be read once: its name and text.
     Text(String, Vec<u8>),
 }
 
 impl Source {
-    /// The text itself, or the file that `-` or a name means.
+    /// A source for a command line argument: the text itself, or the file of that name if `is_file`;
+    /// `-` is standard input.
     pub(crate) fn of(word: &str, is_file: bool) -> Result<Source, Failure> {
         if word == "-" {
             let mut text = Vec::new();
@@ -60,7 +61,7 @@ impl Source {
         }
     }
 
-    /// Tells of each line that says something, with the words that errors in it begin with.
+    /// Calls a function for each line with content, with the prefix of its error messages.
     pub(crate) fn each(
         &self,
         mut tell: impl FnMut(&str, &dyn Fn() -> String) -> Result<(), Failure>,
@@ -101,14 +102,14 @@ fn lines(
     }
 }
 
-/// Reads texts that may name ports and tables of a switch, which is asked for their names only when
-/// a text cannot be read without them.
+/// Parses texts that may name ports and tables of a switch. Asks the switch for the names only if a
+/// text cannot be parsed without them.
 pub(crate) struct Reading<'a> {
     ctl: &'a Ctl,
     target: &'a str,
     none: Names,
     asked: OnceCell<Names>,
-    /// The last line of which was told what was left out: lines are read more than once.
+    /// The last line whose ignored parts were logged: lines are parsed more than once.
     told: Cell<Option<u64>>,
 }
 
@@ -151,7 +152,7 @@ impl<'a> Reading<'a> {
         Ok(value)
     }
 
-    /// Logs what was left out of a line, once.
+    /// Logs the ignored parts of a line, once.
     fn notice(&self, place: &dyn Fn() -> String) {
         let left_out = self.none.notices.take();
         if left_out.is_empty() {
@@ -166,7 +167,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Goes on with the transactions' numbers as if the names had been asked for.
+    /// Skips the transaction ids that asking for names takes.
     pub(crate) fn count(&self) {
         if self.ctl.options.accept_names() {
             self.ctl.skip_xids(4);
@@ -174,7 +175,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A change as a version has it: those that leave the table open mean the first.
+/// A flow mod for a version: without a table it means table 0.
 pub(crate) fn for_version(mut m: FlowMod, version: Version) -> FlowMod {
     let deletes = matches!(m.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
     if m.table.is_none() && (version == Version::V11 || version > Version::V11 && !deletes) {
@@ -183,9 +184,8 @@ pub(crate) fn for_version(mut m: FlowMod, version: Version) -> FlowMod {
     m
 }
 
-/// Carries out what the lines of a source ask for, as one bundle if that is wanted, else one after
-/// the other. `parse` reads a line, with the words that errors in it begin with; `body` is the
-/// message of a version for it.
+/// Applies the lines of a source, as one bundle with `--bundle`, otherwise one by one. `parse`
+/// reads a line, given the prefix of its error messages; `body` makes the message for a version.
 pub(crate) fn change<M>(
     (ctl, target, source): (&Ctl, &str, &Source),
     reading: &Reading<'_>,
@@ -222,7 +222,7 @@ fn change_flows(ctl: &Ctl, target: &str, source: &Source, command: Option<FlowCo
     change((ctl, target, source), &reading, parse, body)
 }
 
-/// Sends changes without waiting for each; errors are heard meanwhile.
+/// Sends changes without waiting for each, and receives errors meanwhile.
 pub(crate) struct Pipe<'a> {
     ctl: &'a Ctl,
     target: &'a str,
@@ -242,7 +242,7 @@ impl<'a> Pipe<'a> {
 
     pub(crate) fn send(&mut self, conn: &mut Conn, body: Body) -> Result<(), Failure> {
         let xid = self.ctl.xid();
-        // The next number would be that of a barrier, which only the last change needs.
+        // The next transaction id is for a barrier, which only the last change needs.
         self.ctl.skip_xids(1);
         self.sent = true;
         self.piece.extend(conn.encode(xid, body));
@@ -268,7 +268,7 @@ impl<'a> Pipe<'a> {
         }
     }
 
-    /// Waits until all is carried out.
+    /// Waits until the switch has done everything.
     pub(crate) fn finish(&mut self, conn: &mut Conn) -> Result<(), Failure> {
         if !self.sent {
             return Ok(());
@@ -291,7 +291,7 @@ impl<'a> Pipe<'a> {
 
 pub(super) fn add_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let source = Source::of(&args[1], false)?;
-    // Lines may say what to do, a word does not.
+    // Lines of a file may begin with a command; an argument does not.
     let command = matches!(source, Source::Word(_)).then_some(FlowCommand::Add);
     change_flows(ctl, &args[0], &source, command)
 }

@@ -10,7 +10,7 @@ use openflow::model::{Body, FlowStats, FlowStatsRequest, StatsReply, StatsReques
 use openflow::text::{Protocols, Style, flow_stats, parse_flow_stats_request, put_flow_stats};
 
 impl Ctl {
-    /// Reads which rules are meant, connects, and agrees on a format to ask for them in.
+    /// Parses the request, connects, and agrees on a format for the dump.
     fn prepare(&self, args: &[String]) -> Result<(Conn, FlowStatsRequest), Failure> {
         let target = &args[0];
         let (mut request, usable) = match args.get(1) {
@@ -23,7 +23,7 @@ impl Ctl {
         Ok((conn, request))
     }
 
-    /// Asks for rules and tells of each.
+    /// Dumps rules and calls a function for each.
     pub(crate) fn each_flow(
         &self,
         conn: &mut Conn,
@@ -84,7 +84,7 @@ pub(super) fn dump(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
 }
 
 fn line(ctl: &Ctl, out: &mut Out, flow: FlowStats, style: Style<'_>) {
-    // Ages are told in the order of the switch only.
+    // Ages are printed only in the switch's order.
     let flow = FlowStats {
         idle_age: None,
         hard_age: None,

@@ -20,8 +20,8 @@ fn all() -> GroupMod {
     }
 }
 
-/// That a version has the change: parts of groups can be changed in OpenFlow 1.5, and in 1.0 by
-/// Nicira's messages.
+/// Checks that a version can express the change: parts of groups can be changed in OpenFlow 1.5,
+/// and in 1.0 by Nicira's messages.
 pub(super) fn possible(m: &GroupMod, version: Version) -> Result<(), Failure> {
     let name = match m.command {
         GroupCommand::InsertBucket => "insert-bucket",
@@ -64,7 +64,7 @@ fn with(ctl: &Ctl, args: &[String], command: Option<GroupCommand>, is_file: bool
         None => Source::Word(String::new()),
     };
     let is_word = matches!(source, Source::Word(_));
-    // Lines may say what to do, a word does not.
+    // Lines of a file may begin with a command; an argument does not.
     let command = command.or_else(|| is_word.then_some(GroupCommand::Add));
     change_groups(ctl, &args[0], &source, command)
 }

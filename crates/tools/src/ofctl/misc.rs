@@ -1,4 +1,4 @@
-//! Packets out, tunnel options, connection tracking, IPFIX.
+//! Packet-outs, tunnel options, connection tracking, IPFIX.
 
 use super::Ctl;
 use super::names::Wanted;
@@ -11,7 +11,7 @@ pub(super) fn packet_out(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
     match args.len() {
         0..=2 => {}
-        // Neither the one form nor the other.
+        // Neither of the two forms.
         3 => return Err(Failure::new("Too many arguments (4)")),
         _ => return packet_outs(ctl, target, &args[1..]),
     }
@@ -117,7 +117,7 @@ pub(super) fn ct_flush(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         return Err(Failure::new("Failed to parse ct-tuple: port is set without protocol"));
     }
     if matches!(flush.proto, 1 | 58) {
-        // Of ICMP all is said, in both directions.
+        // ICMP needs all fields, in both directions.
         for tuple in [&mut flush.orig, &mut flush.reply] {
             tuple.icmp_id.get_or_insert(0);
             tuple.icmp_type.get_or_insert(0);
@@ -129,7 +129,7 @@ pub(super) fn ct_flush(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     ctl.carry_out(&mut conn, target, &request)
 }
 
-/// Reads what is known of one direction of a connection.
+/// Parses one direction of a connection.
 fn ct_tuple(text: &str, tuple: &mut CtTuple, proto: &mut u8) -> Result<(), String> {
     let icmp = |proto: u8| matches!(proto, 1 | 58);
     for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {

@@ -1,8 +1,8 @@
-//! `ofctl`: asks and tells OpenFlow switches (ovs-ofctl(8)).
+//! `ofctl`: queries and controls OpenFlow switches (ovs-ofctl(8)).
 //!
-//! A command opens a [`conn::Conn`] to a switch, agrees with it on a flow format ([`format`]), and
-//! sends and prints messages. What is printed is in `openflow::text::print`. Flows stream: neither
-//! a dump nor a file of flows is ever held whole, unless it has to be sorted or compared.
+//! A command opens a [`conn::Conn`] to a switch, agrees with it on a flow format ([`flow_format`]),
+//! and sends and prints messages. `openflow::text::print` makes the printed text. Flows are
+//! streamed: the tool holds a whole dump or file of flows only to sort or compare it.
 
 mod bundle;
 mod color;
@@ -47,28 +47,28 @@ where
     finish(PROGRAM, execute(args.into_iter().map(Into::into).collect()))
 }
 
-/// What commands share.
+/// The state that commands share.
 pub(crate) struct Ctl {
     pub(crate) options: Options,
-    /// The last transaction's number, over all connections.
+    /// The last transaction id, over all connections.
     xid: Cell<u32>,
 }
 
 impl Ctl {
-    /// The next transaction's number.
+    /// The next transaction id.
     pub(crate) fn xid(&self) -> u32 {
         let next = self.xid.get().wrapping_add(1);
         self.xid.set(next);
         next
     }
 
-    /// Passes over so many numbers, as if other transactions had had them.
+    /// Skips transaction ids.
     pub(crate) fn skip_xids(&self, n: u32) {
         self.xid.set(self.xid.get().wrapping_add(n));
     }
 }
 
-/// A command's work: its words begin behind its name.
+/// A command's function; the arguments follow its name.
 type Run = fn(&Ctl, &[String]) -> Result<(), Failure>;
 
 /// A command.
@@ -77,8 +77,8 @@ struct Command {
     usage: &'static str,
     min: usize,
     max: usize,
-    /// Whether it changes the switch, or is about flows and messages that need not be a switch's:
-    /// neither is carried out in read-only mode.
+    /// Whether read-only mode refuses it: it changes the switch, or works on flows and messages
+    /// without a switch.
     writes: bool,
     run: Run,
 }

@@ -1,5 +1,5 @@
-//! What a switch says: `monitor` and `snoop`, in the foreground or as a daemon that a control
-//! socket directs.
+//! `monitor` and `snoop`: print a switch's messages, in the foreground or as a daemon with a
+//! control socket.
 
 use super::conn::{Conn, Target, reason};
 use super::names::Wanted;
@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use tokio::sync::{mpsc, oneshot};
 
-/// The bit of a switch's configuration by which packets without time to live go to controllers.
+/// The flag of a switch configuration for packet-ins with an invalid TTL.
 const INVALID_TTL: u16 = 4;
 
 /// The asker's own changes in full.
@@ -103,15 +103,15 @@ fn start(ctl: &Ctl) -> Result<daemon::Daemon, Failure> {
     daemon::start(ctl.options.daemon.clone()).map_err(|e| Failure::new(e.to_string()))
 }
 
-/// What the control socket's commands and the loop share.
+/// The state shared by the control socket's commands and the loop.
 struct Shared {
     /// Where messages are printed.
     output: RefCell<File>,
-    /// The way to the switch.
+    /// The stream to the switch.
     writer: RefCell<Stream>,
-    /// Who waits for the answer to a barrier.
+    /// Commands that wait for a barrier reply, by transaction id.
     barriers: RefCell<HashMap<u32, oneshot::Sender<()>>>,
-    /// Whether no messages are taken from the switch.
+    /// Whether reading from the switch is blocked.
     blocked: Cell<bool>,
     changed: tokio::sync::Notify,
     /// Whether the program is to end.
@@ -125,7 +125,7 @@ struct Shared {
 impl Shared {
     fn say(&self, text: &str) {
         let mut output = self.output.borrow_mut();
-        // Nobody is left to tell that nobody can be told.
+        // Writing to the output failed, and there is no other place to report that.
         let _ = output.write_all(text.as_bytes());
     }
 
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-/// Prints all that comes until the connection ends or the program is told to.
+/// Prints all messages until the connection ends or the program is stopped.
 fn watch(
     ctl: &Ctl,
     target: &str,
@@ -187,7 +187,7 @@ fn watch(
         let mut terminated = std::pin::pin!(daemon::terminated());
         loop {
             if shared.exit.get() {
-                // What asked for it waits for its answer.
+                // The client that sent `exit` waits for its reply.
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
                 return Ok(None);
             }
@@ -336,5 +336,5 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
     }
 }
 
-/// How a moment is written, in UTC.
+/// The format of timestamps, in UTC.
 pub(super) const MOMENT: &str = "%Y-%m-%d %H:%M:%S.###";

@@ -8,7 +8,7 @@ use openflow::text::{Names, ParseError, parse_port};
 use openflow::{HEADER_LEN, Version};
 use std::collections::BTreeMap;
 
-/// Which names a text may have.
+/// The kinds of names that a text may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Both,
@@ -17,8 +17,8 @@ pub(crate) enum Wanted {
 }
 
 impl Ctl {
-    /// Reads a text that may name ports and tables of a switch, which is asked for their names only
-    /// if the text cannot be read without them.
+    /// Parses a text that may name ports and tables of a switch. Asks the switch for the names only
+    /// if the text cannot be parsed without them.
     pub(crate) fn read_with_names<T>(
         &self,
         target: &str,
@@ -29,7 +29,7 @@ impl Ctl {
         if !self.options.accept_names() {
             return read(&Names::default()).map_err(fail);
         }
-        // Transactions have the numbers they have where names are always asked for.
+        // Transaction ids are the same as if the names were always requested.
         let connections = if wanted == Wanted::Both { 2 } else { 1 };
         let before = self.xid.get();
         let result = match read(&Names::default()) {
@@ -59,7 +59,7 @@ impl Ctl {
         })
     }
 
-    /// The names to print in place of numbers, if that is wanted.
+    /// The names to print instead of numbers, if wanted.
     pub(crate) fn shown_names(&self, target: &str) -> Result<Option<Names>, Failure> {
         match self.options.show_names() {
             true => self.names(target, Wanted::Both).map(Some),
@@ -105,7 +105,7 @@ impl Ctl {
             true => StatsRequest::Table,
             false => StatsRequest::TableFeatures(Vec::new()),
         };
-        // Where a table's name is: behind its number and padding.
+        // The offset of a table's name: after its number and padding.
         let (at, len) = match conn.version {
             Version::V10 => (4, Some(64)),
             Version::V11 => (8, Some(88)),
@@ -130,7 +130,7 @@ impl Ctl {
         Ok(names)
     }
 
-    /// The port that a word means: a number, a reserved port, or a name of the switch's.
+    /// The port that a word means: a number, a reserved port, or a port name of the switch.
     pub(crate) fn port(&self, target: &str, word: &str) -> Result<Port, Failure> {
         if let Some(port) = parse_port(word, &Names::default()) {
             return Ok(port);

@@ -1,4 +1,4 @@
-//! What needs no switch: printing of messages, parsing of texts.
+//! Commands without a switch: printing messages, parsing texts.
 
 use super::flow_mods::{Source, for_version};
 use super::{Ctl, notices};
@@ -11,7 +11,7 @@ use openflow::text::{Names, Protocols, Style, parse_flow_usable, parse_group_mod
 use openflow::{Codec, Hello, Version, Versions};
 use std::io::Read;
 
-/// The bytes that pairs of digits say, with spaces between them anywhere.
+/// The bytes of hexadecimal digits, with spaces anywhere.
 pub(super) fn bytes(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = text
         .chars()
@@ -61,8 +61,7 @@ pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Says in which formats flows can be sent, and how each looks in the first of them that is
-/// allowed.
+/// Prints the usable formats of flows, and each flow in the first allowed one.
 fn show_flows(ctl: &Ctl, flows: Vec<openflow::model::FlowMod>, usable: Protocols) -> Result<(), Failure> {
     let mut out = format!("usable protocols: {usable}\n");
     let chosen = (usable & ctl.options.protocols).iter().next();
@@ -125,8 +124,8 @@ pub(super) fn parse_group(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     print(&out)
 }
 
-/// Reads lists of actions or instructions in hexadecimal digits from standard input, one a line,
-/// and prints each.
+/// Reads lists of actions or instructions in hexadecimal from standard input, one a line, and
+/// prints each.
 fn parse_hex(word: &str, what: &str, instructions: bool) -> Result<(), Failure> {
     let version: Version = word
         .parse()

@@ -34,7 +34,7 @@ const OPTIONS: &[Opt] = &[
     Opt::value("protocols", Some('O')),
 ];
 
-/// By what flows are sorted.
+/// The sort key of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Criterion {
     /// A field, or priority.
@@ -42,7 +42,7 @@ pub(crate) struct Criterion {
     pub(crate) descending: bool,
 }
 
-/// The options, as far as they were given.
+/// The options given.
 pub(crate) struct Options {
     pub(crate) strict: bool,
     pub(crate) readd: bool,
@@ -52,7 +52,8 @@ pub(crate) struct Options {
     pub(crate) timestamp: bool,
     pub(crate) stats: bool,
     pub(crate) color: bool,
-    /// Whether names stand for numbers; both are read and numbers printed if nothing is said.
+    /// Whether names are used for numbers; without the option both are read and numbers are
+    /// printed.
     pub(crate) names: Option<bool>,
     pub(crate) verbosity: u8,
     pub(crate) timeout: Option<Duration>,
@@ -77,7 +78,7 @@ impl Options {
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 pub(crate) enum Parsed {
     Help,
     Version,
@@ -157,11 +158,11 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             }
         }
     }
-    // The command is what the option says.
+    // The option is the command.
     options.bundle |= words.first().is_some_and(|word| word == "bundle");
     let bundles = [Version::V13, Version::V14, Version::V15];
     if options.bundle && !bundles.into_iter().any(|v| options.versions.contains(v)) {
-        // Bundles need not be asked for twice.
+        // Repeating `--bundle` changes nothing.
         options.versions = [Version::V14].into_iter().collect();
     }
     let versions = options.versions;
@@ -197,7 +198,7 @@ fn versions(text: &str) -> Result<Versions, Failure> {
             .find(|v| v.to_string().eq_ignore_ascii_case(word));
         set.push(found.ok_or_else(unknown)?);
     }
-    // Nothing that is said leaves all.
+    // An empty list allows all.
     if set.is_empty() {
         return Ok(Versions::ALL);
     }

@@ -5,15 +5,15 @@ use crate::common::{Failure, print};
 /// How much is collected before it is written.
 const ENOUGH: usize = 256 << 10;
 
-/// Text that goes to standard output as it grows.
+/// A buffer in front of standard output.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
-    /// What has not been written.
+    /// Text not yet written.
     pub(crate) text: String,
 }
 
 impl Out {
-    /// Writes what there is, if it is enough.
+    /// Writes the buffer if it is large enough.
     pub(crate) fn flow(&mut self) -> Result<(), Failure> {
         match self.text.len() >= ENOUGH {
             true => self.flush(),
@@ -21,7 +21,7 @@ impl Out {
         }
     }
 
-    /// Writes what there is.
+    /// Writes the buffer.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         if self.text.is_empty() {
             return Ok(());

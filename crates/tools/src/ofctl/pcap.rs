@@ -20,12 +20,12 @@ const PORTS: [u16; 2] = [6653, 6633];
 /// One direction of a connection: addresses and ports of both ends.
 type Flow = (Ipv4Addr, u16, Ipv4Addr, u16);
 
-/// The bytes of one direction that are not a complete message yet.
+/// The bytes of a direction that are not a whole message yet.
 #[derive(Default)]
 struct Stream {
     next: Option<u32>,
     bytes: Vec<u8>,
-    /// Segments that arrived out of order.
+    /// Out-of-order segments.
     early: Vec<(u32, Vec<u8>)>,
 }
 

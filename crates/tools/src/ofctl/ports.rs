@@ -26,7 +26,7 @@ pub(super) fn descs(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     ctl.print_statistics(&mut conn, target, StatsRequest::PortDesc(port))
 }
 
-/// A queue's number; what is none is 0.
+/// A queue's number; 0 if the text is not a number.
 fn queue(word: &str) -> u32 {
     let digits = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
     match word.eq_ignore_ascii_case("all") {

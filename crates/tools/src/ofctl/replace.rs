@@ -1,4 +1,4 @@
-//! Sets of flows beside one another: `replace-flows` and `diff-flows`.
+//! Comparison of sets of flows: `replace-flows` and `diff-flows`.
 
 use super::bundle::{Transaction, transaction_end};
 use super::conn::Conn;
@@ -13,10 +13,10 @@ use std::collections::hash_map::Entry;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What makes a flow that flow.
+/// The identity of a flow.
 type Key = (u8, u16, Match);
 
-/// What may differ between two flows of the same key.
+/// The attributes in which two flows of one identity may differ.
 #[derive(Clone, Debug)]
 struct Rest {
     cookie: u64,
@@ -116,7 +116,7 @@ impl Both {
     }
 }
 
-/// A flow as differences show it.
+/// A flow as text in a difference.
 fn line(out: &mut String, sign: char, (key, rest): (&Key, &Rest), style: Style<'_>, colored: bool) {
     let (table, priority, covers) = key;
     out.push(sign);
@@ -153,7 +153,7 @@ fn line(out: &mut String, sign: char, (key, rest): (&Key, &Rest), style: Style<'
     out.push('\n');
 }
 
-/// Whether a name is a file's rather than a switch's.
+/// Whether a name is a file and not a switch.
 fn is_file(name: &str) -> bool {
     name.starts_with(['/', '.']) || !name.contains(':') && Path::new(name).exists()
 }
@@ -209,7 +209,7 @@ pub(super) fn diff(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// The change that puts a flow in, or takes it out.
+/// The flow mod that adds or deletes a flow.
 fn change(command: FlowCommand, (table, priority, covers): &Key, rest: &Rest) -> FlowMod {
     let mut m = FlowMod {
         command,

@@ -1,4 +1,4 @@
-//! A connection under TLS, as the socket that the rest of the tool reads and writes.
+//! A TLS connection, presented as a plain socket.
 
 use mgmt::stream::tls::Settings;
 use mgmt::stream::{self, OPENFLOW_PORT, Remote, Tls};
@@ -6,9 +6,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
 
-/// Connects to `ssl:HOST[:PORT]`. A thread does the work between the network and the socket;
-/// whoever waits for answers, as every command does that changes something, has had everything
-/// sent.
+/// Connects to `ssl:HOST[:PORT]`. A thread copies between the network and the socket. A command
+/// that waits for a reply, as every command does that changes something, knows that all was sent.
 pub(super) fn connect(target: &str, settings: &Settings) -> io::Result<UnixStream> {
     let remote = Remote::parse(target, OPENFLOW_PORT).map_err(io::Error::other)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -19,7 +18,7 @@ pub(super) fn connect(target: &str, settings: &Settings) -> io::Result<UnixStrea
     let relay = move || {
         runtime.block_on(async {
             if let Ok(mut far) = tokio::net::UnixStream::from_std(far) {
-                // However it ends, the end of the socket tells it.
+                // The socket closes with it; the reader sees the end of file.
                 let _ = copy_bidirectional(&mut secure, &mut far).await;
                 let _ = secure.shutdown().await;
             }

@@ -1,4 +1,4 @@
-//! The switch itself: `show`, `dump-desc`, fragments.
+//! `show`, `dump-desc` and fragment modes.
 
 use super::Ctl;
 use super::conn::Conn;
@@ -14,14 +14,14 @@ impl Ctl {
         message(data, names, self.options.verbosity.saturating_add(1))
     }
 
-    /// Sends a request for statistics and prints all parts of the answer.
+    /// Sends a statistics request and prints all parts of the reply.
     pub(crate) fn print_statistics(&self, conn: &mut Conn, target: &str, request: StatsRequest) -> Result<(), Failure> {
         let body = Body::StatsRequest { more: false, request };
         let request = conn.encode(self.xid(), body);
         self.print_multipart(conn, target, &request)
     }
 
-    /// As [`Ctl::print_statistics`], of a request in bytes.
+    /// As [`Ctl::print_statistics`], for an encoded request.
     pub(crate) fn print_multipart(&self, conn: &mut Conn, target: &str, request: &[u8]) -> Result<(), Failure> {
         let names = self.shown_names(target)?;
         let mut out = Out::default();
@@ -33,21 +33,20 @@ impl Ctl {
         out.flush()
     }
 
-    /// Sends a request and prints the answer.
+    /// Sends a request and prints the reply.
     pub(crate) fn print_answer(&self, conn: &mut Conn, target: &str, request: Body) -> Result<(), Failure> {
         let request = conn.encode(self.xid(), request);
         let reply = conn.transact(&request)?;
         print(&self.text(&reply, self.shown_names(target)?.as_ref()))
     }
 
-    /// Connects, sends a request for statistics and prints the answer.
+    /// Connects, sends a statistics request and prints the reply.
     pub(crate) fn dump(&self, target: &str, request: StatsRequest) -> Result<(), Failure> {
         let mut conn = self.open(target)?;
         self.print_statistics(&mut conn, target, request)
     }
 
-    /// Sends a request that is answered only if it fails; then the error is printed and the program
-    /// ends.
+    /// Sends a request that is answered only on failure; then prints the error and fails.
     pub(crate) fn carry_out(&self, conn: &mut Conn, target: &str, request: &[u8]) -> Result<(), Failure> {
         match conn.transact_noreply(self, request)? {
             None => Ok(()),
@@ -55,7 +54,7 @@ impl Ctl {
         }
     }
 
-    /// Prints what a switch answered to a change that it refuses.
+    /// Prints the error of a refused change.
     pub(crate) fn refused(&self, target: &str, error: &[u8]) -> Result<(), Failure> {
         let names = self.shown_names(target)?;
         eprint!(
@@ -84,7 +83,7 @@ pub(super) fn desc(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     ctl.dump(&args[0], StatsRequest::Desc)
 }
 
-/// The ways to treat fragments, by number.
+/// The fragment modes by number.
 const FRAGMENTS: [&str; 4] = ["normal", "drop", "reassemble", "nx-match"];
 
 impl Ctl {

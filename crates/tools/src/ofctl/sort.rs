@@ -5,8 +5,8 @@ use flow::MatchField;
 use openflow::model::FlowStats;
 use std::cmp::Ordering;
 
-/// Sorts flows by each criterion in turn, and at last by priority, the highest first. Flows without
-/// a field come last in any order.
+/// Sorts flows by each criterion in turn, then by descending priority. Flows without a field come
+/// last, in any order.
 pub(super) fn sort(flows: &mut [FlowStats], criteria: &[Criterion]) {
     const LAST: Criterion = Criterion {
         field: None,

@@ -63,7 +63,7 @@ pub(super) fn modify(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     if let Some(name) = setting.strip_prefix("name:") {
         return rename(ctl, target, table, name);
     }
-    // The names of ports are of no use here.
+    // Port names are not needed here.
     let (table, setting) = {
         let read = ctl.read_with_names(target, Wanted::Tables, |names| parse_table_mod(table, setting, names))?;
         (read.0, read.1)
@@ -85,7 +85,7 @@ pub(super) fn modify(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     match setting {
         TableSetting::Miss(miss) => m.config = miss as u32,
         other => {
-            // What is not said stays as it is.
+            // Settings not given stay unchanged.
             let current = table.map(|table| ctl.table_config(&mut conn, table)).transpose()?;
             m.config = current.unwrap_or(0) & (table_config::EVICTION | table_config::VACANCY);
             match other {
@@ -135,7 +135,7 @@ impl Ctl {
     }
 }
 
-/// Gives a table a name: all features of all tables are asked for, and sent back with the name.
+/// Sets a table's name: requests the features of all tables and sends them back with the name.
 fn rename(ctl: &Ctl, target: &str, table: &str, name: &str) -> Result<(), Failure> {
     let number = ctl.read_with_names(target, Wanted::Tables, |names| {
         parse_table_mod(table, "evict", names).map(|(table, _)| table)
@@ -163,7 +163,7 @@ fn rename(ctl: &Ctl, target: &str, table: &str, name: &str) -> Result<(), Failur
         if is_error(part) {
             return ctl.refused(target, part);
         }
-        // The answer's type becomes the request's.
+        // The reply becomes a request.
         part[1] -= 1;
         part[4..8].copy_from_slice(&xid.to_be_bytes());
         let mut at = HEADERS;

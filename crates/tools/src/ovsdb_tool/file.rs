@@ -1,5 +1,5 @@
-//! Database files as this tool handles them: locked as `ovsdb-server` locks them, read whole,
-//! appended to, replaced at once.
+//! Database files: locked as `ovsdb-server` locks them, read whole, appended to, replaced
+//! atomically.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ pub(super) enum Kind {
     Clustered,
 }
 
-/// A database file that nobody else writes while this lives.
+/// A database file locked against other writers.
 pub(super) struct Locked {
     name: String,
     path: PathBuf,
@@ -83,7 +83,7 @@ pub(super) fn read_schema(name: &str) -> Result<DatabaseSchema, Failure> {
     }
 }
 
-/// The database in the file. What is damaged is refused: only a server cuts it off.
+/// The database in the file. A damaged file is refused: only a server truncates it.
 pub(super) fn load(name: &str) -> Result<Loaded, Failure> {
     let bytes = read(name)?;
     let seed = uuid::Uuid::new_v4().as_u128();
@@ -94,7 +94,7 @@ pub(super) fn load(name: &str) -> Result<Loaded, Failure> {
     }
 }
 
-/// How a damaged file is told.
+/// The error text for a damaged file.
 pub(super) fn damaged(name: &str, damage: Option<&log::Damage>) -> Failure {
     let what = damage.map_or_else(|| "no schema".to_owned(), ToString::to_string);
     io_failure(name, &what)
@@ -133,7 +133,7 @@ impl Locked {
             .map_err(|e| self.failed("write", &e))
     }
 
-    /// Adds a record after `good_length` bytes, and to disk.
+    /// Appends a record after `good_length` bytes and syncs it to disk.
     pub(super) fn append(&self, good_length: u64, record: &[u8]) -> Result<(), Failure> {
         let write = || {
             let mut file = OpenOptions::new().write(true).open(&self.path)?;
@@ -145,7 +145,7 @@ impl Locked {
         write().map_err(|e| self.failed("write", &e))
     }
 
-    /// Puts a file of these contents in its place, at once, with the same owner and mode.
+    /// Replaces the file atomically, with the same owner and mode.
     pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), Failure> {
         let mut temporary = OsString::from(&self.path);
         temporary.push(".tmp");
@@ -160,7 +160,7 @@ impl Locked {
                 .open(&temporary)?;
             if let Ok(old) = fs::metadata(&self.path) {
                 file.set_permissions(old.permissions())?;
-                // Only root may; for others the file is theirs already.
+                // Only root may change the owner; other users own the file already.
                 let _ = chown(&temporary, Some(old.uid()), Some(old.gid()));
             }
             file.write_all(bytes)?;

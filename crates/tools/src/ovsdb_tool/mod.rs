@@ -1,4 +1,4 @@
-//! `ovsdb-tool`: makes, changes and reads database files that no server has open (ovsdb-tool(1)).
+//! `ovsdb-tool`: creates, changes and reads database files that no server has open (ovsdb-tool(1)).
 //!
 //! Standalone files only: clustered ones are recognized and refused.
 
@@ -29,7 +29,7 @@ const OPTIONS: &[Opt] = &[
     Opt::value("election-timer", None),
 ];
 
-/// The commands, with the fewest and the most words that they take.
+/// The commands, with their minimum and maximum number of arguments.
 const COMMANDS: &[(&str, usize, usize)] = &[
     ("create", 0, 2),
     ("create-cluster", 3, 3),
@@ -180,7 +180,7 @@ fn rewrite(
 
 fn query(db: &str, transaction: &Value) -> Result<(), Failure> {
     let mut database = file::load(db)?.database;
-    // Whatever it changes is forgotten with this copy.
+    // Changes stay in this copy.
     let (reply, _) = apply(&mut database, transaction);
     print(&format!("{reply}\n"))
 }

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::grammar::{Command, Prepare};
 use super::model::{Bridge, Model};
 
-/// What [`Model`] is made of.
+/// The columns that [`Model`] reads.
 pub(super) fn prepare(prepare: &mut Prepare<'_>, _: &Command) -> Result<(), Stop> {
     use {bridge::columns as b, interface::columns as i, port::columns as p};
     prepare
@@ -103,7 +103,7 @@ fn add_fake(context: &mut Context<'_>, model: &Model, name: &str, parent: &str, 
     Ok(())
 }
 
-/// The port that the bridge `name` is to its host.
+/// The local port of the bridge `name`.
 fn insert_local_port(context: &mut Context<'_>, name: &str) -> Uuid {
     let txn = context.txn();
     let interface = txn.insert(interface::TABLE);
@@ -142,7 +142,7 @@ pub(super) fn delete(context: &mut Context<'_>, command: &Command) -> Result<(),
     Ok(())
 }
 
-/// Takes a port out of its bridge, with its interfaces.
+/// Removes a port and its interfaces from its bridge.
 pub(super) fn delete_port(context: &mut Context<'_>, bridge: Uuid, port: Uuid) {
     let interfaces = context.references(port::TABLE, port, port::columns::INTERFACES);
     let txn = context.txn();
@@ -189,7 +189,7 @@ pub(super) fn to_parent(context: &mut Context<'_>, command: &Command) -> Result<
     Ok(())
 }
 
-/// Where a bridge's external IDs are: table, row, and what keys begin with.
+/// The place of a bridge's external IDs: table, row, and prefix of keys.
 fn external_ids(bridge: &Bridge) -> (&'static str, Uuid, &'static str) {
     match &bridge.fake {
         None => (bridge::TABLE, bridge.row, ""),

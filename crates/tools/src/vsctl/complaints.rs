@@ -1,8 +1,7 @@
-//! What the switch says of rows that it cannot do in full: `Bridge.status`, `Port.status` and
-//! `Interface.error`.
+//! Problems that the switch reports in rows: `Bridge.status`, `Port.status` and `Interface.error`.
 //!
-//! Open vSwitch's tool prints only the errors of new interfaces. Ours also warns of what is
-//! configured and not done.
+//! Open vSwitch's tool prints only the errors of new interfaces. This one also warns of
+//! configuration that the switch does not apply.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,7 @@ use ovsdb::{Atom, Datum, Uuid};
 
 use super::PROGRAM;
 
-/// By row, what the switch complains of: `TABLE NAME: REASON`, once for each reason.
+/// Complaints by row: `TABLE NAME: REASON`, once for each reason.
 pub(super) type Complaints = BTreeMap<Uuid, BTreeSet<String>>;
 
 /// The keys of `status` that are complaints.
@@ -65,8 +64,8 @@ pub(super) fn of(tables: &Tables) -> Complaints {
     found
 }
 
-/// Prints the complaints about rows that were set, and those that are new about others. New
-/// interfaces have their own words.
+/// Prints complaints about rows that were set, and new ones about other rows. Errors of new
+/// interfaces are reported separately.
 pub(super) fn warn(before: &Complaints, tables: &Tables, set: &[Uuid], new_interfaces: &[String]) {
     let reported: Vec<Uuid> = new_interfaces
         .iter()

@@ -1,4 +1,5 @@
-//! What commands run on: the replica, the transaction under construction, names of rows, outputs.
+//! The state that commands run on: the replica, the transaction under construction, row names,
+//! output.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,11 +22,12 @@ pub(super) struct Context<'a> {
     /// The only row of `Open_vSwitch`.
     pub(super) root: Uuid,
     output: Vec<Output>,
-    /// Interfaces that this invocation makes: their errors are reported when the switch is done.
+    /// Interfaces that this invocation creates. Their errors are reported when the switch has
+    /// applied the change.
     pub(super) new_interfaces: Vec<String>,
 }
 
-/// A piece of what a command prints.
+/// A part of a command's output.
 pub(super) enum Output {
     Text(String),
     Table(Table),
@@ -38,9 +40,9 @@ struct Symbol {
     uuid: Uuid,
     /// Whether a command has given the name to a row.
     created: bool,
-    /// Whether the row stays only as long as something refers to it.
+    /// Whether the database deletes the row when nothing refers to it.
     needs_reference: bool,
-    /// Whether something does.
+    /// Whether something refers to it.
     referenced: bool,
 }
 
@@ -66,7 +68,7 @@ impl<'a> Context<'a> {
         context
     }
 
-    /// The database as the commands so far leave it.
+    /// The database after the commands so far.
     pub(super) fn view(&self) -> View<'_> {
         View::new(self.schema, self.idl.tables(), &self.txn)
     }
@@ -75,7 +77,7 @@ impl<'a> Context<'a> {
         self.view().rows(table)
     }
 
-    /// The value of a column; that of a column which the server lacks is its default.
+    /// The value of a column; its default if the server lacks the column.
     pub(super) fn get(&self, table: &str, row: Uuid, column: &str) -> Datum {
         let value = self.view().get(table, row, column);
         value.unwrap_or_else(|| {
@@ -109,13 +111,13 @@ impl<'a> Context<'a> {
         &mut self.txn
     }
 
-    /// Makes the transaction depend on a column's present value, and sets the column.
+    /// Makes the transaction verify a column's current value, and sets the column.
     pub(super) fn replace(&mut self, table: &str, row: Uuid, column: &str, value: impl ToDatum) {
         self.txn.verify(self.idl.tables(), table, row, column);
         self.txn().set(table, row, column, value);
     }
 
-    /// Makes the transaction depend on a column's present value.
+    /// Makes the transaction verify a column's current value.
     pub(super) fn verify(&mut self, table: &str, row: Uuid, column: &str) {
         self.txn.verify(self.idl.tables(), table, row, column);
     }
@@ -155,7 +157,7 @@ impl<'a> Context<'a> {
         self.output.push(Output::Inserted(row));
     }
 
-    /// What has been printed since the last call.
+    /// The output since the last call.
     pub(super) fn take_output(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.output)
     }
@@ -209,8 +211,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Inserts a row into `table`, named `name` if there is one (`@name`, or the UUID that it shall
-    /// have).
+    /// Inserts a row into `table`. `name` is its name (`@name`) or its UUID.
     pub(super) fn create(&mut self, table: &str, name: Option<&str>) -> Result<Uuid, Stop> {
         let Some(name) = name else {
             return Ok(self.txn().insert(table));

@@ -114,7 +114,7 @@ pub(super) fn set_managers(context: &mut Context<'_>, command: &Command) -> Resu
     Ok(())
 }
 
-/// Where targets are kept.
+/// The column that holds targets.
 struct Names {
     table: &'static str,
     target: &'static str,

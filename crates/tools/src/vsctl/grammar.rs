@@ -1,4 +1,4 @@
-//! How a command line is cut into commands, and what a command may be.
+//! Parsing of the command line into commands.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::Stop;
 use super::commands::COMMANDS;
 use super::context::Context;
 
-/// A command as it can be typed.
+/// The syntax of a command and its functions.
 pub(super) struct Spec {
     pub(super) name: &'static str,
     /// The least number of arguments.
@@ -22,7 +22,7 @@ pub(super) struct Spec {
     /// Its arguments as `--commands` lists them: `!` one, `?` one or none, `+` one or more, `*` any
     /// number.
     pub(super) usage: &'static str,
-    /// Selects what the command will read, before there is a connection.
+    /// Selects what the command will read, before connecting.
     pub(super) prepare: fn(&mut Prepare<'_>, &Command) -> Result<(), Stop>,
     /// Reads the replica, changes the transaction, writes the output.
     pub(super) run: fn(&mut Context<'_>, &Command) -> Result<(), Stop>,
@@ -47,13 +47,13 @@ impl Spec {
     }
 }
 
-/// What a command may do before there is a connection.
+/// The context of a command before connecting.
 pub(super) struct Prepare<'a> {
     pub(super) schema: &'a DatabaseSchema,
     pub(super) selection: &'a mut Selection,
 }
 
-/// A command as it was typed.
+/// A parsed command.
 pub(super) struct Command {
     pub(super) spec: &'static Spec,
     options: BTreeMap<String, Option<String>>,
@@ -71,7 +71,7 @@ impl Command {
         self.options.get(option)?.as_deref()
     }
 
-    /// The argument at `at`, or nothing where the user gave fewer.
+    /// The argument at `at`; empty if the user gave fewer.
     pub(super) fn arg(&self, at: usize) -> &str {
         self.args.get(at).map_or("", String::as_str)
     }
@@ -89,8 +89,7 @@ impl Command {
     }
 }
 
-/// The options of all commands, to be told apart from global ones when they precede the first
-/// command.
+/// The options of all commands. They are recognized among the global ones before the first command.
 pub(super) fn local_options() -> &'static [Opt] {
     const LOCAL: &[Opt] = &[
         Opt::flag("may-exist", None),
@@ -112,8 +111,8 @@ pub(super) fn local_options() -> &'static [Opt] {
     LOCAL
 }
 
-/// Cuts `words` at each `--` into commands; `leading` are options of the first that stood among the
-/// global ones.
+/// Splits `words` at each `--` into commands; `leading` are options of the first command that stood
+/// among the global ones.
 pub(super) fn parse(mut leading: Vec<String>, words: &[String]) -> Result<Vec<Command>, Stop> {
     let mut commands = Vec::new();
     for part in words.split(|word| word == "--").filter(|part| !part.is_empty()) {

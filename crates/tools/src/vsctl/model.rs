@@ -1,5 +1,5 @@
-//! Bridges, ports and interfaces as users think of them: with the fake bridges that VLANs of a
-//! bridge may be shown as, and without the ports and interfaces that bridges are themselves.
+//! Bridges, ports and interfaces as users see them: VLANs of a bridge may appear as fake bridges,
+//! and the port and interface of a bridge's own name are hidden.
 
 use std::collections::{BTreeMap, BTreeSet};
 

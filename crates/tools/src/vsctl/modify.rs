@@ -8,8 +8,8 @@ use super::grammar::{Command, Prepare};
 use super::names;
 use super::values::{assign, leading_column, some};
 
-/// The table of the first argument, and the row of the second; `None` where `--if-exists` lets it
-/// be missing.
+/// The table of the first argument and the row of the second; `None` if the row is missing and
+/// `--if-exists` allows that.
 fn target<'a>(context: &Context<'a>, command: &Command) -> Result<(&'a TableSchema, Option<Uuid>), Stop> {
     let table = names::table(context.schema, command.arg(0))?;
     let record = command.arg(1);

@@ -1,5 +1,4 @@
-//! Tables, columns and records by the names that users give them: abbreviated, in any case, `-` for
-//! `_`.
+//! Tables, columns and records by user-supplied names: abbreviated, in any case, `-` for `_`.
 
 use ovsdb::idl::Selection;
 use ovsdb::rows::{autoattach, ipfix, netflow, qos, sflow};
@@ -13,7 +12,7 @@ use super::context::Context;
 
 /// A way to name records of a table other than by UUID.
 pub(super) struct Naming {
-    /// The table whose rows can be named so.
+    /// The table whose records this names.
     pub(super) table: &'static str,
     /// How.
     pub(super) by: By,
@@ -132,7 +131,7 @@ enum Matches<'a, T> {
     Many(Vec<&'a T>),
 }
 
-/// The one that `name` names or is an unambiguous beginning of.
+/// The entry whose name `name` is, or is an unambiguous prefix of.
 fn select<'a, T>(all: &'a [T], known: impl Fn(&'a T) -> &'a str, name: &str) -> Matches<'a, T> {
     let fold = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let wanted = fold(name);
@@ -151,7 +150,7 @@ fn list<'a, T>(matches: &[&'a T], name: impl Fn(&'a T) -> &'a str) -> String {
     matches.iter().map(|one| name(one)).collect::<Vec<_>>().join(", ")
 }
 
-/// Selects what [`find_row`] looks at for records of `table`.
+/// Selects the columns that [`find_row`] needs for records of `table`.
 pub(super) fn select_naming(selection: &mut Selection, table: &TableSchema) {
     selection.table(table.name());
     for naming in NAMINGS.iter().filter(|naming| naming.table == table.name()) {

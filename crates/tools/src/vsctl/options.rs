@@ -13,7 +13,7 @@ use super::grammar::{self, Command};
 use super::{PROGRAM, Stop, help};
 use crate::table::{self, Style};
 
-/// What the global options say.
+/// The values of the global options.
 pub(super) struct Options {
     pub(super) db: String,
     /// Whether to wait until the switch has applied the change.
@@ -26,7 +26,7 @@ pub(super) struct Options {
     pub(super) tls: tls::Settings,
 }
 
-/// What to do.
+/// The action to take.
 pub(super) enum Action {
     Print(String),
     Run(Box<Options>, Vec<Command>),

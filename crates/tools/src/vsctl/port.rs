@@ -148,7 +148,7 @@ fn add_port(
     context
         .txn()
         .set_insert(bridge::TABLE, owner.row, bridge::columns::PORTS, row);
-    // That the bridge is still there; ports that others add meanwhile do no harm.
+    // Verifies that the bridge still exists. Ports that other clients add meanwhile do no harm.
     context.verify(bridge::TABLE, owner.row, bridge::columns::NAME);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Connects, runs the commands in a transaction until it holds, prints, and waits for the switch.
+//! Connects, runs the commands in a transaction until it commits, prints, and waits for the switch.
 
 use std::ffi::OsString;
 use std::hash::{BuildHasher, RandomState};
@@ -22,7 +22,7 @@ use crate::table::Printer;
 
 /// The lock that the switch's daemon holds as long as it runs.
 const SWITCH_LOCK: &str = "ovs_vswitchd";
-/// How long to wait for the switch before the user is told.
+/// How long to wait for the switch before telling the user.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn run(args: &[OsString], options: &Options, commands: &[Command]) -> Result<(), Stop> {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &[OsString], options: &Options, commands: &[Command]) ->
     })
 }
 
-/// Dies as a process does whose alarm rings: scripts look at the status.
+/// Ends like a process killed by SIGALRM: scripts check the exit status.
 fn die_of_alarm() -> Result<(), Stop> {
     tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");
     let _ = kill_process(getpid(), Signal::ALARM);
@@ -104,7 +104,7 @@ fn connection_failed(db: &str, error: &ConnectionError) -> String {
     format!("{db}: database connection failed ({error})")
 }
 
-/// A seed that differs from process to process, for names of rows that need not be secret.
+/// A seed for row names, different in each process. It need not be secret.
 fn seed() -> u128 {
     let random = || u128::from(RandomState::new().hash_one(std::process::id()));
     random() << 64 | random()
@@ -117,7 +117,7 @@ async fn changed(connection: &mut IdlConnection, options: &Options) -> Result<()
         .map_err(|error| Stop::Fatal(connection_failed(&options.db, &error)))
 }
 
-/// What a transaction that holds leaves behind.
+/// The result of a committed transaction.
 struct Done {
     outputs: Vec<Vec<Output>>,
     status: TxnStatus,
@@ -126,7 +126,7 @@ struct Done {
     new_interfaces: Vec<String>,
     /// Rows that the transaction set.
     set: Vec<Uuid>,
-    /// What the switch complained of before.
+    /// The complaints of the switch before the transaction.
     complaints: Complaints,
 }
 
@@ -244,13 +244,13 @@ fn real_uuid(done: &Done, row: Uuid) -> Uuid {
     }
 }
 
-/// The lines of a command's output as one, as `--oneline` wants them.
+/// The output of a command in one line, for `--oneline`.
 fn one_line(lines: &str) -> String {
     let text = lines.strip_suffix('\n').unwrap_or(lines);
     format!("{}\n", text.replace('\\', "\\\\").replace('\n', "\\n"))
 }
 
-/// Waits until the switch has applied the change, then tells what failed.
+/// Waits until the switch has applied the change, then reports what failed.
 async fn await_switch(
     connection: &mut IdlConnection,
     options: &Options,
@@ -288,7 +288,7 @@ async fn await_switch(
     Ok(())
 }
 
-/// Whether the user knows why nothing happens.
+/// Whether the user was told about the wait.
 #[derive(PartialEq, Eq)]
 enum Hint {
     Unsaid,

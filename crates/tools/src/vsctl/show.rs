@@ -12,7 +12,7 @@ use super::context::Context;
 use super::controller::clear_references;
 use super::grammar::{Command, Prepare};
 
-/// For commands that need no more than what every invocation does: a root row, a comment.
+/// For commands that do only what every invocation does: make a root row, add a comment.
 pub(super) fn prepare_init(_: &mut Prepare<'_>, _: &Command) -> Result<(), Stop> {
     Ok(())
 }
@@ -123,7 +123,7 @@ fn show_row(context: &mut Context<'_>, shape: &Shape, row: Uuid, level: usize, s
         let Some(below) = below else {
             let value = context.get(shape.table, row, name);
             if *name == bridge::columns::STATUS {
-                // Of a status, only what is wrong.
+                // Of a status column, only errors.
                 for key in complaints::KEYS {
                     if let Some(text) = complaints::value(&value, key) {
                         context.line(format_args!("{indent}    {key}: {}", Atom::string(text).to_text()));
@@ -144,7 +144,7 @@ fn show_row(context: &mut Context<'_>, shape: &Shape, row: Uuid, level: usize, s
     }
 }
 
-/// What `emer-reset` takes away from every bridge, with the table of the rows that go.
+/// The columns that `emer-reset` clears in every bridge, with the tables of the deleted rows.
 const RESET: &[(&str, &str)] = &[
     (bridge::columns::CONTROLLER, controller::TABLE),
     (bridge::columns::MIRRORS, mirror::TABLE),
@@ -230,7 +230,7 @@ pub(super) fn emer_reset(context: &mut Context<'_>, _: &Command) -> Result<(), S
     Ok(())
 }
 
-/// Sets a column that has another value.
+/// Sets a column if its value differs.
 fn reset(context: &mut Context<'_>, table: &str, row: Uuid, column: &str, value: Datum) {
     if context.get(table, row, column) != value {
         context.txn().set(table, row, column, value);

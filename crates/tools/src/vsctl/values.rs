@@ -140,7 +140,7 @@ impl<'a> Condition<'a> {
         })
     }
 
-    /// Whether the row meets it.
+    /// Whether the row satisfies it.
     pub(super) fn holds(&self, context: &mut Context<'_>, table: &TableSchema, row: Uuid) -> Result<bool, Stop> {
         let have = context.get(table.name(), row, &self.column.name);
         let kind = &self.column.kind;
@@ -222,7 +222,7 @@ fn order(a: &Datum, b: &Datum) -> Ordering {
         .then_with(|| a.values().cmp(b.values()))
 }
 
-/// The type for arguments of which there may be any number but none.
+/// The type of an argument with one or more elements.
 pub(super) fn some(kind: &ColumnType) -> ColumnType {
     ColumnType {
         min: 1,
@@ -258,7 +258,7 @@ fn parse_comparison<'a>(
     }
 }
 
-/// Carries out `column[:key]=value` on a row.
+/// Applies `column[:key]=value` to a row.
 pub(super) fn assign(context: &mut Context<'_>, table: &str, row: Uuid, arg: &str) -> Result<(), Stop> {
     let schema = context.schema;
     let table = names::table(schema, table)?;

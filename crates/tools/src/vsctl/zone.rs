@@ -1,5 +1,4 @@
-//! Timeout policies of connection tracking zones, capabilities of datapaths, and Auto-Attach
-//! mappings.
+//! Timeout policies of conntrack zones, datapath capabilities, and Auto-Attach mappings.
 
 use ovsdb::rows::{autoattach, bridge, ct_timeout_policy, ct_zone, datapath, open_vswitch};
 use ovsdb::{Atom, Datum, Uuid};
