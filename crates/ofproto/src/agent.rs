@@ -1,6 +1,6 @@
-//! The agent: connections, and work on what comes in on them.
+//! The agent: its connections, and the work on received messages.
 
-use crate::asynchronous::Happened;
+use crate::asynchronous::AsyncEvent;
 use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
 use crate::env::Env;
 use crate::events::{Effect, Event};
@@ -16,7 +16,7 @@ use switch::FragMode;
 use telemetry::budget::Budget;
 use wire::Nanos;
 
-/// What a bridge says of itself.
+/// The description of a bridge that its peers see, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The bridge's name.
@@ -25,19 +25,19 @@ pub struct Config {
     pub versions: Versions,
     /// The bridge's identifier.
     pub datapath_id: u64,
-    /// What the switch is, in words of its owner (`other_config:dp-desc`); at most 255 bytes are
-    /// told.
+    /// The owner's description of the switch (`other_config:dp-desc`); peers see at most 255 bytes.
     pub description: String,
-    /// Its serial number (`other_config:dp-sn`); at most 31 bytes are told.
+    /// Its serial number (`other_config:dp-sn`); peers see at most 31 bytes.
     pub serial: String,
     /// The version of the software.
     pub software: String,
     /// Packets that may wait for a controller (`other_config:controller-queue-size`), at least 1.
     pub queue: usize,
-    /// After how long a silence a bundle is given up (`other_config:bundle-idle-timeout`).
+    /// The idle timeout of an open bundle (`other_config:bundle-idle-timeout`).
     pub bundle_timeout: Duration,
-    /// As many bytes as a connection may leave unread before it is given up: what happens without
-    /// its asking (ends of rules, ports) has to be kept for it, as a million rules may end at once.
+    /// How many bytes a peer may leave unread before the agent closes its connection. Notifications
+    /// (rules removed, ports changed) have to be kept for it, and a million rules may time out at
+    /// once.
     pub most_unread: usize,
 }
 
@@ -57,14 +57,14 @@ impl Default for Config {
     }
 }
 
-/// The last type of the messages by which peers learn of each other: hello, error, echo,
+/// The last type of the messages that say nothing about the switch: hello, error, echo,
 /// experimenter, features, configuration. They have the same numbers in all versions.
 const LAST_COURTESY: u8 = 9;
 
-/// As many short messages take as long as a part of a long answer or change.
+/// The number of short messages that take as long as one part of a long answer or change.
 const PART: usize = 64;
 
-/// How long the next part of a request may take to come (OpenFlow 1.4 §7.3.5).
+/// How long the peer may take to send the next part of a request (OpenFlow 1.4 §7.3.5).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is left to do for a connection.
@@ -79,7 +79,7 @@ pub enum Run {
     Wait,
     /// More, when the bytes to send have been taken.
     Full,
-    /// The connection has to end, after what is to be sent has been.
+    /// The caller has to close the connection after sending what is left to send.
     Close(Closed),
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Core {
     pub(crate) effects: Vec<Effect>,
 }
 
-/// Why a role changed: another connection became master.
+/// The reason of a role status: another connection became master.
 const ANOTHER_MASTER: u8 = 0;
 
 /// The agent of a bridge. See the crate's page.
@@ -116,7 +116,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent without connections and ports. Its connections share a memory budget with others.
+    /// An agent without connections and ports. `budget` bounds the memory of its connections
+    /// together with those of other agents.
     pub fn new(config: Config, budget: Budget) -> Agent {
         Agent {
             budget,
@@ -146,16 +147,16 @@ impl Agent {
         }
     }
 
-    /// What the bridge is said to be.
+    /// The description of the bridge.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
 
-    /// Says what ports there are; connections are told of the difference.
+    /// Sets the ports; connections are notified of the differences.
     pub fn set_ports(&mut self, ports: Vec<PortInfo>, env: &impl Env) {
         let changes = self.core.ports.replace(ports);
         for gone in changes.iter().filter(|change| change.reason == crate::ports::DELETED) {
-            // What was said of it does not hold for another port of its number.
+            // Port flags do not carry over to another port with the same number.
             let number = gone.desc.port.0;
             let bridge = &self.core.config.bridge;
             env.change(|switch, _| {
@@ -164,10 +165,10 @@ impl Agent {
             });
         }
         changes.iter().for_each(|change| self.tell_port(change));
-        self.overhear();
+        self.copy_to_snoops();
     }
 
-    /// Begins a connection. Our hello waits to be sent.
+    /// Adds a connection and queues our hello.
     pub fn connect(&mut self, options: Options, now: Nanos) -> ConnId {
         self.next += 1;
         let id = ConnId(self.next);
@@ -175,7 +176,7 @@ impl Agent {
         let mut conn = Conn::new(id, options, config.versions, config.queue, self.budget.share(), now);
         conn.most_unread = config.most_unread;
         self.conns.insert(id, conn);
-        self.tap();
+        self.update_snooping();
         id
     }
 
@@ -183,12 +184,12 @@ impl Agent {
     /// done.
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
-        if let Some(job) = gone.dump.take().and_then(|job| job.orphaned(&mut self.core, env)) {
-            gone.dump = Some(job);
+        if let Some(job) = gone.job.take().and_then(|job| job.orphaned(&mut self.core, env)) {
+            gone.job = Some(job);
             self.orphans.push_back(gone);
             self.events.push(Event::Background);
         }
-        self.tap();
+        self.update_snooping();
         self.core
             .effects
             .extend([Effect::MonitorsChanged, Effect::ListenersChanged]);
@@ -202,14 +203,14 @@ impl Agent {
         let Some(mut gone) = self.orphans.pop_front() else {
             return;
         };
-        if let Some(job) = gone.dump.take() {
-            gone.dump = job.step(&mut self.core, &mut gone, env, now);
-            // Nobody reads it.
+        if let Some(job) = gone.job.take() {
+            gone.job = job.step(&mut self.core, &mut gone, env, now);
+            // The peer is gone.
             gone.out.take();
             gone.account();
             self.after(env, now);
         }
-        if gone.dump.is_some() {
+        if gone.job.is_some() {
             self.orphans.push_front(gone);
         }
         if !self.orphans.is_empty() {
@@ -222,7 +223,7 @@ impl Agent {
         self.conns.iter().map(|(id, conn)| (*id, &conn.options))
     }
 
-    /// When a connection's peer last said something.
+    /// When the last message arrived on a connection.
     pub fn heard(&self, id: ConnId) -> Option<Nanos> {
         Some(self.conns.get(&id)?.probe.last_heard())
     }
@@ -232,8 +233,8 @@ impl Agent {
         self.conns.get(&id)?.version()
     }
 
-    /// Whether a connection's peer has asked for anything beyond what peers say to learn of each
-    /// other: it means to control this bridge.
+    /// Whether the peer has sent a request beyond hello, echo, features and configuration
+    /// ([`Event::Admitted`]).
     pub fn is_admitted(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|conn| conn.admitted)
     }
@@ -243,7 +244,7 @@ impl Agent {
         Some(self.conns.get(&id)?.role)
     }
 
-    /// What a connection has seen.
+    /// The counters of a connection.
     pub fn stats(&self, id: ConnId) -> Option<ConnStats> {
         let conn = self.conns.get(&id)?;
         Some(ConnStats {
@@ -252,29 +253,30 @@ impl Agent {
         })
     }
 
-    /// What became of the packets that a connection is told of: of those that no rule was for, and
-    /// of those that actions sent. `None` where their rate is not limited.
+    /// Packet-in counters: of packets that matched no rule, and of packets that actions sent.
+    /// `None` if the rate is not limited.
     pub fn limited(&self, id: ConnId) -> Option<[LimitStats; 2]> {
         self.conns.get(&id)?.packets.limited()
     }
 
-    /// Whether to read from a connection: not while it has more to do or its peer does not take
-    /// what it asked for.
+    /// Whether the caller may read from a connection: not while the agent has more to do for it or
+    /// its peer does not read.
     pub fn wants_input(&self, id: ConnId) -> bool {
         self.conns.get(&id).is_some_and(|conn| {
-            let owes = conn.dump.is_some() || conn.out.is_full();
+            let owes = conn.job.is_some() || conn.out.is_full();
             conn.closed.is_none() && !owes
         })
     }
 
-    /// Takes bytes that came in on a connection. [`Agent::run`] works on them.
+    /// Takes received bytes. [`Agent::run`] works on them.
     pub fn receive(&mut self, id: ConnId, bytes: &[u8]) {
         if let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.closed.is_none()) {
             conn.framer.push(bytes);
         }
     }
 
-    /// Works on what came in on a connection, for about as long as `steps` short messages take.
+    /// Works on the messages received on a connection, for about the time of `steps` short
+    /// messages.
     pub fn run(&mut self, id: ConnId, env: &impl Env, now: Nanos, steps: usize) -> Run {
         let mut taken = 0;
         while taken < steps {
@@ -289,14 +291,14 @@ impl Agent {
             if conn.out.is_full() {
                 return Run::Full;
             }
-            if let Some(job) = conn.dump.take() {
-                conn.dump = job.step(&mut self.core, conn, env, now);
+            if let Some(job) = conn.job.take() {
+                conn.job = job.step(&mut self.core, conn, env, now);
                 self.after(env, now);
                 taken += PART;
                 continue;
             }
             conn.resume_monitors();
-            if conn.dump.is_some() {
+            if conn.job.is_some() {
                 continue;
             }
             conn.waits = self.core.committing.is_some_and(|other| other != id) && conn.is_next_a_change();
@@ -327,24 +329,25 @@ impl Agent {
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
         let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
         let partial = conn.partial.as_ref().map(|partial| partial.heard + REQUEST_TIMEOUT);
-        [conn.probe.due(), conn.greet_by, packets, bundles, partial]
+        [conn.probe.due(), conn.hello_deadline, packets, bundles, partial]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// Does what is due by time: probes a peer that is silent, and gives up one that stays so.
+    /// Runs the timers of a connection: probes a silent peer, and closes a connection whose peer
+    /// does not answer or does not send its hello.
     pub fn tick(&mut self, id: ConnId, now: Nanos) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match conn.probe.tick(now) {
             Probing::Wait => {}
             Probing::Ask if conn.codec.is_some() => conn.send(0, Body::EchoRequest(Vec::new())),
             Probing::Ask => {}
-            Probing::GiveUp => conn.closed = Some(Closed::Silent),
+            Probing::GiveUp => conn.closed = Some(Closed::ProbeTimeout),
         }
-        if conn.greet_by.take_if(|by| *by <= now).is_some() {
+        if conn.hello_deadline.take_if(|by| *by <= now).is_some() {
             HELLO_TIMEOUT.inc();
-            conn.closed = Some(Closed::NoGreeting);
+            conn.closed = Some(Closed::HelloTimeout);
         }
         if let Some(partial) = conn.partial.take_if(|partial| partial.heard + REQUEST_TIMEOUT <= now) {
             conn.refuse(partial.xid, OfError::BrcMultipartRequestTimeout, &[]);
@@ -355,7 +358,7 @@ impl Agent {
         }
     }
 
-    /// Bytes to be sent on a connection; empty where there are none.
+    /// Takes the bytes to send on a connection.
     pub fn transmit(&mut self, id: ConnId) -> Vec<u8> {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Vec::new();
@@ -378,7 +381,7 @@ impl Agent {
         std::mem::take(&mut self.events)
     }
 
-    /// Works on the next message, if it is there; whether it was.
+    /// Works on the next message; false if there is none.
     fn next_message(&mut self, id: ConnId, framer: &mut Framer, env: &impl Env, now: Nanos) -> Result<bool, Closed> {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Err(Closed::Gone);
@@ -392,8 +395,8 @@ impl Agent {
         if asks && !std::mem::replace(&mut conn.admitted, true) {
             self.events.push(Event::Admitted(id));
         }
-        if conn.tapped {
-            conn.overheard.extend_from_slice(message);
+        if conn.is_snooped {
+            conn.snooped.extend_from_slice(message);
         }
         match conn.codec {
             None => {
@@ -420,7 +423,7 @@ impl Agent {
                 Effect::StatusWanted(id, xid) => self.controller_status(id, xid),
             }
         }
-        self.overhear();
+        self.copy_to_snoops();
     }
 
     /// Makes slaves of all other masters (OpenFlow 1.3.5 §6.3.6).
@@ -428,7 +431,7 @@ impl Agent {
         let others = self.conns.values_mut().filter(|conn| conn.id != master);
         for other in others.filter(|conn| conn.role == Role::Master) {
             other.role = Role::Slave;
-            if other.hears(Happened::RoleStatus(ANOTHER_MASTER)) && other.version() >= Some(Version::V14) {
+            if other.wants(AsyncEvent::RoleStatus(ANOTHER_MASTER)) && other.version() >= Some(Version::V14) {
                 let status = RoleStatus {
                     role: Role::Slave,
                     reason: ANOTHER_MASTER,
@@ -439,7 +442,7 @@ impl Agent {
         }
     }
 
-    /// Answers how controllers stand to the switch (OpenFlow 1.5 §7.3.5.21).
+    /// Reports the state of controllers (OpenFlow 1.5 §7.3.5.21).
     fn controller_status(&mut self, id: ConnId, xid: u32) {
         let primary = self.conns.values().filter(|conn| conn.options.kind == Kind::Primary);
         let statuses = primary.map(|conn| ControllerStatus {
@@ -455,30 +458,30 @@ impl Agent {
         }
     }
 
-    /// Tells others of a change of groups or meters (OpenFlow 1.4 §7.4.6).
+    /// Sends other connections a copy of a group or meter change (OpenFlow 1.4 §7.4.6).
     fn forward(&mut self, whose: ConnId, message: Message) {
         let reason = u8::from(matches!(message.body, Body::MeterMod(_)));
         let others = self
             .conns
             .values_mut()
             .filter(|conn| conn.id != whose && conn.version() >= Some(Version::V14));
-        for other in others.filter(|conn| conn.hears(Happened::Forward(reason))) {
+        for other in others.filter(|conn| conn.wants(AsyncEvent::Forward(reason))) {
             other.send(0, Body::RequestForward(Box::new(message.clone())));
         }
     }
 
-    /// Has changes of rules noted as long as somebody monitors them.
+    /// Has the switch record changes of rules as long as a connection monitors them.
     fn monitor(&mut self, env: &impl Env) {
         let monitored = self.conns.values().any(|conn| !conn.monitors.is_empty());
         let bridge = &self.core.config.bridge;
         env.change(|switch, _| (switch.set_monitored(bridge, monitored), Vec::new()));
     }
 
-    /// Lets the switch hand over packets without rules if a connection, of a version that knows no
-    /// rules for them, wants them.
+    /// Has the switch punt packets that match no rule if a connection wants them. Versions before
+    /// 1.3 have no table-miss rules.
     fn listen_to_misses(&mut self, env: &impl Env) {
         let wants = |conn: &Conn| {
-            conn.version() < Some(Version::V13) && conn.controller_id == 0 && conn.hears(Happened::PacketIn(0))
+            conn.version() < Some(Version::V13) && conn.controller_id == 0 && conn.wants(AsyncEvent::PacketIn(0))
         };
         let wanted = self.conns.values().any(wants);
         if wanted != self.core.misses_wanted {
@@ -489,32 +492,32 @@ impl Agent {
     }
 
     fn tell_port(&mut self, change: &PortStatus) {
-        let happened = Happened::PortStatus(change.reason);
-        for conn in self.conns.values_mut().filter(|conn| conn.hears(happened)) {
+        let event = AsyncEvent::PortStatus(change.reason);
+        for conn in self.conns.values_mut().filter(|conn| conn.wants(event)) {
             conn.send(0, Body::PortStatus(Box::new(change.clone())));
         }
     }
 
-    /// Passes on to those who listen what primary connections said and heard. Who does not read
-    /// misses it.
-    pub(crate) fn overhear(&mut self) {
-        let mut overheard = Vec::new();
-        for conn in self.conns.values_mut().filter(|conn| !conn.overheard.is_empty()) {
-            overheard.append(&mut conn.overheard);
+    /// Copies the messages of primary connections to snooping ones. One that does not read misses
+    /// messages.
+    pub(crate) fn copy_to_snoops(&mut self) {
+        let mut snooped = Vec::new();
+        for conn in self.conns.values_mut().filter(|conn| !conn.snooped.is_empty()) {
+            snooped.append(&mut conn.snooped);
         }
-        if overheard.is_empty() {
+        if snooped.is_empty() {
             return;
         }
         let listeners = self.conns.values_mut().filter(|c| c.options.kind == Kind::Snoop);
         for conn in listeners.filter(|conn| !conn.out.is_full() && conn.codec.is_some()) {
-            conn.out.push(&overheard);
+            conn.out.push(&snooped);
         }
     }
 
-    fn tap(&mut self) {
-        let tapped = self.conns.values().any(|conn| conn.options.kind == Kind::Snoop);
+    fn update_snooping(&mut self) {
+        let is_snooped = self.conns.values().any(|conn| conn.options.kind == Kind::Snoop);
         for conn in self.conns.values_mut() {
-            conn.tapped = tapped && conn.options.kind == Kind::Primary;
+            conn.is_snooped = is_snooped && conn.options.kind == Kind::Primary;
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Bundles: requests that are collected, and carried out together or not at all (OpenFlow 1.4
-//! §6.9).
+//! Bundles: requests that are collected, and applied together or not at all (OpenFlow 1.4 §6.9).
 //!
-//! A commit is worked on in steps, as dumps are, while other connections' requests wait.
+//! A commit runs in slices, as dumps do, while requests of other connections wait.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -20,19 +19,19 @@ use switch::BundleItem;
 use telemetry::budget::Share;
 use wire::Nanos;
 
-/// Kinds of control messages; a reply is one more.
+/// Types of control messages; the type of a reply is one more.
 const OPEN: u16 = 0;
 const CLOSE: u16 = 2;
 const COMMIT: u16 = 4;
 const DISCARD: u16 = 6;
 
-/// Bundles that a connection may have begun.
+/// The most bundles that a connection may have open.
 const MOST: usize = 256;
-/// Bytes of messages in all bundles of a connection.
+/// The most bytes of messages in all bundles of a connection.
 const MOST_BYTES: usize = 512 << 20;
-/// Messages that are carried out while the switch is locked once.
+/// Messages applied under one lock of the switch.
 const SLICE: usize = 128;
-/// Rules that are settled while the switch is locked once.
+/// Rules settled under one lock of the switch.
 pub(crate) const SETTLE: usize = 256;
 
 /// A connection's bundles.
@@ -50,12 +49,13 @@ struct Bundle {
     /// Bytes of its messages.
     bytes: usize,
     touched: Nanos,
-    /// What began it.
+    /// The message that opened it.
     first: Vec<u8>,
 }
 
 impl Bundles {
-    /// The bundle of a message, which must be open and of these flags; it is gone otherwise.
+    /// The bundle that a message belongs to. It must be open and have these flags; otherwise it is
+    /// discarded.
     fn checked(&mut self, id: u32, flags: u16) -> Result<&mut Bundle, OfError> {
         let bundle = self.open.get(&id).ok_or(OfError::BfcBadId)?;
         let error = if bundle.closed {
@@ -100,12 +100,12 @@ impl Bundles {
         Ok(())
     }
 
-    /// When a bundle of which nothing was heard for `idle` has to go.
+    /// When the next bundle expires, after `idle` without a message.
     pub(crate) fn next_event(&self, idle: Duration) -> Option<Nanos> {
         self.open.values().map(|bundle| bundle.touched + idle).min()
     }
 
-    /// Takes out a bundle of which nothing was heard for `idle`. What began it.
+    /// Removes a bundle that has had no message for `idle`, and returns the message that opened it.
     pub(crate) fn expire(&mut self, idle: Duration, now: Nanos) -> Option<Vec<u8>> {
         let mut bundles = self.open.iter();
         let (id, _) = bundles.find(|(_, bundle)| bundle.touched + idle <= now)?;
@@ -114,7 +114,7 @@ impl Bundles {
     }
 }
 
-/// How much of a message is kept to be quoted.
+/// How many bytes of a message are kept to quote it in errors.
 const QUOTED: usize = 64;
 
 impl Core {
@@ -149,7 +149,7 @@ impl Core {
                     return Err(OfError::BfcBadFlags);
                 }
                 self.committing = Some(conn.id);
-                conn.dump = Some(Job::Commit(Commit {
+                conn.job = Some(Job::Commit(Commit {
                     xid,
                     request: message[..message.len().min(QUOTED)].to_vec(),
                     control,
@@ -178,7 +178,7 @@ impl Core {
         message: &[u8],
         now: Nanos,
     ) -> Result<(), OfError> {
-        // What makes no sense is refused now, not when all depends on it.
+        // An invalid message is refused now, not when the bundle is committed.
         let body = codec.decode(&add.message)?.body;
         match &body {
             Body::FlowMod(change) => crate::flows::check(&codec, change)?,
@@ -218,9 +218,9 @@ pub(crate) struct Commit {
     /// Bytes of its messages.
     bytes: usize,
     phase: Phase,
-    /// A change of very many rules that is being carried out, and where its message begins.
+    /// A bulk change under way, and the position of its message.
     sweep: Option<(Sweep, usize)>,
-    /// What is done once the tables are changed.
+    /// Changes to make after those of the tables.
     later: Vec<Body>,
 }
 
@@ -240,7 +240,7 @@ enum Change {
 }
 
 impl Commit {
-    /// Does the next part; what is left to do.
+    /// Does the next slice; returns the rest.
     pub(crate) fn step(mut self, core: &mut Core, conn: &mut Conn, env: &impl Env) -> Option<Job> {
         let bridge = core.config.bridge.clone();
         match self.phase {
@@ -266,7 +266,8 @@ impl Commit {
             Phase::Apply => {
                 env.change(|switch, _| ((), switch.bundle_commit(&bridge)));
                 for body in std::mem::take(&mut self.later) {
-                    // Checked before; what has changed since then is as if it had changed after it.
+                    // It was checked before. An error now means that something else changed since
+                    // then.
                     let _ = match body {
                         Body::PortMod(change) => core.port_mod(&change, env),
                         Body::PacketOut(packet) => core.packet_out(conn, &packet, env),
@@ -294,7 +295,7 @@ impl Commit {
         self.bytes
     }
 
-    /// Carries out some messages. The error of the first that cannot be, with the message.
+    /// Applies some messages. Returns the error of the first that fails, with the message.
     fn apply(&mut self, core: &mut Core, conn: &mut Conn, env: &impl Env) -> Result<(), (OfError, Vec<u8>)> {
         let Some(codec) = conn.codec else { return Ok(()) };
         let bridge = &core.config.bridge;
@@ -320,7 +321,7 @@ impl Commit {
                     if crate::flows::may_be_mass(&change)
                         && env.look(|switch| switch.is_mass_change(bridge, &change)) =>
                 {
-                    // Those before it come first.
+                    // Changes before it are applied first.
                     if changes.is_empty() {
                         self.sweep = Some((Sweep::new(change), start));
                         start += message.len();
@@ -375,8 +376,8 @@ impl Commit {
         Ok(())
     }
 
-    /// Gives up a commit whose connection closes: what is not committed is undone. What is left to
-    /// do of that.
+    /// Gives up a commit whose connection closes: rolls back what is not committed. Returns the
+    /// rest of that work.
     pub(crate) fn give_up(mut self, core: &mut Core, env: &impl Env) -> Option<Job> {
         match self.phase {
             Phase::Begin => {

@@ -1,4 +1,4 @@
-//! A connection: what was agreed on it, and what waits on it.
+//! A connection: its negotiated version and settings, and what is queued on it.
 
 use crate::asynchronous::Masks;
 use crate::bundle::Bundles;
@@ -14,46 +14,45 @@ use std::time::Duration;
 use telemetry::budget::Share;
 use wire::Nanos;
 
-/// A connection's number, never used again in its agent.
+/// A connection's number; the agent never uses it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId(pub(crate) u64);
 
-/// What stands behind a connection.
+/// The kind of a connection's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A controller that the switch connects to: it is told of packets, ports and ends of rules
-    /// without asking.
+    /// A controller that the switch connects to. It gets asynchronous messages without asking.
     Primary,
-    /// A tool, or a controller that connects to the switch: it is told when it has asked (a
-    /// `miss_send_len` other than 0).
+    /// A tool, or a controller that connects to the switch. It gets asynchronous messages after it
+    /// has set a `miss_send_len` other than 0.
     Service,
-    /// Somebody who listens to what is said with the controllers.
+    /// A peer that snoops on the messages of primary connections.
     Snoop,
 }
 
-/// How a connection is treated.
+/// The settings of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What stands behind it.
+    /// The kind of its peer.
     pub kind: Kind,
     /// Its name in logs.
     pub name: String,
-    /// Whether a primary controller hears of anything before it asks
+    /// Whether a primary controller gets asynchronous messages before it asks
     /// (`Controller.enable_async_messages`).
     pub asynchronous: bool,
-    /// After how long a silence the peer is asked whether it is there, and after how long without
-    /// an answer the connection ends; `None` for never.
+    /// The inactivity probe: after this silence the agent sends an echo request, and after the same
+    /// time without an answer the connection ends; `None` for never.
     pub probe: Option<Duration>,
-    /// How many packets it is told of; any number without it.
+    /// The limit on the rate of its packet-ins.
     pub limit: Option<Limit>,
-    /// How many packets may wait for it, at least 1; as the bridge says without it.
+    /// The most packet-ins queued for it, at least 1; the bridge's setting if `None`.
     pub queue: Option<usize>,
-    /// How long the peer may take for its hello; any time without it.
+    /// How long the peer may take to send its hello; `None` for any time.
     pub hello: Option<Duration>,
 }
 
 impl Options {
-    /// A connection without limits, of which nothing is expected.
+    /// Settings without limits and timeouts.
     pub fn new(kind: Kind, name: String) -> Options {
         Options {
             kind,
@@ -70,13 +69,13 @@ impl Options {
 /// Why a connection has to end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Closed {
-    /// The stream makes no sense.
+    /// The stream cannot be cut into messages.
     #[error("{0}")]
     Framing(#[from] FramerError),
-    /// The first message was no hello.
+    /// The first message was not a hello.
     #[error("received message type {0} before hello")]
     NoHello(u8),
-    /// There is no version that both sides have.
+    /// The two sides have no version in common.
     #[error("no version in common: we support {ours:#04x}, the peer supports {theirs:#04x} (bit n for version n)")]
     NoVersion {
         /// Our versions.
@@ -86,36 +85,35 @@ pub enum Closed {
     },
     /// The peer sent no hello in time.
     #[error("no hello in time")]
-    NoGreeting,
-    /// The peer did not answer when it was asked whether it is there.
+    HelloTimeout,
+    /// The peer did not answer the inactivity probe.
     #[error("no response to inactivity probe")]
-    Silent,
-    /// The peer did not read for so long that what it has to be told does not fit any more.
-    #[error("the peer does not read what it is told")]
-    Stalled,
-    /// There is no such connection.
+    ProbeTimeout,
+    /// The peer left too many bytes unread.
+    #[error("the peer is not reading; closing the connection")]
+    NotReading,
+    /// The connection does not exist.
     #[error("no such connection")]
     Gone,
 }
 
-/// What a connection has seen.
+/// The counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnStats {
-    /// Messages that came.
+    /// Received messages.
     pub received: u64,
-    /// Messages that went, or wait to go.
+    /// Sent and queued messages.
     pub sent: u64,
     /// Requests answered with an error.
     pub refused: u64,
-    /// Packets that it was not told of, for lack of room or by its limit.
+    /// Packet-ins dropped, because its queue was full or by its limit.
     pub dropped: u64,
 }
 
-/// How long the list of what a multipart request asks in several messages may become, in bytes.
+/// The most bytes of a multipart request whose parts are joined.
 const MAX_PARTIAL: usize = 2 << 20;
 
-/// How much of a request an error quotes: all but what is longer than a message with the error's
-/// own headers can be.
+/// How many bytes of a request an error quotes. The rest would not fit in a message.
 const MAX_QUOTED: usize = 65_000;
 
 #[derive(Debug)]
@@ -132,59 +130,60 @@ pub(crate) struct Conn {
     pub(crate) packet_in_format: PacketInFormat,
     pub(crate) controller_id: u16,
     pub(crate) out: Outbox,
-    /// As many bytes as may wait to be sent: of what happens without its asking.
+    /// The most bytes that the peer may leave unread.
     pub(crate) most_unread: usize,
-    /// A long answer, which the rest waits for.
-    pub(crate) dump: Option<Job>,
-    /// A request whose further parts are to come.
+    /// A long answer or change under way; later requests wait for it.
+    pub(crate) job: Option<Job>,
+    /// A multipart request whose last part has not arrived.
     pub(crate) partial: Option<Partial>,
     pub(crate) stats: ConnStats,
     pub(crate) probe: Probe,
-    /// When the hello must be here.
-    pub(crate) greet_by: Option<Nanos>,
-    /// What it holds of the memory budget.
+    /// When the hello must have arrived.
+    pub(crate) hello_deadline: Option<Nanos>,
+    /// Its share of the memory budget.
     pub(crate) share: Share,
-    /// Whether it has asked for more than who we are.
+    /// Whether the peer sent a request that means to control the bridge.
     pub(crate) admitted: bool,
-    /// Packets that it is to be told of.
+    /// The queue of its packet-ins.
     pub(crate) packets: PacketIns,
     pub(crate) bundles: Bundles,
     pub(crate) monitors: Monitors,
     /// Whether its requests wait for another connection's commit.
     pub(crate) waits: bool,
-    /// Why nothing more is read.
+    /// Why the connection has to end.
     pub(crate) closed: Option<Closed>,
-    /// What primary connections say, for those who listen.
-    pub(crate) overheard: Vec<u8>,
-    /// Whether somebody listens.
-    pub(crate) tapped: bool,
+    /// Messages of this primary connection to be copied to snooping connections.
+    pub(crate) snooped: Vec<u8>,
+    /// Whether a connection snoops on it.
+    pub(crate) is_snooped: bool,
 }
 
-/// A multipart request of which parts have come.
+/// The received parts of a multipart request.
 #[derive(Debug)]
 pub(crate) struct Partial {
     pub(crate) xid: u32,
     pub(crate) request: StatsRequest,
     pub(crate) len: usize,
-    /// When the last part came.
+    /// When the last part arrived.
     pub(crate) heard: Nanos,
 }
 
-/// How much primary controllers are told of a packet without rule until they say otherwise.
+/// The default `miss_send_len` of primary controllers.
 const DEFAULT_MISS_SEND_LEN: u16 = 128;
 
 impl Conn {
-    /// Whether the next message may change what a bundle of another connection changes. Until that
-    /// is there, what tables and groups are said to be is what packets see.
+    /// Whether the next message may change what another connection's bundle changes. Until that
+    /// bundle is committed, dumps of tables and groups show what packets see.
     pub(crate) fn is_next_a_change(&self) -> bool {
         let Some([_, kind, ..]) = self.framer.peek() else {
             return false;
         };
         match (self.version(), kind) {
             (None, _) => false,
-            // Experimenters' messages, configuration, rules, ports or groups.
+            // Experimenter, configuration, flow mod, port mod (1.0) or group mod.
             (_, 4 | 9 | 14 | 15) => true,
-            // Ports, tables, meters, bundles: OpenFlow 1.0 has other messages by these numbers.
+            // Port mod, table mod, meter mod, bundles. OpenFlow 1.0 has other messages with these
+            // numbers.
             (Some(version), 16 | 17 | 29 | 33 | 34) => version > Version::V10,
             _ => false,
         }
@@ -202,7 +201,7 @@ impl Conn {
         let mut conn = Conn {
             id,
             probe: Probe::new(options.probe, now),
-            greet_by: options.hello.map(|patience| now + patience),
+            hello_deadline: options.hello.map(|patience| now + patience),
             share,
             admitted: false,
             packets: PacketIns::new(options.queue.unwrap_or(queue), options.limit, now),
@@ -217,15 +216,15 @@ impl Conn {
             controller_id: 0,
             out: Outbox::default(),
             most_unread: usize::MAX,
-            dump: None,
+            job: None,
             partial: None,
             stats: ConnStats::default(),
             bundles: Bundles::default(),
             monitors: Monitors::default(),
             waits: false,
             closed: None,
-            overheard: Vec::new(),
-            tapped: false,
+            snooped: Vec::new(),
+            is_snooped: false,
         };
         let newest = versions.newest().unwrap_or(Version::V10);
         let hello = Hello {
@@ -250,7 +249,7 @@ impl Conn {
         }
     }
 
-    /// Refuses a request, which is quoted, as far as there is room.
+    /// Sends an error that quotes the request, as far as it fits.
     pub(crate) fn refuse(&mut self, xid: u32, error: OfError, request: &[u8]) {
         self.stats.refused += 1;
         let quoted = &request[..request.len().min(MAX_QUOTED)];
@@ -263,18 +262,18 @@ impl Conn {
 
     fn put(&mut self, bytes: &[u8]) {
         if self.close_if_unread() {
-            // Who serves it is to notice.
+            // So that the caller learns that the connection has to end.
             self.out.push(&[]);
             return;
         }
         self.stats.sent += 1;
         self.out.push(bytes);
-        if self.tapped {
-            self.overheard.extend_from_slice(bytes);
+        if self.is_snooped {
+            self.snooped.extend_from_slice(bytes);
         }
     }
 
-    /// What a connection's first message says.
+    /// Negotiates the version by the first message.
     pub(crate) fn greet(&mut self, message: &[u8]) -> Result<(), Closed> {
         let kind = message.get(1).copied().unwrap_or_default();
         let said = Codec::new(Version::V10).decode(message);
@@ -287,7 +286,7 @@ impl Conn {
         };
         if let Some(version) = negotiate(self.versions, theirs) {
             self.codec = Some(Codec::new(version));
-            self.greet_by = None;
+            self.hello_deadline = None;
             return Ok(());
         }
         let theirs_bits = theirs.bitmap.map_or(1 << (theirs.version & 31), Versions::bitmap);
@@ -302,8 +301,7 @@ impl Conn {
         Err(closed)
     }
 
-    /// Puts the parts of a multipart request together. The whole request, when its last part is
-    /// there.
+    /// Joins the parts of a multipart request. Returns the whole request after its last part.
     pub(crate) fn assemble(
         &mut self,
         xid: u32,
@@ -319,7 +317,7 @@ impl Conn {
         }
         let mut joined = match self.partial.take() {
             Some(partial) if partial.xid == xid => join(partial, request, len)?,
-            // Its asker never came to the end of it; what it asks next is another thing.
+            // The peer did not finish the request before. It sends another one now.
             _ if !more => return Ok(Some(request)),
             _ => Partial {
                 xid,

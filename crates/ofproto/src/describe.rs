@@ -1,4 +1,4 @@
-//! What the switch says of itself: features and description.
+//! The replies that describe the switch: features and description.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -6,7 +6,7 @@ use openflow::Version;
 use openflow::model::{Body, Features, StatsReply, SwitchDesc, capabilities};
 use switch::tables::TABLES;
 
-/// OpenFlow 1.0's actions: output to enqueue.
+/// The actions of OpenFlow 1.0, as bits.
 const ACTIONS: u32 = 0xfff;
 
 impl Core {

@@ -13,10 +13,10 @@ use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, F
 use switch::tables::{Condition, Cursor, Found};
 use wire::Nanos;
 
-/// Rules that are looked at while the switch is locked once.
+/// Rules read under one lock of the switch.
 const SLICE: usize = 512;
 
-/// An answer of many parts that is under way.
+/// An answer or change in many parts that is under way.
 #[derive(Debug)]
 pub(crate) enum Job {
     Rules(Box<Dump>),
@@ -28,8 +28,8 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// What is left to do of it when its connection closes: a bundle that is not committed is
-    /// undone, a change of rules goes on. Answers end.
+    /// What is left to do when its connection closes: an uncommitted bundle is rolled back, a
+    /// change of rules goes on. Answers end.
     pub(crate) fn orphaned(self, core: &mut Core, env: &impl Env) -> Option<Job> {
         match self {
             Job::Commit(commit) => commit.give_up(core, env),
@@ -38,7 +38,7 @@ impl Job {
         }
     }
 
-    /// Bytes of requests that it keeps.
+    /// Bytes of the requests that it holds.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Job::Commit(commit) => commit.bytes(),
@@ -46,7 +46,7 @@ impl Job {
         }
     }
 
-    /// Sends the next part; what is left to do.
+    /// Does the next part; returns the rest.
     pub(crate) fn step(self, core: &mut Core, conn: &mut Conn, env: &impl Env, now: Nanos) -> Option<Job> {
         let bridge = &core.config.bridge;
         match self {
@@ -111,7 +111,7 @@ impl Core {
         self.begin(conn, xid, asked, kind, env)
     }
 
-    /// The rules that a request is about.
+    /// The condition that the rules of a request meet.
     pub(crate) fn condition(&self, asked: &FlowStatsRequest, env: &impl Env) -> Result<Condition, OfError> {
         env.look(|switch| match switch.bridge(&self.config.bridge) {
             Some(bridge) => Condition::of_request(asked, bridge.tables()),
@@ -139,7 +139,7 @@ impl Core {
             at: Cursor::default(),
             kind,
         };
-        conn.dump = Some(Job::Rules(Box::new(dump)));
+        conn.job = Some(Job::Rules(Box::new(dump)));
         Ok(())
     }
 }
@@ -177,8 +177,7 @@ impl Dump {
     }
 }
 
-/// A duration as messages have it, in whole milliseconds: as Open vSwitch tells it, and as clients
-/// print it.
+/// A duration in a message, in whole milliseconds as Open vSwitch sends it and clients print it.
 pub(crate) fn duration(since: Nanos, now: Nanos) -> Duration {
     let age = now.since(since);
     Duration {

@@ -1,4 +1,4 @@
-//! What the agent needs of the world.
+//! The interface through which the agent reaches the switch and the datapath.
 
 use dp::Change;
 use flow::PortNo;
@@ -7,7 +7,7 @@ use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 use wire::Nanos;
 
-/// A port's counters, since it was made.
+/// A port's counters since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PortCounters {
@@ -27,58 +27,57 @@ pub struct PortCounters {
 pub struct QueueInfo {
     /// Its number.
     pub number: u32,
-    /// What it is sure of, in tenths of a percent of the port's rate, where it was told.
+    /// Its guaranteed rate in tenths of a percent of the port's rate, if configured.
     pub min_rate: Option<u16>,
-    /// What it never exceeds, in tenths of a percent of the port's rate, where it was told.
+    /// Its maximum rate in tenths of a percent of the port's rate, if configured.
     pub max_rate: Option<u16>,
-    /// Packets that it has sent.
+    /// Sent packets.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Sent bytes.
     pub tx_bytes: u64,
-    /// Packets that it has dropped.
+    /// Dropped packets.
     pub tx_errors: u64,
-    /// When it came.
+    /// When it was created.
     pub since: Nanos,
 }
 
 /// The switch around an agent. Every call is short.
 pub trait Env {
-    /// Looks at the switch.
+    /// Reads the switch.
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R;
 
-    /// Changes the switch. What the change makes stale, which it returns, is out of force when this
-    /// returns.
+    /// Changes the switch. The megaflows that the change makes stale, which it returns, are out of
+    /// force when this returns.
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R;
 
-    /// Changes meters: what the switch says is to be told the datapath, is told it, in the order
-    /// that [`Switch::meter_mod`] asks for.
+    /// Changes meters in the switch and then in the datapath, in the order that
+    /// [`Switch::meter_mod`] asks for.
     ///
     /// # Errors
-    /// Those of the change; nothing is changed then.
+    /// The error of the change; nothing is changed then.
     fn change_meters(
         &self,
         change: impl FnOnce(&mut Switch, Nanos) -> Result<(Vec<Change>, Vec<MeterChange>), OfError>,
     ) -> Result<(), OfError>;
 
-    /// What the datapath has measured by a meter of its own number.
+    /// The statistics of a meter, by its number in the datapath.
     fn meter_stats(&self, number: u32) -> dp::MeterStats;
 
-    /// Makes the statistics of rules what they are now: what datapaths have carried since they last
-    /// said so is credited when this returns.
+    /// Collects the datapath's statistics: rules are credited with all packets so far when this
+    /// returns.
     fn push_statistics(&self);
 
-    /// What an interface has carried; `None` where it has no counters.
+    /// The counters of an interface; `None` if it has none.
     fn port_counters(&self, interface: &str) -> Option<PortCounters>;
 
     /// The queues of an interface, by number; none where it has no QoS.
     fn queues(&self, interface: &str) -> Vec<QueueInfo>;
 
-    /// Translates a packet and has it go as that says, as if it had come in on a port of the
-    /// datapath (0 where it came in on none). What else the translation asks for is done first.
+    /// Translates a packet and executes its actions, as if it had arrived on a port of the datapath
+    /// (0: on none). Other effects of the translation are applied first.
     ///
-    /// `translate` is called again where its patience is over (`Some(None)`), or where what it
-    /// returned cannot be used any more. Where it returns `None`, there is no translation, and
-    /// `false` is returned.
+    /// Calls `translate` again if its budget is exhausted (`Some(None)`), or if its result has
+    /// become stale. If it returns `None` there is no translation, and this returns `false`.
     fn send(
         &self,
         in_port: PortNo,
@@ -86,13 +85,12 @@ pub trait Env {
         translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool;
 
-    /// Takes an interface up or down.
+    /// Sets an interface up or down.
     ///
     /// # Errors
-    /// Its text says why it cannot be done.
+    /// The reason as text.
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String>;
 
-    /// A request was refused because a bridge does not have a feature, which `what` names in words
-    /// for the log.
+    /// A request was refused because the bridge lacks a feature, which `what` names for the log.
     fn unsupported(&self, _bridge: &str, _what: &'static str) {}
 }

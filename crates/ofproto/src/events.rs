@@ -1,7 +1,7 @@
 //! What a call of the agent causes: events for its caller, and effects for other connections.
 
 use crate::agent::{Agent, Core};
-use crate::asynchronous::Happened;
+use crate::asynchronous::AsyncEvent;
 use crate::conn::ConnId;
 use crate::env::Env;
 use openflow::Version;
@@ -89,16 +89,16 @@ impl Agent {
                     let hears = |conn: &&mut crate::conn::Conn| {
                         // A version that lacks a reason calls it a deletion.
                         let known = message.reason <= GROUP_DELETE || conn.version() >= Some(Version::V14);
-                        conn.hears(Happened::FlowRemoved(if known { message.reason } else { DELETE }))
+                        conn.wants(AsyncEvent::FlowRemoved(if known { message.reason } else { DELETE }))
                     };
                     for conn in self.conns.values_mut().filter(hears) {
                         conn.send(0, Body::FlowRemoved(Box::new(message.clone())));
                     }
                 }
                 TableEvent::Status(status) => {
-                    let happened = Happened::TableStatus(status.reason);
+                    let event = AsyncEvent::TableStatus(status.reason);
                     let told =
-                        |conn: &&mut crate::conn::Conn| conn.version() >= Some(Version::V14) && conn.hears(happened);
+                        |conn: &&mut crate::conn::Conn| conn.version() >= Some(Version::V14) && conn.wants(event);
                     for conn in self.conns.values_mut().filter(told) {
                         conn.send(0, Body::TableStatus(*status));
                     }

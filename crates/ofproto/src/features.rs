@@ -1,4 +1,4 @@
-//! What tables can do, in parts: the answer is more than a megabyte long.
+//! Table features, in parts: the answer is longer than a megabyte.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -12,7 +12,7 @@ use openflow::{OfError, Version};
 use switch::tables::{TABLES, abilities};
 use wire::EtherType;
 
-/// Tables that are described in one part.
+/// Tables described in one part.
 const SLICE: u8 = 8;
 
 /// A description of all tables that is under way.
@@ -25,7 +25,7 @@ pub(crate) struct FeaturesDump {
     meters: bool,
     matches: Vec<FieldId>,
     sets: Vec<FieldId>,
-    /// Each table's name, and the rules that it may have.
+    /// Each table's name, and the most rules that it may hold.
     own: Vec<(String, u32)>,
     can: u32,
 }
@@ -41,7 +41,7 @@ impl Core {
         if !asked.is_empty() {
             self.name_tables(asked, env)?;
         }
-        conn.dump = Some(Job::Features(FeaturesDump {
+        conn.job = Some(Job::Features(FeaturesDump {
             xid,
             next: 0,
             actions: actions(),
@@ -64,14 +64,13 @@ impl Core {
     }
 }
 
-/// The words of OpenFlow 1.5 for what a request is about: all tables, which earlier versions mean,
-/// or some.
+/// The commands of OpenFlow 1.5's requests: replace all tables, as earlier versions do, or some.
 const REPLACE: u8 = 0;
 const MODIFY: u8 = 1;
 
 impl Core {
-    /// Gives tables the names that a request has. The rest of what tables can do is not for others
-    /// to choose: the answer tells what it is.
+    /// Sets the names of tables. A request cannot change other features: the answer reports what
+    /// they are.
     fn name_tables(&self, asked: &[TableFeatures], env: &impl Env) -> Result<(), OfError> {
         let mut seen = [false; TABLES as usize];
         for features in asked {
@@ -87,7 +86,7 @@ impl Core {
         }
         let replaces = asked.iter().any(|features| features.command == REPLACE);
         if replaces && seen.contains(&false) {
-            // Tables that are not spoken of would have to go.
+            // Tables missing from the request would have to be removed.
             return Err(OfError::TffcEperm);
         }
         let names: Vec<(u8, &str)> = asked.iter().map(|f| (f.table, f.name.as_str())).collect();
@@ -103,7 +102,7 @@ impl Core {
 }
 
 impl FeaturesDump {
-    /// Sends the next part; what is left to do.
+    /// Sends the next part; returns the rest.
     pub(crate) fn step(mut self, conn: &mut Conn) -> Option<Job> {
         let end = self.next.saturating_add(SLICE).min(TABLES);
         let tables = (self.next..end).map(|table| self.table(table)).collect();
@@ -188,8 +187,7 @@ fn fields(wanted: impl Fn(MatchField) -> bool) -> Vec<FieldId> {
         .collect()
 }
 
-/// The actions that rules can have, of those that the specification numbers (OpenFlow 1.3.5
-/// §7.2.4).
+/// The actions that rules can have, of those numbered by the specification (OpenFlow 1.3.5 §7.2.4).
 fn actions() -> Vec<FeatureId> {
     let output = Action::Output {
         port: Port::IN_PORT,

@@ -1,4 +1,4 @@
-//! Changes of rules.
+//! Flow mods.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -19,7 +19,7 @@ impl Core {
     ) -> Result<(), OfError> {
         check(codec, &change)?;
         if change.command == FlowCommand::Add && codec.version < Version::V12 {
-            // What later versions have a flag for (OpenFlow 1.0.2 §4.6, OpenFlow 1.1.0 §4.6).
+            // Later versions have a flag for this (OpenFlow 1.0.2 §4.6, OpenFlow 1.1.0 §4.6).
             change.flags = change.flags.with(FlowFlags::RESET_COUNTS);
         }
         let bridge = &self.config.bridge;
@@ -36,15 +36,15 @@ impl Core {
     }
 }
 
-/// Whether a change may be about many rules.
+/// Whether a flow mod may change many rules.
 pub(crate) fn may_be_mass(change: &FlowMod) -> bool {
     matches!(change.command, FlowCommand::Modify | FlowCommand::Delete)
 }
 
-/// Whether a change of rules makes sense, whatever rules there are.
+/// Checks a flow mod as far as that does not depend on the rules present.
 pub(crate) fn check(codec: &Codec, change: &FlowMod) -> Result<(), OfError> {
     if change.buffer_id.is_some() {
-        // No packets are kept.
+        // The switch buffers no packets.
         return Err(OfError::BrcBufferUnknown);
     }
     if matches!(change.command, FlowCommand::Delete | FlowCommand::DeleteStrict) {

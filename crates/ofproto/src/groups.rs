@@ -68,7 +68,7 @@ impl Core {
             group..=group
         };
         let dump = GroupsDump { xid, numbers, told };
-        conn.dump = dump.step(conn, env, &self.config.bridge);
+        conn.job = dump.step(conn, env, &self.config.bridge);
     }
 
     pub(crate) fn group_features(&self, conn: &mut Conn, xid: u32) {
@@ -116,7 +116,7 @@ impl Core {
         send(conn, xid, StatsReply::Table(stats));
     }
 
-    /// Meters, with how many rules they police.
+    /// Meter statistics, with the number of rules that use each meter.
     fn meters(&self, wanted: u32, env: &impl Env) -> Result<Vec<(Meter, usize)>, OfError> {
         let meters = self.tables(env, |tables| {
             let meters = tables.meters().wanted(wanted);
@@ -130,17 +130,17 @@ impl Core {
         Ok(meters)
     }
 
-    /// Looks at the bridge's tables; the default where there is no bridge.
+    /// Reads the bridge's tables; the default if the bridge is gone.
     pub(crate) fn tables<R: Default>(&self, env: &impl Env, look: impl FnOnce(&FlowTables) -> R) -> R {
         env.look(|switch| switch.bridge(&self.config.bridge).map(|bridge| look(bridge.tables())))
             .unwrap_or_default()
     }
 }
 
-/// Groups that are told of while the switch is locked once.
+/// Groups described under one lock of the switch.
 const SLICE: usize = 64;
 
-/// What groups are asked for.
+/// What a request asks about groups.
 #[derive(Clone, Copy, Debug)]
 enum Told {
     Descriptions,
@@ -148,17 +148,17 @@ enum Told {
     Counters(Nanos),
 }
 
-/// Descriptions of groups, or their statistics, that are under way.
+/// A dump of group descriptions or statistics that is under way.
 #[derive(Debug)]
 pub(crate) struct GroupsDump {
     xid: u32,
-    /// Those that are left.
+    /// The groups still to send.
     numbers: RangeInclusive<u32>,
     told: Told,
 }
 
 impl GroupsDump {
-    /// Sends the next part; what is left to do.
+    /// Sends the next part; returns the rest.
     pub(crate) fn step(self, conn: &mut Conn, env: &impl Env, bridge: &str) -> Option<Job> {
         let numbers = || self.numbers.clone();
         let (reply, last, len) = env.look(|switch| {

@@ -1,4 +1,4 @@
-//! The OpenFlow agent of a bridge: what its controllers and tools say to it, and what it answers.
+//! The OpenFlow agent of a bridge: it answers the bridge's controllers and tools.
 //!
 //! An [`Agent`] keeps the bridge's connections and the state of the protocol on each. Its caller
 //! hands over the bytes received on a connection ([`Agent::receive`]), lets the agent work on them
@@ -7,13 +7,12 @@
 //! agent reaches the switch through an [`Env`]. It has no socket, no clock, no thread.
 //!
 //! Invariants
-//! - Every request is answered in order, with its answer or with the error that the specification
-//!   has for it, which quotes it.
-//! - Memory is bounded for each connection: while its peer does not read, nothing is made for it.
-//!   Long answers are made part by part, as the peer takes them, and the switch is locked for one
-//!   part only. Packets for a slow controller are dropped, and counted.
-//! - Memory is bounded for all connections together by a budget that they share. A request that
-//!   exceeds it is refused with an error.
+//! - The agent answers every request in order, with its reply or with the specification's error,
+//!   which quotes the request.
+//! - Memory is bounded for each connection: while its peer does not read, the agent makes nothing
+//!   for it. It makes long answers part by part, as the peer reads them, and locks the switch for
+//!   one part only. It drops and counts packets for a slow controller.
+//! - All connections share a memory budget. The agent refuses a request that exceeds it.
 //! - Nothing that a peer sends makes the agent panic.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,5 +1,4 @@
-//! Packets that wait for a controller: fair between ports, and no more of them than there is room
-//! for.
+//! The queue of packet-ins of a connection: fair between ports, and bounded.
 
 use crate::memory::OVERHEAD;
 use openflow::model::{PacketIn, Port};
@@ -7,20 +6,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::Nanos;
 
-/// How many packets a controller is told of.
+/// The limit on the rate of packet-ins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Packets a second (`controller_rate_limit`), not 0.
     pub rate: u32,
-    /// Packets at once after a pause, and packets that may wait (`controller_burst_limit`), not 0.
+    /// The burst after a pause, and the most queued packets (`controller_burst_limit`), not 0.
     pub burst: u32,
 }
 
-/// Packets a second, as tokens that come with time.
+/// A token bucket of packets.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     limit: Limit,
-    /// Nanoseconds' worth of tokens, up to a burst's.
+    /// Tokens in nanoseconds, up to a burst's.
     filled: Duration,
     at: Nanos,
 }
@@ -65,31 +64,30 @@ impl Bucket {
     }
 }
 
-/// What became of packets of a kind that came under a limit (`packet-in-TYPE-…` of
-/// `Controller.status`).
+/// Counters of one kind of rate-limited packets (`packet-in-TYPE-…` of `Controller.status`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitStats {
-    /// Packets that went at once.
+    /// Packets sent at once.
     pub bypassed: u64,
-    /// Packets that had to wait.
+    /// Packets that were queued.
     pub queued: u64,
-    /// Packets that were given up while they waited.
+    /// Packets dropped from the queue.
     pub dropped: u64,
-    /// Packets that wait.
+    /// Packets in the queue.
     pub backlog: usize,
 }
 
-/// Packets that wait for a controller. Where there is a limit it is on each of two kinds: those
-/// that no rule was for, and those that actions send.
+/// The queue of packet-ins. A limit holds for each of two kinds: packets that matched no rule, and
+/// packets that actions send.
 #[derive(Debug)]
 pub(crate) struct PacketIns {
     kinds: Vec<Waiting<PacketIn>>,
-    /// Of two kinds, the one that has its turn.
+    /// The kind whose turn it is.
     turn: usize,
 }
 
 impl PacketIns {
-    /// Room for `most` packets, and with a limit for as many as a burst of each kind.
+    /// A queue for `most` packets; with a limit, for a burst of each kind.
     pub(crate) fn new(most: usize, limit: Option<Limit>, now: Nanos) -> PacketIns {
         let kinds = if limit.is_some() { 2 } else { 1 };
         PacketIns {
@@ -98,14 +96,14 @@ impl PacketIns {
         }
     }
 
-    /// Adds a packet, or gives it back where it may go at once; `may_send` says whether there is
+    /// Queues a packet, or returns it if it may be sent at once; `may_send` says whether there is
     /// room for one.
     pub(crate) fn offer(&mut self, port: Port, packet: PacketIn, may_send: bool, now: Nanos) -> Option<PacketIn> {
         let kind = usize::from(packet.reason != 0).min(self.kinds.len() - 1);
         self.kinds[kind].offer(port, packet, may_send, now)
     }
 
-    /// The next packet that may go now.
+    /// Takes the next packet that may be sent now.
     pub(crate) fn pop(&mut self, now: Nanos) -> Option<PacketIn> {
         for _ in 0..self.kinds.len() {
             let kind = self.turn;
@@ -117,30 +115,30 @@ impl PacketIns {
         None
     }
 
-    /// When a packet that waits may go; `None` where none waits, or some may go at once.
+    /// When a queued packet may be sent; `None` if the queue is empty or a packet may be sent now.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
         self.kinds.iter().filter_map(Waiting::next_event).min()
     }
 
-    /// About how many bytes wait.
+    /// About how many bytes are queued.
     pub(crate) fn bytes(&self) -> usize {
         let packets = self.kinds.iter().flat_map(|kind| kind.ports.values().flatten());
         packets.map(|packet| packet.data.len() + OVERHEAD).sum()
     }
 
-    /// Gives up a packet that has not been added.
+    /// Counts a packet that was dropped instead of queued.
     pub(crate) fn refuse(&mut self, reason: u8) {
         let kind = usize::from(reason != 0).min(self.kinds.len() - 1);
         self.kinds[kind].stats.dropped += 1;
     }
 
-    /// Packets that were given up.
+    /// Dropped packets.
     pub(crate) fn dropped(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.stats.dropped).sum()
     }
 
-    /// What became of those that no rule was for, and of those that actions sent; `None` without
-    /// limit.
+    /// The counters of packets that matched no rule and of packets that actions sent; `None`
+    /// without a limit.
     pub(crate) fn limited(&self) -> Option<[LimitStats; 2]> {
         match &self.kinds[..] {
             [miss, action] => Some([miss.stats(), action.stats()]),
@@ -149,11 +147,11 @@ impl PacketIns {
     }
 }
 
-/// Packets that wait, port by port.
+/// Queued packets by port.
 #[derive(Debug)]
 struct Waiting<T> {
     ports: BTreeMap<Port, VecDeque<T>>,
-    /// Ports that have packets, the next one first.
+    /// Ports with packets, in the order of their turns.
     turns: VecDeque<Port>,
     len: usize,
     most: usize,
@@ -162,7 +160,7 @@ struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// Room for `most` packets, and with a limit for as many as a burst.
+    /// A queue for `most` packets; with a limit, for a burst.
     fn new(most: usize, limit: Option<Limit>, now: Nanos) -> Waiting<T> {
         Waiting {
             ports: BTreeMap::new(),
@@ -181,7 +179,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Adds a packet, or gives it back where it may go at once.
+    /// Queues a packet, or returns it if it may be sent at once.
     fn offer(&mut self, port: Port, packet: T, may_send: bool, now: Nanos) -> Option<T> {
         let may_send = may_send && self.len == 0 && self.bucket.as_mut().is_none_or(|bucket| bucket.take(now));
         if may_send {
@@ -193,7 +191,7 @@ impl<T> Waiting<T> {
         None
     }
 
-    /// Adds a packet. Where there is no room, the port that has most waiting loses its oldest.
+    /// Queues a packet. If the queue is full, the port with the most packets loses its oldest.
     fn push(&mut self, port: Port, packet: T) {
         if self.len >= self.most {
             let longest = self.ports.iter().max_by_key(|(_, queue)| queue.len());
@@ -210,7 +208,7 @@ impl<T> Waiting<T> {
         self.len += 1;
     }
 
-    /// The next packet that may go now.
+    /// Takes the next packet that may be sent now.
     fn pop(&mut self, now: Nanos) -> Option<T> {
         let port = *self.turns.front()?;
         if self.bucket.as_mut().is_some_and(|bucket| !bucket.take(now)) {
@@ -234,7 +232,7 @@ impl<T> Waiting<T> {
         Some(packet)
     }
 
-    /// When a packet that waits may go; `None` where none waits, or some may go at once.
+    /// When a queued packet may be sent; `None` if the queue is empty or a packet may be sent now.
     fn next_event(&self) -> Option<Nanos> {
         let bucket = self.bucket.as_ref().filter(|_| self.len > 0)?;
         Some(bucket.next())

@@ -1,5 +1,5 @@
-//! Changes of very many rules: worked on in steps, as bundles are, while other connections' changes
-//! wait. Packets see all of it at once.
+//! Flow mods that change very many rules. They run in slices, as bundles do, while changes of other
+//! connections wait. Packets see the whole change at once.
 
 use crate::agent::Core;
 use crate::bundle::SETTLE;
@@ -11,10 +11,10 @@ use openflow::OfError;
 use openflow::model::FlowMod;
 use switch::tables::{Cursor, RuleRef};
 
-/// Rules that are changed while the switch is locked once.
+/// Rules changed under one lock of the switch.
 const SLICE: usize = 256;
 
-/// A change, and how far it is.
+/// A change and its progress.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     change: Box<FlowMod>,
@@ -24,9 +24,9 @@ pub(crate) struct Sweep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Its rules are looked for.
+    /// It collects its rules, from this position.
     Find(Cursor),
-    /// They are changed, from this one on.
+    /// It changes them, from this one on.
     Change(usize),
 }
 
@@ -39,7 +39,7 @@ impl Sweep {
         }
     }
 
-    /// Looks for some more of its rules. Whether all are found.
+    /// Collects some more of its rules; true when it has all.
     fn find(&mut self, bridge: &str, env: &impl Env) -> Result<bool, OfError> {
         if let At::Find(from) = self.at {
             let (change, meant) = (&self.change, &mut self.meant);
@@ -49,7 +49,7 @@ impl Sweep {
         Ok(!matches!(self.at, At::Find(_)))
     }
 
-    /// Changes some more of its rules, within the bundle under way. Whether all are changed.
+    /// Changes some more of its rules within the open bundle; true when it has changed all.
     fn change(&mut self, bridge: &str, env: &impl Env) -> Result<bool, OfError> {
         let At::Change(from) = self.at else { return Ok(false) };
         let end = self.meant.len().min(from + SLICE);
@@ -58,7 +58,7 @@ impl Sweep {
         Ok(end == self.meant.len())
     }
 
-    /// Goes on with what is left to do of it within the bundle under way. Whether that was all.
+    /// Does the next slice within the open bundle; true when it is done.
     pub(crate) fn step(&mut self, bridge: &str, env: &impl Env) -> Result<bool, OfError> {
         match self.at {
             At::Find(_) => self.find(bridge, env).map(|_| false),
@@ -77,7 +77,7 @@ impl Sweep {
     }
 }
 
-/// A change by itself that is under way.
+/// A change outside a bundle that is under way.
 #[derive(Debug)]
 pub(crate) struct Mass {
     xid: u32,
@@ -97,7 +97,7 @@ impl Core {
     /// Begins a change of very many rules.
     pub(crate) fn begin_mass(&mut self, conn: &mut Conn, xid: u32, change: Box<FlowMod>, message: &[u8]) {
         self.committing = Some(conn.id);
-        conn.dump = Some(Job::Mass(Mass {
+        conn.job = Some(Job::Mass(Mass {
             xid,
             request: message.to_vec(),
             sweep: Sweep::new(change),
@@ -107,7 +107,7 @@ impl Core {
 }
 
 impl Mass {
-    /// Does the next part; what is left to do.
+    /// Does the next slice; returns the rest.
     pub(crate) fn step(mut self, core: &mut Core, conn: &mut Conn, env: &impl Env) -> Option<Job> {
         let bridge = core.config.bridge.clone();
         let done = self.next(&bridge, env);
@@ -129,7 +129,7 @@ impl Mass {
         None
     }
 
-    /// Whether that was all.
+    /// Does the next slice; true when it is done.
     fn next(&mut self, bridge: &str, env: &impl Env) -> Result<bool, OfError> {
         match self.phase {
             Phase::Find => {

@@ -1,7 +1,7 @@
-//! Monitors of rules (Nicira's, and OpenFlow 1.4 §7.3.5.17).
+//! Flow monitors (Nicira's, and OpenFlow 1.4 §7.3.5.17).
 //!
-//! A connection that does not read what its monitors tell is told no more, but of rules that go,
-//! which it may know of; once it has read, it is told of all rules that came or changed meanwhile.
+//! Monitors of a connection that does not read are paused: it gets deletions only. After it has
+//! read, it gets all rules that were added or changed meanwhile.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use switch::tables::{Condition, Cursor, Found, RuleUpdate, TABLES};
 use wire::Nanos;
 
-/// What a monitor asks for.
+/// The flags of a monitor.
 const INITIAL: u16 = 1;
 const ADD: u16 = 2;
 const DELETE: u16 = 4;
@@ -25,24 +25,24 @@ const INSTRUCTIONS: u16 = 0x10;
 const OWN: u16 = 0x20;
 const ONLY_OWN: u16 = 0x40;
 
-/// Events as messages number them.
+/// The numbers of events in messages.
 const ADDED: u16 = 0;
 const REMOVED: u16 = 1;
 const MODIFIED: u16 = 2;
 const INITIALLY: u16 = 3;
 
-/// Monitors that a connection may have.
+/// The most monitors of a connection.
 const MOST: usize = 1024;
-/// Rules that are looked at while the switch is locked once.
+/// Rules read under one lock of the switch.
 const SLICE: usize = 256;
 
 /// A connection's monitors.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     by_id: BTreeMap<u32, Monitor>,
-    /// Since when nothing but ends of rules is told.
+    /// When the monitors were paused.
     paused: Option<Nanos>,
-    /// What is to be told in one message.
+    /// The updates of the next message.
     updates: Vec<FlowUpdate>,
     abbreviated: bool,
 }
@@ -103,7 +103,7 @@ impl Core {
         }
         conn.monitors.by_id = monitors;
         self.effects.push(Effect::MonitorsChanged);
-        conn.dump = Some(Job::Monitor(Walk {
+        conn.job = Some(Job::Monitor(Walk {
             xid,
             monitors: new,
             since: None,
@@ -122,9 +122,9 @@ impl Core {
 impl Monitor {
     fn new(request: &FlowMonitorRequest, condition: Condition) -> Monitor {
         let flags = match request.flags & (OWN | ONLY_OWN) {
-            // Open vSwitch and its tools mean the asker's own changes in full, but not these only.
-            // Who does mean that asks for them in full too, or would be told of nothing but
-            // numbers.
+            // Open vSwitch and its tools take this flag alone as: own changes in full, besides
+            // others' changes. A client that means the specification's "own changes only" sets both
+            // flags; otherwise it would get nothing but transaction ids.
             ONLY_OWN => request.flags ^ (OWN | ONLY_OWN),
             _ => request.flags,
         };
@@ -141,8 +141,8 @@ impl Monitor {
 }
 
 impl Conn {
-    /// Notes a change of a rule, if a monitor asks for it; `own` is the number of the connection's
-    /// request that caused it.
+    /// Records a change of a rule if a monitor covers it; `own` is the transaction id if a request
+    /// of this connection caused it.
     pub(crate) fn update(&mut self, update: &RuleUpdate, own: Option<u32>, now: Nanos) {
         if self.monitors.is_empty() {
             return;
@@ -192,7 +192,7 @@ impl Conn {
         });
     }
 
-    /// Sends what was noted.
+    /// Sends the recorded updates.
     pub(crate) fn flush_updates(&mut self) {
         self.monitors.abbreviated = false;
         let updates = std::mem::take(&mut self.monitors.updates);
@@ -216,13 +216,13 @@ impl Conn {
         }
     }
 
-    /// Goes on telling what was held back, if the peer has read all that it was told.
+    /// Resumes paused monitors if the peer has read everything.
     pub(crate) fn resume_monitors(&mut self) {
-        if self.dump.is_some() || self.out.len() > 0 {
+        if self.job.is_some() || self.out.len() > 0 {
             return;
         }
         if let Some(since) = self.monitors.paused {
-            self.dump = Some(Job::Monitor(Walk {
+            self.job = Some(Job::Monitor(Walk {
                 xid: 0,
                 monitors: self.monitors.by_id.values().cloned().collect(),
                 since: Some(since),
@@ -232,18 +232,18 @@ impl Conn {
     }
 }
 
-/// Rules told to monitors that are under way.
+/// A dump of rules for monitors that is under way.
 #[derive(Debug)]
 pub(crate) struct Walk {
     xid: u32,
     monitors: Vec<Monitor>,
-    /// Of rules that came or changed since then; without it, of all.
+    /// Only rules added or changed since then; all if `None`.
     since: Option<Nanos>,
     at: Cursor,
 }
 
 impl Walk {
-    /// Tells the next part; what is left to do.
+    /// Sends the next part; returns the rest.
     pub(crate) fn step(mut self, conn: &mut Conn, env: &impl Env, bridge: &str) -> Option<Job> {
         let mut updates = Vec::new();
         let initially = match conn.version() {

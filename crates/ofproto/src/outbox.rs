@@ -1,9 +1,9 @@
-//! What waits to be sent on a connection.
+//! The output queue of a connection.
 
-/// As many bytes as a connection's peer may leave unread before nothing more is made for it.
+/// The unread bytes from which on the agent makes nothing more for a connection.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
-/// Bytes to be sent, in order.
+/// The queue of bytes to send.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ impl Outbox {
         self.bytes.len()
     }
 
-    /// Whether the peer has to read before more is made for it.
+    /// Whether the peer has to read before the agent makes more for it.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() >= HIGH_WATER
     }

@@ -1,7 +1,7 @@
-//! Packets for controllers.
+//! Packet-ins.
 
 use crate::agent::Agent;
-use crate::asynchronous::Happened;
+use crate::asynchronous::AsyncEvent;
 use crate::conn::Conn;
 use crate::memory::{OVERHEAD, PACKET_IN_DROPPED};
 use flow::MatchField;
@@ -10,18 +10,18 @@ use openflow::model::{Body, PacketIn, Port};
 use switch::tables::ForController;
 use wire::Nanos;
 
-/// The reason of a packet that no rule was for.
+/// The reason of a packet that matched no rule.
 const NO_MATCH: u8 = 0;
-/// That of an action's, which until OpenFlow 1.3 is that of an action set's, a bucket's and a
-/// packet-out's too.
+/// The reason of a packet that an action sent. Until OpenFlow 1.3 it covers action sets, buckets
+/// and packet-outs too.
 const ACTION: u8 = 1;
 const ACTION_SET: u8 = 3;
 const PACKET_OUT: u8 = 5;
 
 impl Agent {
-    /// Tells controllers of a packet: its bytes, all of them unless an action has cut it off, how
-    /// long it is, and the mark that it carries. There are no buffers that could keep the rest of
-    /// it, whatever a `miss_send_len` says.
+    /// Sends a packet to controllers: its bytes (all of them unless an action truncated it), its
+    /// original length, and its mark. The switch buffers no packets, whatever a `miss_send_len`
+    /// says.
     pub fn packet_in(&mut self, meaning: &ForController, packet: &[u8], (total_len, mark): (usize, u32), now: Nanos) {
         let mut metadata = meaning.metadata.clone();
         if mark != 0 {
@@ -30,7 +30,7 @@ impl Agent {
         let in_port = in_port(meaning);
         for conn in self.conns.values_mut() {
             let reason = reason(meaning.reason, conn.version().unwrap_or(Version::V10));
-            if conn.controller_id != meaning.controller || !conn.hears(Happened::PacketIn(reason)) {
+            if conn.controller_id != meaning.controller || !conn.wants(AsyncEvent::PacketIn(reason)) {
                 continue;
             }
             let message = PacketIn {
@@ -47,18 +47,18 @@ impl Agent {
             };
             conn.offer_packet(in_port, message, now);
         }
-        self.overhear();
+        self.copy_to_snoops();
     }
 }
 
 impl Conn {
-    /// Sends a packet, or lets it wait where the peer does not read or its limit says so. Drops one
-    /// that would wait where the connection's part of the memory budget has no room for it.
+    /// Sends a packet, or queues it if the peer does not read or the rate limit is reached. Drops
+    /// it if the connection's share of the memory budget has no room.
     fn offer_packet(&mut self, in_port: Port, message: PacketIn, now: Nanos) {
         let (reason, bytes) = (message.reason, message.data.len() + OVERHEAD);
         let may_send = !self.out.is_full();
         let has_room = self.share.grow(bytes).is_ok() || {
-            // Packets that gave way to later ones are counted until now.
+            // The share still counts packets that were dropped from the queue.
             self.account();
             self.share.grow(bytes).is_ok()
         };
@@ -83,7 +83,7 @@ impl Conn {
         }
     }
 
-    /// Sends packets that wait, as far as the peer takes them and its limit allows.
+    /// Sends queued packets, as far as the peer reads them and the rate limit allows.
     pub(crate) fn send_packets(&mut self, now: Nanos) {
         while !self.out.is_full() {
             let Some(packet) = self.packets.pop(now) else { return };
@@ -92,7 +92,7 @@ impl Conn {
     }
 }
 
-/// A packet's reason as a version has it.
+/// A packet's reason in a version.
 fn reason(reason: u8, version: Version) -> u8 {
     match reason {
         ForController::MISS => NO_MATCH,
@@ -108,13 +108,12 @@ fn in_port(meaning: &ForController) -> Port {
     number.and_then(|port| u32::try_from(port).ok()).map_or(Port::ANY, Port)
 }
 
-/// What stands before the handle in a continuation: the header of an experimenter's property (type,
-/// 16 bytes, Nicira's number, `oxvs`). Clients look into continuations when they print them;
-/// properties that they do not know they pass over, and anything else they call a broken message.
+/// The bytes before the handle in a continuation: the header of an experimenter's property (type,
+/// 16 bytes, Nicira's number, `oxvs`). Clients parse continuations when they print them. They skip
+/// properties that they do not know, and call anything else a broken message.
 const CONTINUATION: [u8; 12] = *b"\xff\xff\0\x10\0\0\x23\x20oxvs";
 
-/// What a paused packet's message carries, so that it can go on: the switch's own word for where it
-/// was.
+/// The continuation of a paused packet: the switch's handle of the place to resume at.
 fn continuation(handle: u32) -> Vec<u8> {
     [&CONTINUATION[..], &handle.to_be_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! Packets from controllers.
+//! Packet-outs and resumed packets.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -22,7 +22,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a packet can be sent: as what the datapath is to take it.
+    /// Checks a packet-out and returns the packet as the datapath takes it.
     pub(crate) fn check_packet_out(
         &self,
         conn: &Conn,
@@ -31,7 +31,7 @@ impl Core {
     ) -> Result<(PortNo, FlowState), OfError> {
         let version = conn.version().unwrap_or(Version::V10);
         if out.buffer_id.is_some() {
-            // No packets are kept.
+            // The switch buffers no packets.
             return Err(OfError::BrcBufferUnknown);
         }
         let device = self.ingress(out.in_port)?;
@@ -67,20 +67,20 @@ impl Core {
         if sent { Ok(()) } else { Err(OfError::NxRStale) }
     }
 
-    /// The datapath's port of a port that a packet is said to have come in on.
+    /// The datapath port of a packet's ingress port.
     fn ingress(&self, port: Port) -> Result<PortNo, OfError> {
         match self.ports.get(port) {
             Some(known) => Ok(known.info.device.unwrap_or(NO_DEVICE)),
-            // A controller's own packet, or one that came from nowhere.
+            // The controller's own packet, or one without an ingress port.
             None if matches!(port, Port::CONTROLLER | Port::ANY) => Ok(NO_DEVICE),
-            // As Open vSwitch: a number that a port could have is as good as none.
+            // As Open vSwitch: an unused port number is accepted like none.
             None if port.0 != 0 && port.0 < 0xff00 => Ok(NO_DEVICE),
             None => Err(OfError::BrcBadPort),
         }
     }
 }
 
-/// The number that no port of a datapath has.
+/// The number of no datapath port.
 const NO_DEVICE: PortNo = PortNo(0);
 
 fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> {
@@ -95,7 +95,7 @@ fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> 
         .ok_or(short)
 }
 
-/// A packet with what a controller says of its metadata.
+/// A packet with the metadata that a controller gives it.
 fn with_metadata(key: Key, in_port: Port, metadata: &Match) -> FlowState {
     let mut state = FlowState::new(key, in_port.0);
     let of_packets = |field| field == MatchField::PktMark || Match::is_metadata(field);
@@ -105,7 +105,7 @@ fn with_metadata(key: Key, in_port: Port, metadata: &Match) -> FlowState {
     state
 }
 
-/// What is known of a packet's fields, as far as actions have to suit them.
+/// The fields of a packet, as far as actions depend on them.
 fn known_of(key: &Key, mut known: Match) -> Match {
     let state = FlowState::new(*key, 0);
     for field in [

@@ -1,4 +1,4 @@
-//! The bridge's ports as messages have them.
+//! The bridge's ports in OpenFlow messages.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use switch::PortFlags;
 use wire::{MacAddr, Nanos};
 
-/// A port as the bridge has it.
+/// A port of the bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
     /// Its number.
@@ -21,25 +21,25 @@ pub struct PortInfo {
     pub name: String,
     /// Its address.
     pub hw_addr: MacAddr,
-    /// Whether its administrator has taken it up.
+    /// Whether it is administratively up.
     pub admin_up: bool,
     /// Whether it has a link.
     pub link_up: bool,
-    /// Its speed in bit/s; `None` where that is not known.
+    /// Its speed in bit/s; `None` if unknown.
     pub speed: Option<u64>,
-    /// Whether it sends and receives at the same time.
+    /// Whether it is full duplex.
     pub full_duplex: bool,
-    /// The datapath's port; `None` for a patch.
+    /// The datapath port; `None` for a patch port.
     pub device: Option<PortNo>,
-    /// When it came.
+    /// When it was created.
     pub since: Nanos,
 }
 
-/// What connections set of a port, beside whether it is up.
+/// The flags of a port that a port mod can set, beside `PORT_DOWN`.
 const SETTABLE: u32 =
     config::NO_STP | config::NO_RECV | config::NO_RECV_STP | config::NO_FLOOD | config::NO_FWD | config::NO_PACKET_IN;
 
-/// Reasons of changes.
+/// Reasons of port status messages.
 const ADDED: u8 = 0;
 pub(crate) const DELETED: u8 = 1;
 const MODIFIED: u8 = 2;
@@ -52,7 +52,7 @@ pub(crate) struct Ports {
 #[derive(Debug)]
 pub(crate) struct OfPort {
     pub(crate) info: PortInfo,
-    /// What connections have set.
+    /// The flags set by port mods.
     config: u32,
 }
 
@@ -81,8 +81,7 @@ impl OfPort {
     }
 }
 
-/// A port's configuration as the switch acts upon it. There is no spanning tree for a port to take
-/// part in or not.
+/// A port's flags for the switch. It has no spanning tree, so flags about that are ignored.
 fn flags(config: u32) -> PortFlags {
     let has = |bit: u32| config & bit != 0;
     PortFlags {
@@ -98,8 +97,8 @@ fn kbits(speed: Option<u64>) -> u32 {
     speed.map_or(0, |speed| u32::try_from(speed / 1000).unwrap_or(u32::MAX))
 }
 
-/// The bit for a rate, and that it goes over copper, which is what is said of links that are none
-/// (OpenFlow 1.3.5 §7.2.1).
+/// The bit of a rate, with the copper bit, which also stands for links without a medium (OpenFlow
+/// 1.3.5 §7.2.1).
 fn features(speed: Option<u64>, full_duplex: bool) -> u32 {
     const COPPER: u32 = 1 << 11;
     const OTHER: u32 = 1 << 10;
@@ -136,7 +135,7 @@ impl Ports {
         self.ports.values().map(OfPort::description)
     }
 
-    /// Makes these the ports. What changed.
+    /// Replaces the ports and returns the changes.
     pub(crate) fn replace(&mut self, infos: Vec<PortInfo>) -> Vec<PortStatus> {
         let mut changes = Vec::new();
         let mut status = |reason, port: &OfPort| {
@@ -176,7 +175,7 @@ impl Ports {
 }
 
 impl Core {
-    /// Whether a change of a port can be carried out.
+    /// Checks a port mod.
     pub(crate) fn check_port_mod(&self, change: &PortMod) -> Result<(), OfError> {
         let port = self.ports.get(change.port).ok_or(OfError::PmfcBadPort)?;
         if port.info.hw_addr != change.hw_addr && change.hw_addr != MacAddr([0; 6]) {
@@ -221,13 +220,13 @@ impl Core {
     pub(crate) fn port_desc(&self, conn: &mut Conn, xid: u32, port: Port) {
         let wanted = |desc: &PortDesc| port == Port::ANY || desc.port == port;
         let descriptions: Vec<PortDesc> = self.ports.descriptions().filter(wanted).collect();
-        // Of a port that is not there, nothing is told, as Open vSwitch has it.
+        // As Open vSwitch: an unknown port gives an empty reply.
         let reply = StatsReply::PortDesc(descriptions);
         conn.send(xid, Body::StatsReply { more: false, reply });
     }
 
     pub(crate) fn port_stats(&self, conn: &mut Conn, xid: u32, port: Port, env: &impl Env, now: Nanos) {
-        // OpenFlow 1.0 says none where later versions say any, which is the same number here.
+        // OpenFlow 1.0's OFPP_NONE and the later OFPP_ANY have the same number here.
         let wanted = |other: &&OfPort| port == Port::ANY || other.info.port == port;
         let ports: Vec<&OfPort> = self.ports.ports.values().filter(wanted).collect();
         let stats = ports.into_iter().map(|port| {

@@ -1,18 +1,18 @@
-//! Whether the peer is still there.
+//! The inactivity probe of a connection.
 
 use std::time::Duration;
 use wire::Nanos;
 
-/// Watches a peer's silence.
+/// The state of the probe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     interval: Option<Duration>,
     heard: Nanos,
-    /// When the peer was asked, and has not been heard since.
+    /// When the probe was sent; `None` after a message arrived.
     asked: Option<Nanos>,
 }
 
-/// What is to be done.
+/// What the connection has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probing {
     Wait,
@@ -29,13 +29,13 @@ impl Probe {
         }
     }
 
-    /// The peer has said something.
+    /// A message arrived.
     pub(crate) fn heard(&mut self, now: Nanos) {
         self.heard = now;
         self.asked = None;
     }
 
-    /// When the peer last said something.
+    /// When the last message arrived.
     pub(crate) fn last_heard(&self) -> Nanos {
         self.heard
     }

@@ -1,4 +1,4 @@
-//! The queues of ports: what they are and what they have sent.
+//! Descriptions and statistics of queues.
 
 use crate::agent::Core;
 use crate::conn::Conn;
@@ -8,8 +8,8 @@ use openflow::OfError;
 use openflow::model::{ALL_QUEUES, Body, Port, QueueConfig, QueueStats, StatsReply};
 use wire::Nanos;
 
-/// Bytes of queues that the answer to OFPT_QUEUE_GET_CONFIG_REQUEST has room for. It is one
-/// message; statistics tell of all.
+/// The most bytes of queues in a reply to OFPT_QUEUE_GET_CONFIG_REQUEST, which is one message.
+/// Queue statistics report all queues.
 const ROOM: usize = 65_000;
 
 impl Core {
@@ -65,8 +65,8 @@ impl Core {
         Ok(())
     }
 
-    /// The queues of a port or of all, by number or all. That none is there is no error where all
-    /// are asked for.
+    /// The queues that a request selects by port and number. An empty result is no error if the
+    /// request asks for all.
     fn queues(
         &self,
         port: Port,

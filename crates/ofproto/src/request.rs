@@ -1,4 +1,4 @@
-//! Which request is answered where.
+//! Dispatch of requests.
 
 use crate::agent::Core;
 use crate::conn::{Conn, Kind};
@@ -9,7 +9,7 @@ use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequ
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 use wire::Nanos;
 
-/// What bundles can be.
+/// The flags of bundles that are supported.
 const ATOMIC: u32 = 1;
 const ORDERED: u32 = 2;
 
@@ -22,7 +22,7 @@ impl Core {
             .map_or(0, u32::from_be_bytes);
         let done = codec.decode(message).and_then(|Message { body, .. }| {
             if conn.options.kind == Kind::Snoop {
-                // Who only listens is only answered what keeps the connection.
+                // A snooping peer gets replies to echo requests only.
                 if let Body::EchoRequest(data) = body {
                     conn.send(xid, Body::EchoReply(data));
                 }
@@ -96,7 +96,7 @@ impl Core {
                 let bridge = &self.config.bridge;
                 env.change(|switch, _| (switch.change_options(bridge, command, &maps), Vec::new()))?;
             }
-            // No connections are tracked, so there are none to forget.
+            // There is no connection tracking, so nothing to flush.
             Body::CtFlushZone(_) | Body::CtFlush(_) => {}
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
             Body::StatsRequest { more, request } => {
@@ -109,7 +109,7 @@ impl Core {
         Ok(())
     }
 
-    /// Nicira's ways around what OpenFlow 1.0 lacks; in later versions they say nothing.
+    /// Nicira's extensions of OpenFlow 1.0; later versions ignore them.
     fn agree(&self, conn: &mut Conn, change: impl FnOnce(&mut Codec)) -> Result<(), OfError> {
         if let Some(codec) = conn.codec.as_mut().filter(|codec| codec.version == Version::V10) {
             change(codec);
@@ -159,12 +159,12 @@ impl Core {
     }
 }
 
-/// Whether a message is an error or a reply, which is never answered with an error.
+/// Whether a message is an error, which is never answered with an error.
 fn is_error(message: &[u8]) -> bool {
     message.get(1) == Some(&1)
 }
 
-/// Whether a slave may not say this (OpenFlow 1.3.5 §6.3.6).
+/// Whether a slave may not send this (OpenFlow 1.3.5 §6.3.6).
 fn only_for_masters(body: &Body) -> bool {
     if let Body::StatsRequest {
         request: StatsRequest::TableFeatures(asked),

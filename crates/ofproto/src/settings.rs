@@ -8,14 +8,14 @@ use openflow::model::{Body, Config, Role, RoleMsg};
 use openflow::{OfError, Version};
 use switch::FragMode;
 
-/// The bits of a configuration that say how fragments are treated; the next one is of old versions.
+/// The bits of a switch configuration: the fragment mode, and a flag of old versions.
 const FRAGMENTS: u16 = 3;
 const INVALID_TTL_TO_CONTROLLER: u16 = 4;
-/// The reason of packets that it is about, in a mask of reasons.
+/// Its bit in a mask of packet-in reasons.
 const INVALID_TTL: u32 = 1 << 2;
 
-/// Whether settings say who hears of packets whose time to live is over; later versions have a
-/// message for it (`OFPT_SET_ASYNC`). In OpenFlow 1.0 this is an extension of Open vSwitch's.
+/// Whether the switch configuration controls packet-ins for an invalid TTL; later versions use
+/// `OFPT_SET_ASYNC`. In OpenFlow 1.0 this is an extension of Open vSwitch.
 fn has_ttl_flag(version: Option<Version>) -> bool {
     version.is_some_and(|version| version <= Version::V12)
 }
@@ -51,8 +51,8 @@ impl Core {
                 0 => FragMode::Normal,
                 FRAGMENTS_DROP => FragMode::Drop,
                 FRAGMENTS_NX_MATCH => FragMode::NxMatch,
-                // To put them together is not done here. OpenFlow 1.0 has no error for it; who asks
-                // how it is hears it.
+                // Fragment reassembly is not supported. OpenFlow 1.0 has no error for that; the
+                // reply to a get-config request shows the mode in use.
                 _ if conn.version() == Some(Version::V10) => self.fragments,
                 _ => return Err(OfError::ScfcBadFlags),
             };
@@ -80,7 +80,8 @@ impl Core {
             if asked.role != Role::Equal
                 && let Some(generation) = asked.generation
             {
-                // A count that wraps around: older is what lies behind (OpenFlow 1.3.5 §6.3.6).
+                // Generation ids wrap around; a negative difference is older (OpenFlow 1.3.5
+                // §6.3.6).
                 let older = |seen: u64| (generation.wrapping_sub(seen) as i64) < 0;
                 if self.generation.is_some_and(older) {
                     return Err(OfError::RrfcStale);

@@ -1,6 +1,6 @@
-//! Features of OpenFlow that a refused request asked for and this switch does not have.
+//! Features that refused requests asked for and this switch lacks.
 //!
-//! An error message has a number and no words. The log says what the number means here.
+//! An error message has a number only. The log says what the number means here.
 
 use crate::env::Env;
 use openflow::model::{Action, Body, Match};
@@ -10,7 +10,7 @@ const CONNTRACK: &str = "connection tracking (ct) is not supported";
 const NSH: &str = "network service headers (encap, decap, nsh) are not supported";
 const SAMPLE: &str = "sampling (sample) is not supported";
 
-/// Tells the environment of a refused request if it asked for a feature that is not there.
+/// Reports a refused request to the environment if it asked for an unsupported feature.
 pub(crate) fn report(codec: Option<Codec>, error: OfError, request: &[u8], bridge: &str, env: &impl Env) {
     use OfError::{BacBadSetType, BacBadType, BmcBadField, NxBacCtDatapathSupport};
     if !matches!(error, BacBadSetType | BacBadType | BmcBadField | NxBacCtDatapathSupport) {

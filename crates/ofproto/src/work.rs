@@ -1,7 +1,7 @@
-//! What a bundle is to do, kept small: there may be a million messages in it.
+//! The messages of a bundle, stored compactly: a bundle may have a million of them.
 //!
-//! Of rules that are to be added it is kept what they will be ([`Additions`]). Other messages are
-//! kept as they came: that is less than what they mean takes.
+//! Flow mods that add rules are stored as the rules to add ([`Additions`]). Other messages are
+//! stored as bytes, which take less memory than their decoded form.
 
 use openflow::model::{Body, Message};
 use openflow::{Codec, HEADER_LEN};
@@ -9,28 +9,28 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use switch::tables::Additions;
 
-/// What is to be done, in its order.
+/// The messages in order.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     parts: VecDeque<Part>,
     additions: Additions,
-    /// What the messages of additions were numbered.
+    /// The transaction ids of the additions.
     xids: Vec<u32>,
-    /// Other messages, one behind the other.
+    /// The bytes of the other messages.
     messages: Vec<u8>,
 }
 
-/// What is to be done next, in a row.
+/// A run of messages of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// These rules come.
+    /// Additions, by index.
     Additions(Range<usize>),
-    /// The messages in these bytes are carried out.
+    /// Other messages, by position in bytes.
     Messages(Range<usize>),
 }
 
 impl Work {
-    /// Takes in a message, and what it means.
+    /// Adds a message, with its decoded form.
     pub(crate) fn push(&mut self, message: &[u8], meaning: Body) {
         let rest = match meaning {
             Body::FlowMod(change) => self.additions.push(change).is_err(),
@@ -54,12 +54,12 @@ impl Work {
         }
     }
 
-    /// What is next.
+    /// The next run.
     pub(crate) fn next(&self) -> Option<Part> {
         self.parts.front().cloned()
     }
 
-    /// Notes that what is next is done up to here.
+    /// Marks the next run as done up to `to`.
     pub(crate) fn done(&mut self, to: usize) {
         if let Some(Part::Additions(range) | Part::Messages(range)) = self.parts.front_mut() {
             range.start = to;
@@ -69,12 +69,12 @@ impl Work {
         }
     }
 
-    /// Rules that are to be added.
+    /// The rules to add.
     pub(crate) fn additions(&self) -> &Additions {
         &self.additions
     }
 
-    /// The message that asked for a rule.
+    /// The message of an addition, encoded again.
     pub(crate) fn message_of(&self, codec: Codec, addition: usize) -> Vec<u8> {
         let xid = self.xids.get(addition).copied().unwrap_or(0);
         let change = self.additions.flow_mod(addition).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Work {
         codec.encode(&Message { xid, body })
     }
 
-    /// The message that begins at a place among the others.
+    /// The message at a position among the others.
     pub(crate) fn message_at(&self, at: usize) -> &[u8] {
         message_at(&self.messages, at).unwrap_or_default()
     }
@@ -94,7 +94,7 @@ fn message_at(messages: &[u8], at: usize) -> Option<&[u8]> {
     rest.get(..usize::from(u16::from_be_bytes([*a, *b])))
 }
 
-/// The number of a message.
+/// The transaction id of a message.
 pub(crate) fn xid_of(message: &[u8]) -> u32 {
     let xid = message.get(4..HEADER_LEN).and_then(|xid| xid.try_into().ok());
     xid.map_or(0, u32::from_be_bytes)

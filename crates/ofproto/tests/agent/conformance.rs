@@ -305,16 +305,16 @@ fn every_action_is_taken_or_refused_in_every_version() {
                 table: Some(0),
                 ..change.clone()
             };
-            let happened = outcome(version, &change);
-            let Some(happened) = happened else {
+            let event = outcome(version, &change);
+            let Some(event) = event else {
                 assert_eq!(version, Version::V11, "{text}");
                 continue;
             };
-            if happened.as_ref().err() != refused.as_ref() {
-                wrong.push(format!("{text} in {version}: {happened:?}"));
+            if event.as_ref().err() != refused.as_ref() {
+                wrong.push(format!("{text} in {version}: {event:?}"));
                 continue;
             }
-            if let Ok((_, instructions)) = happened {
+            if let Ok((_, instructions)) = event {
                 let lists = [&instructions.apply, &instructions.write];
                 let there = lists.iter().map(|list| list.len()).sum::<usize>();
                 let given = change.instructions.apply.len() + change.instructions.write.len();

@@ -81,7 +81,7 @@ fn a_peer_that_sends_no_hello_in_time_is_closed() {
     assert_eq!(lab.agent.run(silent, &lab.world, Nanos(due.0 - 1), 1), Run::Idle);
     lab.agent.tick(silent, due);
     let run = lab.agent.run(silent, &lab.world, due, 1);
-    assert_eq!(run, Run::Close(Closed::NoGreeting));
+    assert_eq!(run, Run::Close(Closed::HelloTimeout));
     let greeted = lab.open(Kind::Service, VERSION);
     assert_eq!(lab.agent.deadline(greeted), None);
 }

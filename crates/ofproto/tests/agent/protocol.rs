@@ -415,7 +415,7 @@ fn who_reads_nothing_is_told_of_rules_up_to_a_bound_and_then_given_up() {
         lab.agent.tables_changed(&lab.world, Nanos(1));
         if matches!(
             lab.agent.run(stalled, &lab.world, Nanos(1), 1),
-            Run::Close(Closed::Stalled)
+            Run::Close(Closed::NotReading)
         ) {
             assert!(round > 5, "{round}");
             assert!(lab.ready().contains(&stalled), "who serves the connection hears of it");
