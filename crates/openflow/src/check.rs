@@ -1,28 +1,28 @@
-//! Whether actions suit the packets of a match.
+//! Checks that actions are consistent with a match.
 //!
-//! An action that speaks of a field needs what the field needs, of the match or of actions before
-//! it: a tag that was pushed is there. OpenFlow 1.1 and later ask for this (1.3.1 §5.12:
-//! `OFPBAC_MATCH_INCONSISTENT`); in OpenFlow 1.0, whose own actions have no effect on packets that
-//! lack the field, it is asked of Nicira's actions only.
+//! An action on a field needs the field's prerequisites, from the match or from earlier actions: a
+//! pushed tag is present. OpenFlow 1.1 and later ask for this (1.3.1 §5.12:
+//! `OFPBAC_MATCH_INCONSISTENT`). In OpenFlow 1.0 it is checked for Nicira's actions only, because
+//! its own actions have no effect on packets that lack the field.
 
 use crate::model::*;
 use crate::{OfError, Version};
 use flow::{MatchField as F, MatchPrerequisite as P};
 use std::borrow::Cow;
 
-/// What a switch has.
+/// The limits of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many tables: numbers from 0 up.
+    /// The number of tables; numbers begin at 0.
     pub tables: u8,
-    /// The first number that no port has.
+    /// The first number above all ports.
     pub ports: u32,
-    /// The highest meter.
+    /// The highest meter id.
     pub max_meter: u32,
 }
 
 impl Default for Limits {
-    /// 254 tables, all ports there can be, any meter.
+    /// 254 tables, any port, any meter.
     fn default() -> Limits {
         Limits {
             tables: 254,
@@ -32,10 +32,10 @@ impl Default for Limits {
     }
 }
 
-/// Checks what a rule of a table does; without a table, it may go to any.
+/// Checks the instructions of a rule of a table; without a table, it may go to any.
 ///
 /// # Errors
-/// The error that the specification has for what is wrong.
+/// The specification's error for the fault.
 pub fn instructions(
     version: Version,
     table: Option<u8>,
@@ -48,8 +48,8 @@ pub fn instructions(
     }
     let mut checker = Checker::new(version, matching, limits);
     checker.list(&instructions.apply)?;
-    // The action set is carried out on whatever the packet is then: it may have a tag that this
-    // rule does not ask for.
+    // The action set runs on the packet as it is at the end: it may have a tag that this rule does
+    // not match.
     checker.set = true;
     if instructions.write.iter().any(|action| !may_be_in_set(action)) {
         return Err(OfError::BacBadType);
@@ -61,8 +61,8 @@ pub fn instructions(
     }
 }
 
-/// Whether an action set can have the action: it has one of a kind, and an order of its own, which
-/// suit only what changes the packet or sends it.
+/// Whether an action set can hold the action. It holds one action of a kind, in an order of its
+/// own, which suits only actions that change or send the packet.
 fn may_be_in_set(action: &Action) -> bool {
     !matches!(
         action,
@@ -88,7 +88,7 @@ fn may_be_in_set(action: &Action) -> bool {
 /// Checks a list of actions on the packets of a match.
 ///
 /// # Errors
-/// The error that the specification has for what is wrong.
+/// The specification's error for the fault.
 pub fn actions(version: Version, matching: &Match, actions: &[Action], limits: &Limits) -> Result<(), OfError> {
     Checker::new(version, matching, limits).list(actions)
 }
@@ -101,10 +101,10 @@ fn check_meter(meter: u32, limits: &Limits) -> Result<(), OfError> {
     }
 }
 
-/// Follows a list of actions, and what they make of the packet.
+/// Follows a list of actions and their effect on the packet.
 struct Checker<'a> {
     version: Version,
-    /// What is known of the packet at this point.
+    /// The known conditions of the packet at this point.
     known: Cow<'a, Match>,
     limits: &'a Limits,
     /// Whether these are actions of the action set.
@@ -139,8 +139,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Of an action that is without effect where the packet lacks the field, as OpenFlow 1.0 has it
-    /// and all versions in action sets.
+    /// Checks an action that has no effect if the packet lacks the field, as in OpenFlow 1.0 and in
+    /// action sets of all versions.
     fn later(&self, prerequisites: &[P]) -> Result<(), OfError> {
         match self.version {
             Version::V10 => Ok(()),
@@ -266,7 +266,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The packet is of another Ethernet type now, and nothing is known of what is in it.
+    /// The packet has another Ethernet type now, and its contents are unknown.
     fn becomes(&mut self, ethertype: u128) {
         self.known.to_mut().clear(F::NwProto);
         self.known.to_mut().set(F::EthType, ethertype, 0xffff);
@@ -297,8 +297,8 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What is taken from the packet must be in it, and what the new rule says must be said of its
-    /// own packets.
+    /// Fields read from the packet must be present in it, and the new rule's conditions must meet
+    /// their prerequisites.
     fn learn(&self, learn: &Learn) -> Result<(), OfError> {
         let mut made = Match::ANY;
         for spec in &learn.specs {
@@ -315,8 +315,7 @@ impl<'a> Checker<'a> {
                             let bits = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
                             made.set(dst.field(), value << dst.ofs(), bits << dst.ofs());
                         }
-                        // A tag that is copied may be there; a protocol that is copied is the
-                        // packet's own.
+                        // A copied tag may be present; a copied protocol is the packet's own.
                         LearnSrc::Field(_) => {
                             if let Some((value, mask)) = self.known.get(dst.field()) {
                                 made.set(dst.field(), value, mask);

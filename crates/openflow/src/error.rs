@@ -1,4 +1,4 @@
-//! Errors: what a switch answers to a request that it does not fulfil.
+//! Errors: the replies to requests that the switch refuses.
 
 #[path = "error_table.rs"]
 mod table;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::OnceLock;
 pub use table::OfError;
 
-/// Who defines an error's number.
+/// The party that defines an error's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// The specification.
@@ -35,19 +35,19 @@ impl Vendor {
 /// An error's number in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Code {
-    /// Who defines it.
+    /// The party that defines it.
     pub vendor: Vendor,
     /// The type.
     pub kind: u16,
-    /// The code; of no meaning for extensions in OpenFlow 1.2 and later, which have a type only.
+    /// The code; unused by extensions in OpenFlow 1.2 and later, which have a type only.
     pub code: u16,
 }
 
-/// The type that says that an experimenter's error follows, OpenFlow 1.2 and later.
+/// The type of experimenter errors, OpenFlow 1.2 and later.
 const EXPERIMENTER: u16 = 0xffff;
-/// The type and code that say the same in Nicira's way, before that.
+/// The type and code of Nicira's errors, before that.
 const NICIRA_VENDOR_ERROR: (u16, u16) = (0xb0c2, 0);
-/// How much of the request an error quotes at least, if it is that long (OpenFlow 1.0 §5.4.4).
+/// The least bytes of the request that an error quotes, if it is that long (OpenFlow 1.0 §5.4.4).
 const QUOTED: usize = 64;
 
 impl OfError {
@@ -58,7 +58,7 @@ impl OfError {
     }
 
     /// The error with a number in a version.
-    pub fn from_code(version: Version, vendor: u32, kind: u16, code: u16) -> Option<OfError> {
+    pub(crate) fn from_code(version: Version, vendor: u32, kind: u16, code: u16) -> Option<OfError> {
         type Key = (Version, u32, u16, u16);
         static CODES: OnceLock<HashMap<Key, OfError>> = OnceLock::new();
         let codes = CODES.get_or_init(|| {
@@ -88,18 +88,18 @@ impl std::error::Error for OfError {}
 /// An error message's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorBody {
-    /// What went wrong.
+    /// The error.
     pub kind: ErrorKind,
     /// The request's first bytes; of a failed hello, a text.
     pub data: Vec<u8>,
 }
 
-/// What went wrong, as far as it is known.
+/// The error, known or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// An error of the table.
     Known(OfError),
-    /// Another one.
+    /// An unknown error.
     Unknown {
         /// The experimenter's number, 0 for none.
         vendor: u32,

@@ -3,7 +3,7 @@
 
 use super::{Code, Vendor};
 
-/// A code that holds from a version on, until the row says otherwise. The version is the number in
+/// A code that is valid from a version on, until the row has another. The version is the number in
 /// message headers.
 pub(super) struct Since {
     pub(super) version: u8,
@@ -35,8 +35,8 @@ const fn none(version: u8) -> Since {
 
 macro_rules! errors {
     ($($variant:ident $name:literal [$($since:expr),*];)*) => {
-        /// Why a request was refused: every error of every version. Versions that lack one have a
-        /// code for it in an extension, or none.
+        /// The errors of all versions. Versions that lack one have a code for it in an extension,
+        /// or none.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum OfError {

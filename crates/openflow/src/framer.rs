@@ -1,4 +1,4 @@
-//! From a byte stream to messages.
+//! Splits a byte stream into messages.
 
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ pub const HEADER_LEN: usize = 8;
 /// The longest message: its length is a 16-bit number.
 pub const MAX_LEN: usize = 65_535;
 
-/// A stream that cannot be cut into messages. The connection must end.
+/// A stream that cannot be split into messages. The connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FramerError {
     /// A header with a length less than its own.
@@ -19,11 +19,12 @@ pub enum FramerError {
     TooLong(u16),
 }
 
-/// Cuts a stream into messages. It holds at most one message and what came with its last bytes.
+/// Splits a stream into messages. It holds at most one message and what arrived with its last
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct Framer {
     buffer: Vec<u8>,
-    /// Where the bytes begin that have not been handed out.
+    /// The position of the first byte not yet returned.
     start: usize,
     limit: usize,
 }
@@ -35,7 +36,7 @@ impl Framer {
     }
 
     /// A framer for messages of up to `limit` bytes.
-    pub fn with_limit(limit: usize) -> Framer {
+    pub(crate) fn with_limit(limit: usize) -> Framer {
         Framer {
             buffer: Vec::new(),
             start: 0,
@@ -43,7 +44,7 @@ impl Framer {
         }
     }
 
-    /// Takes bytes of the stream.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.buffer.drain(..self.start);
@@ -52,10 +53,10 @@ impl Framer {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole message, its header included. `None` where more bytes are needed.
+    /// The next whole message with its header; `None` if bytes are missing.
     ///
     /// # Errors
-    /// The stream makes no sense from here on; all later calls say the same.
+    /// The stream is broken from here on; all later calls return the same error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<&[u8]>, FramerError> {
         let Some(len) = self.ready()? else { return Ok(None) };
@@ -83,12 +84,12 @@ impl Framer {
         Ok((self.pending() >= len).then_some(len))
     }
 
-    /// The header of the next message, if it is there.
+    /// The header of the next message, if it was received.
     pub fn peek(&self) -> Option<&[u8; HEADER_LEN]> {
         self.buffer[self.start..].first_chunk()
     }
 
-    /// How many bytes wait for the rest of their message.
+    /// The number of bytes not yet returned.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.start
     }

@@ -1,5 +1,5 @@
-//! Match fields as type-length-value: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ
-//! in which identifiers are usual.
+//! Match fields as TLVs: OpenFlow's OXM (1.3.1 §7.2.3) and Nicira's NXM, which differ in the
+//! identifiers in use.
 
 mod order;
 
@@ -12,16 +12,15 @@ use std::sync::OnceLock;
 
 /// The length of a header without experimenter.
 const HEADER: usize = 4;
-/// NXM's pseudo field that selects flows by cookie shares its number with a real field; the length
-/// tells them apart.
+/// NXM's pseudo field for the cookie has the number of a real field; the length distinguishes them.
 const COOKIE_NUMBER: u8 = 30;
 
-/// What to do with fields that are not known.
+/// The treatment of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
     /// Refuse the match.
     Refuse,
-    /// Go on: in what a switch sends, they are additions.
+    /// Skip them: in messages from a switch they are additions.
     Skip,
 }
 
@@ -32,7 +31,7 @@ struct Header {
     experimenter: Option<u32>,
     number: u8,
     masked: bool,
-    /// The length of what follows the header, without the experimenter.
+    /// The length of the payload, without the experimenter id.
     len: usize,
 }
 
@@ -105,7 +104,7 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
             (Value::Word(value), Some(Value::Word(mask))) => matching.add(field, value, mask)?,
             (Value::Word(value), _) => {
                 let exact = u128::MAX >> (128 - u32::from(field.info().bits));
-                // What is not masked may still have bits that must be zero.
+                // A field without a mask may still have bits that must be zero.
                 matching.add(field, value, exact)?;
             }
             (Value::Wide(value), mask) => {
@@ -121,7 +120,7 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
     Ok((matching, cookie))
 }
 
-/// Whether a value has no bits that its mask, behind it and as long, has not.
+/// Whether a value has no bits outside its mask, which follows it.
 fn covers(body: &[u8]) -> bool {
     let (value, mask) = body.split_at(body.len() / 2);
     value.iter().zip(mask).all(|(v, m)| v & !m == 0)
@@ -149,7 +148,7 @@ fn decode_body(
     let wide = field.info().home == Home::Elsewhere;
     let len = body.len() / parts;
     let right = match wide {
-        // A masked one without any byte asks whether there is one.
+        // A masked field of length 0 asks for presence.
         true => len * parts == body.len() && (len > 0 || masked) && len <= field.bytes(),
         false => body.len() == field.bytes() * parts,
     };
@@ -168,7 +167,7 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
 }
 
-/// Reads one field with its value, as actions have it. The errors are those of actions.
+/// Reads one field with its value, as in actions. The errors are those of actions.
 pub(crate) fn decode_set(data: &mut Reader<'_>) -> Result<(MatchField, Value, Option<Value>), OfError> {
     let header = read_header(data).map_err(|_| OfError::BacBadSetLen)?;
     let field = header.field().ok_or(OfError::BacBadSetType)?;
@@ -180,7 +179,7 @@ pub(crate) fn decode_set(data: &mut Reader<'_>) -> Result<(MatchField, Value, Op
     }
 }
 
-/// The bits of a value that a mask has.
+/// A value under a mask.
 fn within(value: &Value, mask: &Value) -> Value {
     match (value, mask) {
         (Value::Word(value), Value::Word(mask)) => Value::Word(value & mask),
@@ -238,8 +237,8 @@ pub(crate) fn decode_subfield(ofs_nbits: u16, field: MatchField) -> Result<Subfi
     Subfield::new(field, ofs_nbits >> 6, (ofs_nbits & 0x3f) + 1).ok_or(OfError::BacBadArgument)
 }
 
-/// Writes a field's header. Fields without identifier, which no message may have, get the one of
-/// what they are a view of.
+/// Writes a field's header. A field without an identifier, which no message may hold, gets that of
+/// the field it is a view of.
 pub(crate) fn encode_header(out: &mut Writer, field: MatchField, version: Version, masked: bool, bytes: usize) {
     let named = match field {
         MatchField::DlVlan => MatchField::VlanVid,
@@ -278,7 +277,7 @@ pub(crate) fn encode_set(out: &mut Writer, field: MatchField, version: Version, 
         Value::Wide(bytes) => bytes.len(),
     };
     encode_header(out, field, version, mask.is_some(), bytes);
-    // Readers refuse bits that the mask leaves out.
+    // Readers refuse bits outside the mask.
     let masked = mask.map(|mask| within(value, mask));
     for value in std::iter::once(masked.as_ref().unwrap_or(value)).chain(mask) {
         match value {
@@ -335,8 +334,8 @@ fn register(field: MatchField) -> Option<u8> {
     (number < 16).then_some(number)
 }
 
-/// A condition on a register as one on the packet register that it is half of, where the other
-/// half's is not written yet: OpenFlow 1.5 has these.
+/// A condition on a register, as one on the packet register that holds it, if the other half is not
+/// written yet: OpenFlow 1.5 has these.
 fn encode_register(out: &mut Writer, matching: &Match, field: MatchField, version: Version) {
     let number = register(field).unwrap_or(0);
     let pair = MatchField::ALL[MatchField::Xreg0 as usize + usize::from(number / 2)];
@@ -351,13 +350,13 @@ fn put(out: &mut Writer, field: MatchField, version: Version, value: u128, mask:
         return;
     }
     let all = field.info().valid;
-    // As Open vSwitch writes them: these have bits that no mask counts.
+    // As Open vSwitch writes them: these have bits outside every mask.
     let is_masked = mask & all != all || matches!(field, MatchField::CtState | MatchField::TunFlags);
     let mask = is_masked.then_some(Value::Word(mask));
     encode_set(out, field, version, &Value::Word(value), mask.as_ref());
 }
 
-/// A tag's control information as identifier and priority, where those can say it.
+/// A tag's TCI as VLAN id and priority, if those can express it.
 fn encode_tag(out: &mut Writer, value: u128, mask: u128, version: Version) {
     const PRESENT: u128 = 0x1000;
     const PRIORITY: u128 = 0xe000;
@@ -377,7 +376,7 @@ fn encode_tag(out: &mut Writer, value: u128, mask: u128, version: Version) {
     }
 }
 
-/// Writes the condition on cookies that Nicira's requests have among the fields.
+/// Writes the cookie condition of Nicira's requests among the fields.
 pub(crate) fn encode_cookie(out: &mut Writer, cookie: u64, mask: u64) {
     if mask == 0 {
         return;

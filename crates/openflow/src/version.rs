@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A version of the protocol. The value is what message headers say.
+/// A version of the protocol. The value is the number in message headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Version {
@@ -32,7 +32,7 @@ impl Version {
         Version::V15,
     ];
 
-    /// What message headers say.
+    /// The number in message headers.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A version name that is none.
+/// An unknown version name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: unknown OpenFlow version")]
 pub struct UnknownVersion(String);
@@ -76,7 +76,7 @@ impl FromStr for Version {
 pub struct Versions(u32);
 
 impl Versions {
-    /// All that are known here.
+    /// All known versions.
     pub const ALL: Versions = Versions(0x7e);
     /// None.
     pub const NONE: Versions = Versions(0);
@@ -109,11 +109,11 @@ impl FromIterator<Version> for Versions {
     }
 }
 
-/// What a peer said in its hello.
+/// A hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// The version of the message's header: the newest that the peer has, as a number, which may be
-    /// none known here.
+    /// The version of the message's header: the peer's newest, as a number that may be unknown
+    /// here.
     pub version: u8,
     /// The versions of its bitmap, if it sent one.
     pub bitmap: Option<Versions>,

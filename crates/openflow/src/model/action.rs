@@ -1,84 +1,84 @@
-//! What is done to packets.
+//! Actions.
 
 use super::{Learn, Subfield, Value};
 use flow::MatchField;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
-/// A port as OpenFlow 1.1 and later number it; OpenFlow 1.0's reserved ports are the highest
-/// numbers here.
+/// A port number of OpenFlow 1.1 and later; OpenFlow 1.0's reserved ports are the highest numbers
+/// here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port(pub u32);
 
 impl Port {
-    /// No output in an action set.
+    /// No output, in an action set.
     pub const UNSET: Port = Port(0xffff_fff7);
-    /// Where the packet came in.
+    /// The ingress port.
     pub const IN_PORT: Port = Port(0xffff_fff8);
-    /// Through the tables; only of packet-outs.
+    /// The flow tables; in packet-outs only.
     pub const TABLE: Port = Port(0xffff_fff9);
-    /// As a switch without OpenFlow does.
+    /// Switching without OpenFlow.
     pub const NORMAL: Port = Port(0xffff_fffa);
-    /// All ports that may flood, without the one it came in on.
+    /// All ports with flooding enabled, except the ingress port.
     pub const FLOOD: Port = Port(0xffff_fffb);
-    /// All ports, without the one it came in on.
+    /// All ports except the ingress port.
     pub const ALL: Port = Port(0xffff_fffc);
     /// The controllers.
     pub const CONTROLLER: Port = Port(0xffff_fffd);
-    /// The bridge's own port.
+    /// The bridge's local port.
     pub const LOCAL: Port = Port(0xffff_fffe);
     /// No port, or any.
     pub const ANY: Port = Port(0xffff_ffff);
 }
 
-/// Sent whole, in an output to the controller.
+/// The whole packet, in an output to the controller.
 pub const MAX_LEN_WHOLE: u16 = 0xffff;
 
-/// One action. Those that a switch does not act upon are here too, so that it can say which it
-/// refuses.
+/// One action. Unsupported actions are here too, so that the switch can name them when it refuses
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send out of a port.
+    /// Send the packet out of a port.
     Output {
-        /// Where.
+        /// The port.
         port: Port,
-        /// How many bytes go to a controller.
+        /// The most bytes sent to a controller.
         max_len: u16,
     },
-    /// Send out of a port through a queue of it.
+    /// Send the packet out of a port through a queue.
     Enqueue {
-        /// Where.
+        /// The port.
         port: Port,
         /// The queue.
         queue: u32,
     },
-    /// Send out of the port whose number is in a field.
+    /// Send the packet out of the port that a field holds.
     OutputReg {
         /// The field.
         src: Subfield,
-        /// How many bytes go to a controller.
+        /// The most bytes sent to a controller.
         max_len: u16,
     },
-    /// Send the first bytes out of a port.
+    /// Truncate the packet and send it out of a port.
     OutputTrunc {
-        /// Where.
+        /// The port.
         port: Port,
-        /// How many bytes.
+        /// The most bytes.
         max_len: u32,
     },
     /// Send to controllers.
     Controller(Controller),
-    /// Do what a group says.
+    /// Process the packet by a group.
     Group(u32),
-    /// Choose one of several ports that are up.
+    /// Choose one of several live ports.
     Bundle(Bundle),
-    /// Set the VLAN, with a tag put on if there is none.
+    /// Set the VLAN id; add a tag if there is none.
     SetVlanVid(u16),
-    /// Set the VLAN priority, 0 to 7, with a tag put on if there is none.
+    /// Set the VLAN priority, 0 to 7; add a tag if there is none.
     SetVlanPcp(u8),
-    /// Take off the outermost VLAN tag.
+    /// Remove the outermost VLAN tag.
     PopVlan,
-    /// Put on a VLAN tag of this type.
+    /// Push a VLAN tag of this type.
     PushVlan(u16),
     /// Set the source address.
     SetEthSrc(MacAddr),
@@ -88,7 +88,7 @@ pub enum Action {
     SetIpv4Src(Ipv4Addr),
     /// Set the IPv4 destination.
     SetIpv4Dst(Ipv4Addr),
-    /// Set the DSCP: the type of service octet without its two low bits.
+    /// Set the DSCP: the TOS octet without its two low bits.
     SetTos(u8),
     /// Set the ECN bits, 0 to 3.
     SetEcn(u8),
@@ -100,32 +100,32 @@ pub enum Action {
     SetTpDst(u16),
     /// Copy bits.
     Move {
-        /// From here.
+        /// The source.
         src: Subfield,
-        /// To here, as many bits.
+        /// The destination, with as many bits.
         dst: Subfield,
     },
     /// Set bits.
     Load {
-        /// Which.
+        /// The bits.
         dst: Subfield,
-        /// To what; no more bits than `dst` has.
+        /// The value; no more bits than `dst` has.
         value: u64,
     },
     /// Set a field, or some bits of it.
     SetField {
-        /// Which; writable.
+        /// The field; writable.
         field: MatchField,
-        /// To what.
+        /// The value.
         value: Value,
-        /// Which bits; all without it.
+        /// The bits to set; `None` for all.
         mask: Option<Value>,
     },
     /// Push bits on the stack.
     Push(Subfield),
     /// Pop bits from the stack.
     Pop(Subfield),
-    /// Take one from the time to live; controllers of these numbers hear of packets that cannot.
+    /// Decrement the TTL; controllers with these ids get packets whose TTL expires.
     DecTtl(Vec<u16>),
     /// Set the outermost MPLS label.
     SetMplsLabel(u32),
@@ -133,63 +133,63 @@ pub enum Action {
     SetMplsTc(u8),
     /// Set the outermost MPLS time to live.
     SetMplsTtl(u8),
-    /// Take one from the outermost MPLS time to live.
+    /// Decrement the outermost MPLS TTL.
     DecMplsTtl,
-    /// Put on an MPLS label of this type.
+    /// Push an MPLS label of this type.
     PushMpls(u16),
-    /// Take off an MPLS label; what is behind it has this type.
+    /// Pop an MPLS label; the rest has this Ethernet type.
     PopMpls(u16),
-    /// Copy the time to live from the next to the outermost header.
+    /// Copy the TTL from the next to the outermost header.
     CopyTtlOut,
-    /// Copy the time to live from the outermost to the next header.
+    /// Copy the TTL from the outermost to the next header.
     CopyTtlIn,
-    /// Put on a backbone service tag of this type.
+    /// Push a backbone service tag of this type.
     PushPbb(u16),
-    /// Take off a backbone service tag.
+    /// Pop a backbone service tag.
     PopPbb,
     /// Set the tunnel identifier.
     SetTunnel {
-        /// To what.
+        /// The value.
         id: u64,
-        /// Whether the message had, and shall have, room for 64 bits of it.
+        /// Whether the message has 64 bits for it.
         wide: bool,
     },
     /// Set the queue of later outputs.
     SetQueue(u32),
-    /// Set the queue back to what it was.
+    /// Restore the original queue.
     PopQueue,
-    /// Shorten the rule's timeouts when a TCP connection ends.
+    /// Shorten the rule's timeouts at the end of a TCP connection.
     FinTimeout {
-        /// Seconds; 0 leaves it.
+        /// The idle timeout in seconds; 0 for no change.
         idle: u16,
-        /// Seconds; 0 leaves it.
+        /// The hard timeout in seconds; 0 for no change.
         hard: u16,
     },
-    /// Look up another table now, then go on here.
+    /// Look up another table, then continue here.
     Resubmit {
-        /// As if the packet had come in here; `IN_PORT` leaves it.
+        /// The ingress port for the lookup; `IN_PORT` keeps it.
         in_port: Port,
         /// The table; 255 is the current one.
         table: u8,
         /// Whether the lookup sees the connection's original addresses.
         ct: bool,
     },
-    /// Make a rule from the packet.
+    /// Add a rule made from the packet.
     Learn(Box<Learn>),
-    /// Be a part of a match of several dimensions.
+    /// Be one clause of a conjunctive match.
     Conjunction {
-        /// Which conjunctive match.
+        /// The id of the conjunctive match.
         id: u32,
-        /// Which dimension, from 0.
+        /// The clause, from 0.
         clause: u8,
-        /// How many dimensions, 2 to 64.
+        /// The number of clauses, 2 to 64.
         n_clauses: u8,
     },
     /// Hash to one of several links.
     Multipath(Multipath),
-    /// Bytes without meaning to the switch.
+    /// A note: bytes that the switch ignores.
     Note(Vec<u8>),
-    /// End here.
+    /// Stop processing.
     Exit,
     /// Send a sample to a collector.
     Sample(Sample),
@@ -197,46 +197,46 @@ pub enum Action {
     Ct(Box<Ct>),
     /// Translate addresses; only within `Ct`.
     Nat(Nat),
-    /// Forget what tracking said.
+    /// Clear the connection tracking state.
     CtClear,
-    /// Act on a copy.
+    /// Execute actions on a copy of the packet.
     Clone(Vec<Action>),
-    /// Set a bit to whether the packet is longer.
+    /// Set a bit to whether the packet is longer than a length.
     CheckPktLarger {
-        /// Than this.
+        /// The length.
         pkt_len: u16,
         /// The bit.
         dst: Subfield,
     },
-    /// Put on a header.
+    /// Push a header.
     Encap {
         /// The header's packet type: namespace and type.
         packet_type: u32,
-        /// The header's size; 0 leaves it to the type.
+        /// The header's size; 0 for the type's default.
         hdr_size: u16,
-        /// What the header shall have.
+        /// The properties of the header.
         properties: Vec<EncapProperty>,
     },
-    /// Take off the outermost header; what is behind it has this packet type, 0xfffe to tell it
-    /// from the header.
+    /// Pop the outermost header; the rest has this packet type, 0xfffe to derive it from the
+    /// header.
     Decap(u32),
-    /// Take one from the network service header's time to live.
+    /// Decrement the NSH TTL.
     DecNshTtl,
-    /// Take out a tunnel metadata field.
+    /// Delete a tunnel metadata field.
     DeleteField(MatchField),
     /// Police by a meter.
     Meter(u32),
     /// Write the metadata register; only the instruction does this from OpenFlow 1.1 on.
     WriteMetadata {
-        /// To what.
+        /// The value.
         value: u64,
-        /// Which bits.
+        /// The bits to set.
         mask: u64,
     },
 }
 
 impl Action {
-    /// The name of its kind, in the words of `ovs-actions(7)`.
+    /// The name of the action in `ovs-actions(7)`.
     pub const fn name(&self) -> &'static str {
         match self {
             Action::Output { .. } => "output",
@@ -300,20 +300,20 @@ impl Action {
     }
 }
 
-/// Sending to controllers.
+/// A packet-in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
-    /// How many bytes of the packet.
+    /// The most bytes of the packet.
     pub max_len: u16,
-    /// To which controllers.
+    /// The id of the controllers.
     pub id: u16,
-    /// The reason that the message gives, as its number.
+    /// The reason in the message.
     pub reason: u8,
-    /// Bytes to be handed back.
+    /// User data, returned with the packet.
     pub userdata: Vec<u8>,
-    /// Whether the pipeline waits for the controller.
+    /// Whether the pipeline pauses until the controller resumes it.
     pub pause: bool,
-    /// The meter to police with, if not the controllers' own.
+    /// The meter for the packet-in; the controllers' own if `None`.
     pub meter: Option<u32>,
 }
 
@@ -331,13 +331,13 @@ impl Default for Controller {
 }
 
 impl Controller {
-    /// Whether it says no more than the first form of the action can.
+    /// Whether the first form of the action can express it.
     pub fn is_plain(&self) -> bool {
         self.userdata.is_empty() && !self.pause && self.meter.is_none()
     }
 }
 
-/// What of a packet is hashed.
+/// The fields of a packet that are hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum HashFields {
@@ -370,11 +370,11 @@ impl HashFields {
     ];
 }
 
-/// How a port is chosen.
+/// The algorithm that chooses a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum BundleAlgorithm {
-    /// The first that is up.
+    /// The first live port.
     ActiveBackup = 0,
     /// By highest random weight.
     Hrw = 1,
@@ -383,19 +383,19 @@ pub enum BundleAlgorithm {
 /// A choice among ports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bundle {
-    /// How.
+    /// The algorithm.
     pub algorithm: BundleAlgorithm,
-    /// By what.
+    /// The fields to hash.
     pub fields: HashFields,
-    /// Goes into the hash.
+    /// The basis of the hash.
     pub basis: u16,
     /// The ports.
     pub members: Vec<Port>,
-    /// Where the chosen port's number goes; without it, the packet goes there.
+    /// The field for the chosen port's number; `None` to send the packet to the port.
     pub dst: Option<Subfield>,
 }
 
-/// How a link is chosen.
+/// The algorithm that chooses a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum MultipathAlgorithm {
@@ -422,17 +422,17 @@ impl MultipathAlgorithm {
 /// A choice among links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Multipath {
-    /// By what.
+    /// The fields to hash.
     pub fields: HashFields,
-    /// Goes into the hash.
+    /// The basis of the hash.
     pub basis: u16,
-    /// How.
+    /// The algorithm.
     pub algorithm: MultipathAlgorithm,
     /// The highest link; there is one more than this.
     pub max_link: u16,
     /// The algorithm's argument.
     pub arg: u32,
-    /// Where the link's number goes.
+    /// The field for the link's number.
     pub dst: Subfield,
 }
 
@@ -440,61 +440,61 @@ pub struct Multipath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SampleDirection {
-    /// Not said.
+    /// The default.
     Default = 0,
-    /// As they came in.
+    /// Ingress packets.
     Ingress = 1,
-    /// As they go out.
+    /// Egress packets.
     Egress = 2,
 }
 
 /// A sample for a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
-    /// Of 65 535 packets; not 0.
+    /// The probability in units of 1/65535; not 0.
     pub probability: u16,
-    /// To whom.
+    /// The collector set.
     pub collector_set_id: u32,
-    /// What it says.
+    /// The observation domain.
     pub obs_domain_id: u32,
-    /// What it says.
+    /// The observation point.
     pub obs_point_id: u32,
-    /// The port that it is about, `ANY` for none.
+    /// The sampled port, `ANY` for none.
     pub sampling_port: Port,
-    /// Which side.
+    /// The direction.
     pub direction: SampleDirection,
 }
 
-/// A number in an action, or where to take it from.
+/// A number in an action, or the bits of a field that hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Zone {
     /// The number.
     Immediate(u16),
-    /// In these bits, 16 at most.
+    /// The bits, at most 16.
     Field(Subfield),
 }
 
 /// Connection tracking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ct {
-    /// Whether the connection is remembered.
+    /// Whether the connection is committed.
     pub commit: bool,
-    /// Whether the packet's direction becomes the connection's.
+    /// Whether the packet's direction becomes the original direction.
     pub force: bool,
-    /// Which set of connections.
+    /// The zone.
     pub zone: Zone,
-    /// The table that sees the result; without it, none does.
+    /// The table to recirculate to; none without it.
     pub table: Option<u8>,
-    /// The port of the protocol helper: 21 is FTP's, 69 TFTP's; 0 is none.
+    /// The ALG of this port: 21 is FTP, 69 TFTP; 0 is none.
     pub alg: u16,
-    /// What is set in the connection, and `Nat`.
+    /// Actions on the connection's fields, and `Nat`.
     pub actions: Vec<Action>,
 }
 
 /// Which addresses are translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NatKind {
-    /// As the connection says.
+    /// As the connection's NAT state says.
     None,
     /// The source.
     Src,
@@ -516,26 +516,26 @@ pub enum NatAddrs {
 /// Address translation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nat {
-    /// Of what.
+    /// The kind.
     pub kind: NatKind,
-    /// Whether the choice outlives a restart.
+    /// Whether the mapping persists across restarts.
     pub persistent: bool,
-    /// Whether ports are chosen by hash.
+    /// Whether a hash chooses ports.
     pub hash: bool,
-    /// Whether ports are chosen at random.
+    /// Whether ports are random.
     pub random: bool,
-    /// To which addresses.
+    /// The range of addresses.
     pub addrs: NatAddrs,
-    /// To which ports: the first, and the last if there are more.
+    /// The range of ports: the first, and the last if there are more.
     pub ports: Option<(u16, Option<u16>)>,
 }
 
-/// What a new header shall have.
+/// A property of a new header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EncapProperty {
-    /// The metadata type of a network service header.
+    /// The metadata type of an NSH.
     NshMdType(u8),
-    /// A metadata element of a network service header.
+    /// A metadata TLV of an NSH.
     NshTlv {
         /// Its class.
         class: u16,

@@ -1,23 +1,23 @@
-//! Rules in messages: their changes, statistics and ends.
+//! Flow mods, flow statistics, flow removed, flow monitors.
 
 use super::{Instructions, Match, Port};
 
-/// Any group, in conditions on what rules send to.
+/// Any group, in conditions on a rule's output.
 pub const ANY_GROUP: u32 = 0xffff_ffff;
 
-/// What to do with rules.
+/// The command of a flow mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FlowCommand {
-    /// Put one in, in place of one of the same match and priority.
+    /// Add a rule; it replaces one of the same match and priority.
     Add = 0,
-    /// Change the instructions of those the match covers; without any, put one in.
+    /// Modify the instructions of all rules that the match covers.
     Modify = 1,
-    /// The same for the one of this match and priority.
+    /// Modify the rule of this match and priority.
     ModifyStrict = 2,
-    /// Take out those the match covers.
+    /// Delete all rules that the match covers.
     Delete = 3,
-    /// Take out the one of this match and priority.
+    /// Delete the rule of this match and priority.
     DeleteStrict = 4,
 }
 
@@ -32,21 +32,21 @@ impl FlowCommand {
     ];
 }
 
-/// What a rule was made with.
+/// The flags of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowFlags(pub u16);
 
 impl FlowFlags {
-    /// Its end is told.
+    /// Send a message when it is removed.
     pub const SEND_FLOW_REM: FlowFlags = FlowFlags(1);
-    /// It may not overlap with others of its priority.
+    /// Refuse it if it overlaps with others of its priority.
     pub const CHECK_OVERLAP: FlowFlags = FlowFlags(2);
-    /// Counters begin anew.
+    /// Reset the counters.
     pub const RESET_COUNTS: FlowFlags = FlowFlags(4);
     /// Packets are not counted.
-    pub const NO_PACKET_COUNTS: FlowFlags = FlowFlags(8);
+    pub(crate) const NO_PACKET_COUNTS: FlowFlags = FlowFlags(8);
     /// Bytes are not counted.
-    pub const NO_BYTE_COUNTS: FlowFlags = FlowFlags(16);
+    pub(crate) const NO_BYTE_COUNTS: FlowFlags = FlowFlags(16);
 
     /// Whether all flags of `other` are in these.
     pub const fn has(self, other: FlowFlags) -> bool {
@@ -60,41 +60,41 @@ impl FlowFlags {
     }
 }
 
-/// A change of rules.
+/// A flow mod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
-    /// What to do.
+    /// The command.
     pub command: FlowCommand,
-    /// The table; without it, the switch chooses, or all are meant.
+    /// The table; without it the switch chooses, or all tables are meant.
     pub table: Option<u8>,
-    /// For changes and deletions, rules are meant whose cookie has these bits under this mask.
+    /// Modify and delete: the cookie bits under `cookie_mask` that a rule must have.
     pub cookie: u64,
     /// See `cookie`.
     pub cookie_mask: u64,
-    /// The cookie of new rules, and of changed ones where there is one.
+    /// The cookie of added rules, and of modified ones if present.
     pub new_cookie: Option<u64>,
-    /// Whether rules that are changed keep their cookies, and `new_cookie` is for one that is made:
-    /// a modification of OpenFlow 1.1.
+    /// Whether modified rules keep their cookies and `new_cookie` is for an added one: a
+    /// modification of OpenFlow 1.1.
     pub keeps_cookies: bool,
-    /// Seconds without packets until the rule ends; 0 for never.
+    /// The idle timeout in seconds; 0 for none.
     pub idle_timeout: u16,
-    /// Seconds until the rule ends; 0 for never.
+    /// The hard timeout in seconds; 0 for none.
     pub hard_timeout: u16,
-    /// The highest wins.
+    /// The priority; the highest wins.
     pub priority: u16,
-    /// The packet that the new rule is for, if the switch has kept it.
+    /// The buffered packet that the new rule is for.
     pub buffer_id: Option<u32>,
-    /// For deletions, rules are meant that send to this port.
+    /// Delete: only rules with an output to this port.
     pub out_port: Port,
-    /// For deletions, rules are meant that send to this group.
+    /// Delete: only rules with an output to this group.
     pub out_group: u32,
-    /// What the rule is made with.
+    /// The flags of the rule.
     pub flags: FlowFlags,
-    /// The lowest goes first when room is needed.
+    /// The importance; the lowest is evicted first.
     pub importance: u16,
-    /// Its packets.
+    /// The match.
     pub matching: Match,
-    /// What is done with them.
+    /// The instructions.
     pub instructions: Instructions,
 }
 
@@ -126,17 +126,18 @@ impl Default for FlowMod {
 pub struct FlowStatsRequest {
     /// Their table, or all.
     pub table: Option<u8>,
-    /// Where they send to.
+    /// A port that they send to.
     pub out_port: Port,
-    /// The group they send to.
+    /// A group that they send to.
     pub out_group: u32,
-    /// The bits of their cookie.
+    /// The cookie bits.
     pub cookie: u64,
-    /// Which bits of it.
+    /// The cookie mask.
     pub cookie_mask: u64,
-    /// What covers their match.
+    /// A match that covers theirs.
     pub matching: Match,
-    /// Whether it is Nicira's request, which OpenFlow 1.0 lacks fields for; the reply is then too.
+    /// Whether it is Nicira's request, for what OpenFlow 1.0 cannot express; the reply is Nicira's
+    /// too.
     pub nxm: bool,
 }
 
@@ -154,12 +155,12 @@ impl Default for FlowStatsRequest {
     }
 }
 
-/// A duration as messages have it.
+/// A duration in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Duration {
     /// Whole seconds.
     pub sec: u32,
-    /// And nanoseconds, less than a second of them.
+    /// Nanoseconds, less than a second.
     pub nsec: u32,
 }
 
@@ -168,52 +169,52 @@ pub struct Duration {
 pub struct FlowStats {
     /// The table.
     pub table: u8,
-    /// How old it is.
+    /// Its age.
     pub duration: Duration,
     /// The priority.
     pub priority: u16,
-    /// Seconds, 0 for never.
+    /// The idle timeout in seconds, 0 for none.
     pub idle_timeout: u16,
-    /// Seconds, 0 for never.
+    /// The hard timeout in seconds, 0 for none.
     pub hard_timeout: u16,
-    /// Seconds since the last packet; only Nicira's messages tell.
+    /// Seconds since the last packet; in Nicira's messages only.
     pub idle_age: Option<u16>,
-    /// Seconds since the last change; only Nicira's messages tell.
+    /// Seconds since the last change; in Nicira's messages only.
     pub hard_age: Option<u16>,
-    /// What it was made with.
+    /// Its flags.
     pub flags: FlowFlags,
-    /// The lowest goes first when room is needed.
+    /// The importance; the lowest is evicted first.
     pub importance: u16,
     /// The cookie.
     pub cookie: u64,
-    /// Packets; `u64::MAX` where they are not counted.
+    /// Packets; `u64::MAX` if not counted.
     pub packets: u64,
-    /// Bytes; `u64::MAX` where they are not counted.
+    /// Bytes; `u64::MAX` if not counted.
     pub bytes: u64,
-    /// Its packets.
+    /// The match.
     pub matching: Match,
-    /// What is done with them.
+    /// The instructions.
     pub instructions: Instructions,
 }
 
-/// A rule's counters, without what it does (OpenFlow 1.5 §7.3.5.3).
+/// A rule's counters, without its instructions (OpenFlow 1.5 §7.3.5.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowCounters {
     /// The table.
     pub table: u8,
-    /// Why they are told: 0 since they were asked for, 1 since a trigger was reached.
+    /// The reason: 0 request, 1 trigger.
     pub reason: u8,
     /// The priority.
     pub priority: u16,
-    /// How old it is.
+    /// Its age.
     pub duration: Duration,
     /// Seconds since the last packet.
     pub idle_age: Option<u16>,
-    /// Packets; `u64::MAX` where they are not counted.
+    /// Packets; `u64::MAX` if not counted.
     pub packets: u64,
-    /// Bytes; `u64::MAX` where they are not counted.
+    /// Bytes; `u64::MAX` if not counted.
     pub bytes: u64,
-    /// Its packets.
+    /// The match.
     pub matching: Match,
 }
 
@@ -228,56 +229,56 @@ pub struct AggregateStats {
     pub flows: u32,
 }
 
-/// The end of a rule.
+/// A flow removed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRemoved {
-    /// The table; OpenFlow 1.0 does not tell.
+    /// The table; absent in OpenFlow 1.0.
     pub table: Option<u8>,
-    /// Why: 0 idle timeout, 1 hard timeout, 2 deleted, 3 its group was deleted, 4 its meter was, 5
+    /// The reason: 0 idle timeout, 1 hard timeout, 2 deleted, 3 group deleted, 4 meter deleted, 5
     /// eviction.
     pub reason: u8,
     /// The priority.
     pub priority: u16,
     /// The cookie.
     pub cookie: u64,
-    /// How old it was.
+    /// Its age.
     pub duration: Duration,
-    /// Seconds, 0 for never.
+    /// The idle timeout in seconds, 0 for none.
     pub idle_timeout: u16,
-    /// Seconds, 0 for never; OpenFlow 1.0 does not tell.
+    /// The hard timeout in seconds, 0 for none; absent in OpenFlow 1.0.
     pub hard_timeout: u16,
     /// Packets.
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Its packets.
+    /// The match.
     pub matching: Match,
 }
 
-/// What to do with a monitor of rules.
+/// The command of a flow monitor request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MonitorCommand {
-    /// Make one. Nicira's message has no other.
+    /// Add a monitor. Nicira's message has no other command.
     #[default]
     Add = 0,
-    /// Change one.
+    /// Modify a monitor.
     Modify = 1,
-    /// End one; only the number counts.
+    /// Delete a monitor; only its id counts.
     Delete = 2,
 }
 
-/// A wish to hear of changes of rules (Nicira's, and OpenFlow 1.4 §7.3.5.17).
+/// A flow monitor request (Nicira's, and OpenFlow 1.4 §7.3.5.17).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMonitorRequest {
-    /// The monitor's number.
+    /// The monitor's id.
     pub id: u32,
-    /// What to do.
+    /// The command.
     pub command: MonitorCommand,
-    /// What is told: 1 rules there are, 2 new ones, 4 their ends, 8 changes; 0x10 with their
-    /// actions, 0x20 the asker's own in full too, 0x40 the asker's own only (OpenFlow 1.4).
+    /// The flags: 1 initial rules, 2 added, 4 removed, 8 modified; 0x10 with instructions, 0x20 the
+    /// client's own changes in full too, 0x40 the client's own only (OpenFlow 1.4).
     pub flags: u16,
-    /// Rules that send here.
+    /// Rules that send to this port.
     pub out_port: Port,
     /// Rules that send to this group; OpenFlow 1.4.
     pub out_group: u32,
@@ -301,15 +302,15 @@ impl Default for FlowMonitorRequest {
     }
 }
 
-/// A change of rules that is told.
+/// A flow update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlowUpdate {
-    /// A rule came, went or changed.
+    /// A rule was added, removed or modified.
     Full {
-        /// 0 came, 1 went, 2 changed, 3 was there when the monitor was made: OpenFlow 1.4 tells
-        /// that from those that came, Nicira's message does not.
+        /// The event: 0 added, 1 removed, 2 modified, 3 initial. Nicira's message uses 0 for
+        /// initial rules too.
         event: u16,
-        /// Why it went.
+        /// The reason of a removal.
         reason: u16,
         /// Its priority.
         priority: u16,
@@ -321,19 +322,19 @@ pub enum FlowUpdate {
         table: u8,
         /// Its cookie.
         cookie: u64,
-        /// Its packets.
+        /// The match.
         matching: Match,
-        /// What it does; empty if that was not asked for.
+        /// The instructions; empty unless requested.
         instructions: Instructions,
     },
-    /// What the asker itself did with the message of this number.
+    /// The client's own change, by its transaction id.
     Abbrev {
-        /// The message's.
+        /// The transaction id.
         xid: u32,
     },
-    /// No more updates for now, since the controller is slow; OpenFlow 1.4. Nicira has a message of
-    /// its own for this.
+    /// Updates are paused because the controller is slow; OpenFlow 1.4. Nicira has a message of its
+    /// own for this.
     Paused,
-    /// Updates go on: OpenFlow 1.4.
+    /// Updates are resumed; OpenFlow 1.4.
     Resumed,
 }

@@ -3,22 +3,22 @@
 use super::{Action, Duration, Port, Value};
 use flow::MatchField;
 
-/// How a group treats its buckets.
+/// The type of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GroupType {
-    /// All of them.
+    /// All: every bucket.
     All = 0,
-    /// One, by weight.
+    /// Select: one bucket, by weight.
     Select = 1,
-    /// The only one.
+    /// Indirect: the only bucket.
     Indirect = 2,
-    /// The first that is live.
+    /// Fast failover: the first live bucket.
     FastFailover = 3,
 }
 
 impl GroupType {
-    /// All of them, with their names in text.
+    /// All types, with their names in text.
     pub const ALL: [(GroupType, &'static str); 4] = [
         (GroupType::All, "all"),
         (GroupType::Select, "select"),
@@ -27,72 +27,70 @@ impl GroupType {
     ];
 }
 
-/// What to do with groups.
+/// The command of a group mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum GroupCommand {
-    /// Put one in.
+    /// Add a group.
     Add = 0,
-    /// Change one.
+    /// Modify a group.
     Modify = 1,
-    /// Take one out, or all.
+    /// Delete a group, or all.
     Delete = 2,
-    /// Put buckets in; OpenFlow 1.5.
+    /// Insert buckets; OpenFlow 1.5.
     InsertBucket = 3,
-    /// Take buckets out; OpenFlow 1.5.
+    /// Remove buckets; OpenFlow 1.5.
     RemoveBucket = 5,
-    /// Change one, or put it in; Nicira's.
+    /// Add or modify a group; Nicira's.
     AddOrMod = 0x8000,
 }
 
 /// A bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its number; OpenFlow 1.5 and Nicira's. Others number them in order.
+    /// Its id; OpenFlow 1.5 and Nicira's. In other versions buckets are numbered in order.
     pub id: u32,
-    /// Its share, in a select group.
+    /// Its weight, in a select group.
     pub weight: u16,
-    /// The port that must be up, in a failover group.
+    /// The port to watch, in a fast failover group.
     pub watch_port: Port,
-    /// The group that must be live, in a failover group.
+    /// The group to watch, in a fast failover group.
     pub watch_group: u32,
-    /// What it does.
+    /// Its actions.
     pub actions: Vec<Action>,
 }
 
-/// A change of groups.
+/// A group mod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMod {
-    /// What to do.
+    /// The command.
     pub command: GroupCommand,
-    /// How the group treats its buckets.
+    /// The type of the group.
     pub kind: GroupType,
-    /// Which group; 0xfffffffc is all.
+    /// The group; 0xfffffffc is all.
     pub group: u32,
-    /// Where buckets are put in or taken out; OpenFlow 1.5.
+    /// The position of inserted or removed buckets; OpenFlow 1.5.
     pub bucket_id: u32,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
-    /// How it selects; OpenFlow 1.5.
+    /// Its selection method; OpenFlow 1.5.
     pub selection: Option<Selection>,
 }
 
-/// How a select group selects; a property of Netronome's.
+/// The selection method of a select group; a property of Netronome's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// The method's name, 15 bytes at most; empty is the switch's own.
     pub method: String,
     /// Its parameter.
     pub param: u64,
-    /// What of a packet the method looks at, in the order of the fields: the bits that are one in
-    /// the value.
+    /// The fields that the method hashes, in order: the bits that are one in the value.
     pub fields: Vec<(MatchField, Value)>,
 }
 
-/// Numbers of buckets that a change of a group means more or other buckets by; numbers above
-/// [`bucket_ids::MAX`] are no bucket's own.
+/// Bucket ids with a meaning in group mods; ids above [`bucket_ids::MAX`] are no bucket's own.
 pub mod bucket_ids {
-    /// The highest that a bucket can have.
+    /// The highest id of a bucket.
     pub const MAX: u32 = 0xffff_ff00;
     /// The first of the group.
     pub const FIRST: u32 = 0xffff_fffd;
@@ -108,34 +106,34 @@ pub const ALL_GROUPS: u32 = 0xffff_fffc;
 /// A group's description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDesc {
-    /// Its number.
+    /// Its id.
     pub group: u32,
-    /// How it treats its buckets.
+    /// Its type.
     pub kind: GroupType,
     /// Its buckets.
     pub buckets: Vec<Bucket>,
-    /// How it selects; OpenFlow 1.5, and Nicira's for OpenFlow 1.0.
+    /// Its selection method; OpenFlow 1.5, and Nicira's extension of OpenFlow 1.0.
     pub selection: Option<Selection>,
 }
 
 /// A group's counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStats {
-    /// Its number.
+    /// Its id.
     pub group: u32,
-    /// How many rules and groups send to it.
+    /// The number of rules and groups that refer to it.
     pub ref_count: u32,
     /// Packets.
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// How long it is there; OpenFlow 1.3 and later.
+    /// Its age; OpenFlow 1.3 and later.
     pub duration: Duration,
     /// Packets and bytes of each bucket.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What groups there can be.
+/// Group features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupFeatures {
     /// Types, bit n for number n.
@@ -148,35 +146,35 @@ pub struct GroupFeatures {
     pub actions: [u32; 4],
 }
 
-/// What to do with meters.
+/// The command of a meter mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum MeterCommand {
-    /// Put one in.
+    /// Add a meter.
     Add = 0,
-    /// Change one.
+    /// Modify a meter.
     Modify = 1,
-    /// Take one out, or all.
+    /// Delete a meter, or all.
     Delete = 2,
 }
 
-/// What a meter does above a rate.
+/// A band of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterBand {
     /// The rate, in kbit/s or packets a second.
     pub rate: u32,
     /// The burst, in kbit or packets.
     pub burst: u32,
-    /// What.
+    /// The type.
     pub kind: BandKind,
 }
 
-/// What a meter's band does.
+/// The type of a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandKind {
     /// Drops the packet.
     Drop,
-    /// Raises its drop precedence by so many levels.
+    /// Raises its drop precedence by this number of levels.
     DscpRemark(u8),
 }
 
@@ -186,7 +184,7 @@ pub mod meter_flags {
     pub const KBPS: u16 = 1;
     /// Rates in packets a second.
     pub const PKTPS: u16 = 2;
-    /// Bursts are given.
+    /// The bands have bursts.
     pub const BURST: u16 = 4;
     /// Statistics are kept.
     pub const STATS: u16 = 8;
@@ -206,12 +204,12 @@ pub struct MeterConfig {
     pub bands: Vec<MeterBand>,
 }
 
-/// A change of meters.
+/// A meter mod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterMod {
     /// What to do.
     pub command: MeterCommand,
-    /// With what.
+    /// The meter.
     pub config: MeterConfig,
 }
 
@@ -220,33 +218,33 @@ pub struct MeterMod {
 pub struct MeterStats {
     /// Its number.
     pub meter: u32,
-    /// How many rules use it.
+    /// The number of rules that use it.
     pub flows: u32,
-    /// Packets that came in.
+    /// Packets that entered it.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// How long it is there.
+    /// Its age.
     pub duration: Duration,
     /// Packets and bytes of each band.
     pub bands: Vec<(u64, u64)>,
 }
 
-/// What meters there can be.
+/// Meter features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterFeatures {
-    /// How many.
+    /// The most meters.
     pub max_meters: u32,
     /// Kinds of bands, bit n for number n.
     pub band_types: u32,
     /// Capabilities: the bits of [`meter_flags`].
     pub capabilities: u32,
-    /// How many bands a meter has.
+    /// The most bands of a meter.
     pub max_bands: u8,
-    /// How many colours there are.
+    /// The most colours.
     pub max_color: u8,
-    /// Bits of OpenFlow 1.5: 1 is meters in action sets, 2 any position in a list, 4 several in a
-    /// list. Where there are none, the message is as short as in OpenFlow 1.3, which is all that
-    /// `ovs-ofctl` takes.
+    /// Bits of OpenFlow 1.5: 1 meters in action sets, 2 at any position in a list, 4 several in a
+    /// list. If none is set, the message is as short as in OpenFlow 1.3; `ovs-ofctl` accepts no
+    /// other.
     pub features: u32,
 }

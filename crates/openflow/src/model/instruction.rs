@@ -1,22 +1,21 @@
-//! What a rule does with its packets.
+//! Instructions of rules.
 
 use super::Action;
 
-/// A rule's instructions, at most one of each kind. They are carried out in the order of the
-/// members.
+/// A rule's instructions, at most one of each kind. They run in the order of the members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Instructions {
     /// Police by this meter first.
     pub meter: Option<u32>,
-    /// Actions at once. OpenFlow 1.0 has these only.
+    /// Apply actions. OpenFlow 1.0 has these only.
     pub apply: Vec<Action>,
-    /// Empty the action set.
+    /// Clear the action set.
     pub clear: bool,
-    /// Actions for the action set.
+    /// Write these actions to the action set.
     pub write: Vec<Action>,
     /// Bits of the metadata register: value and mask.
     pub metadata: Option<(u64, u64)>,
-    /// The table to go on with.
+    /// The next table.
     pub goto: Option<u8>,
 }
 
@@ -29,9 +28,8 @@ impl Instructions {
         }
     }
 
-    /// A kind of action or instruction that stands beside a conjunction and may not: only notes
-    /// may.
-    pub fn beside_conjunction(&self) -> Option<&'static str> {
+    /// An action or instruction that may not be used together with a conjunction; only notes may.
+    pub(crate) fn beside_conjunction(&self) -> Option<&'static str> {
         let conjunction = |a: &Action| matches!(a, Action::Conjunction { .. });
         if !self.apply.iter().any(conjunction) {
             return None;
@@ -51,7 +49,7 @@ impl Instructions {
         other.map(Action::name).or(instruction.map(|(_, name)| name))
     }
 
-    /// Whether packets are dropped for want of instructions.
+    /// Whether there are no instructions, so that packets are dropped.
     pub fn is_empty(&self) -> bool {
         *self == Instructions::default()
     }

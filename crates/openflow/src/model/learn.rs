@@ -1,8 +1,8 @@
-//! Rules made from packets.
+//! The `learn` action: rules made from packets.
 
 use super::Subfield;
 
-/// How a rule is made from a packet.
+/// The template of a learned rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Learn {
     /// The new rule's idle timeout in seconds, 0 for none.
@@ -15,19 +15,19 @@ pub struct Learn {
     pub cookie: u64,
     /// The new rule's table.
     pub table: u8,
-    /// Its idle timeout behind the end of a TCP connection, 0 to leave it.
+    /// Its idle timeout after the end of a TCP connection, 0 for no change.
     pub fin_idle_timeout: u16,
-    /// Its hard timeout behind the end of a TCP connection, 0 to leave it.
+    /// Its hard timeout after the end of a TCP connection, 0 for no change.
     pub fin_hard_timeout: u16,
-    /// Whether its end is told.
+    /// Whether its removal is notified.
     pub send_flow_rem: bool,
-    /// Whether it goes with the rule that made it.
+    /// Whether it is deleted with the rule that learned it.
     pub delete_learned: bool,
-    /// How many rules the table may have of this cookie, 0 for any number.
+    /// The most rules with this cookie in the table, 0 for any number.
     pub limit: u32,
-    /// The bit that says whether the rule could be made.
+    /// The bit for whether the rule could be added.
     pub result: Option<Subfield>,
-    /// What it matches and does.
+    /// Its conditions and actions.
     pub specs: Vec<LearnSpec>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Learn {
 pub struct LearnSpec {
     /// The value.
     pub src: LearnSrc,
-    /// What it is for; as many bits as the value.
+    /// The use of the value; as many bits as the value.
     pub dst: LearnDst,
 }
 
@@ -73,9 +73,9 @@ impl LearnSpec {
 /// A value for a new rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnSrc {
-    /// Of the packet.
+    /// From the packet.
     Field(Subfield),
-    /// This one.
+    /// A constant.
     Immediate {
         /// The value; no more bits than `n_bits`.
         value: u128,
@@ -84,13 +84,13 @@ pub enum LearnSrc {
     },
 }
 
-/// What a value in a new rule is for.
+/// The use of a value in a new rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnDst {
-    /// To be matched.
+    /// Matched.
     Match(Subfield),
-    /// To be loaded.
+    /// Loaded into a field.
     Load(Subfield),
-    /// A port to send to.
+    /// The output port.
     Output,
 }

@@ -1,56 +1,55 @@
-//! What packets a rule is for.
+//! Matches.
 
 use crate::OfError;
 use flow::{FlowState, Home, Maskable, MatchField, MatchPrerequisite, StateMatch, port_from_of10};
 
-/// A condition on one canonical field: the bits of it that are in `mask` equal those in `value`.
+/// A condition on one canonical field: its bits in `mask` equal those in `value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
     /// A canonical field of at most 128 bits.
     pub field: MatchField,
-    /// The bits to be found; zero outside the mask.
+    /// The bits to match; zero outside the mask.
     pub value: u128,
-    /// The bits that count; never zero.
+    /// The mask; never zero.
     pub mask: u128,
 }
 
 impl Entry {
-    /// Whether all bits of the field count.
-    pub fn is_exact(&self) -> bool {
+    /// Whether the mask has all bits of the field.
+    pub(crate) fn is_exact(&self) -> bool {
         self.mask == self.field.info().valid
     }
 }
 
-/// A condition on a tunnel metadata field, whose width is what the switch maps to it: up to 124
-/// bytes.
+/// A condition on a tunnel metadata field. The switch's map of tunnel options gives its width, up
+/// to 124 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TunMetadata {
     /// The field's number, 0 to 63.
     pub number: u8,
-    /// The bits to be found, the last byte is the lowest. No bytes where it is enough that the
-    /// field is there.
+    /// The bits to match, the last byte is the lowest. Empty if the field only has to be present.
     pub value: Vec<u8>,
-    /// The bits that count, as long as the value.
+    /// The mask, as long as the value.
     pub mask: Vec<u8>,
-    /// Whether all bits of the field count, those too that the value has no bytes of.
+    /// Whether the mask has all bits of the field, including those beyond the value's bytes.
     pub exact: bool,
 }
 
-/// What packets a rule is for: a set of conditions, all of which must hold.
+/// A match: a set of conditions, all of which must hold.
 ///
-/// Conditions are kept in canonical fields, in their order, so that two matches that say the same
-/// are equal. What is said by a view (`vlan_vid`, `ip_dscp`, `xreg0`, `in_port`) is said of the
-/// fields that own its bits.
+/// Conditions are stored by canonical fields in order, so that equivalent matches are equal. A
+/// condition on a view (`vlan_vid`, `ip_dscp`, `xreg0`, `in_port`) is stored as one on the fields
+/// that own its bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Match {
     entries: Vec<Entry>,
     tun_metadata: Vec<TunMetadata>,
 }
 
-/// The bit of `vlan_tci` that says that there is a tag.
+/// The bit of `vlan_tci` for the presence of a tag.
 pub(crate) const TAGGED: u128 = 0x1000;
 
-/// The lower bits of Ethernet types that prerequisites are about.
+/// The Ethernet types that prerequisites name.
 mod ethertype {
     pub(super) const IPV4: u128 = 0x0800;
     pub(super) const ARP: u128 = 0x0806;
@@ -92,8 +91,8 @@ impl Match {
         self.entries.is_empty() && self.tun_metadata.is_empty()
     }
 
-    /// The condition on a field of at most 128 bits, canonical or a view: value and mask. `None`
-    /// where no bit of it counts. Of `in_port`, as of `in_port_oxm`, the value is the 32-bit port.
+    /// The condition on a field of at most 128 bits, canonical or a view: value and mask; `None` if
+    /// no bit is in the mask. For `in_port`, as for `in_port_oxm`, the value is the 32-bit port.
     pub fn get(&self, field: MatchField) -> Option<(u128, u128)> {
         if field.info().canonical {
             return self.entry(field).map(|entry| (entry.value, entry.mask));
@@ -108,7 +107,7 @@ impl Match {
         (mask != 0).then_some((value, mask))
     }
 
-    /// The value of a field of which all bits count.
+    /// The value of a field whose whole width is matched.
     pub fn exact(&self, field: MatchField) -> Option<u128> {
         if field.info().canonical {
             return self
@@ -124,11 +123,11 @@ impl Match {
         (mask == all).then_some(value)
     }
 
-    /// Adds a condition as messages do: only where what it needs has been said before, once for
-    /// each field.
+    /// Adds a condition as in a message: its prerequisites must precede it, and each field may
+    /// occur once.
     ///
     /// # Errors
-    /// The error that the specification has for what is wrong with it.
+    /// The specification's error for the fault.
     pub fn add(&mut self, field: MatchField, value: u128, mask: u128) -> Result<(), OfError> {
         let info = field.info();
         if info.home == Home::Elsewhere {
@@ -142,7 +141,7 @@ impl Match {
         if value & !mask != 0 {
             return Err(OfError::BmcBadWildcards);
         }
-        // Between the ports and the reserved ones there are none.
+        // The range between normal and reserved ports is invalid.
         let no_port = field == MatchField::InPortOxm && matches!(value, 0xff00..=0xffff_feff);
         if value & !info.valid != 0 || no_port {
             return Err(OfError::BmcBadValue);
@@ -173,8 +172,8 @@ impl Match {
         Ok(())
     }
 
-    /// Adds a condition on tunnel metadata; all of the field's bits count where there is no mask.
-    /// One of zeros asks for nothing but that the field is there.
+    /// Adds a condition on tunnel metadata; without a mask on the whole field. A mask of zeros only
+    /// asks for the presence of the field.
     ///
     /// # Errors
     /// As [`Match::add`].
@@ -190,7 +189,7 @@ impl Match {
         if value.iter().zip(&mask).any(|(v, m)| v & !m != 0) {
             return Err(OfError::BmcBadWildcards);
         }
-        // Bytes before those that count say nothing.
+        // Bytes before the masked ones have no effect.
         let unsaid = mask.iter().take_while(|byte| !exact && **byte == 0).count();
         let (value, mask) = (value[unsaid..].to_vec(), mask[unsaid..].to_vec());
         match self.tun_metadata.binary_search_by_key(&number, |t| t.number) {
@@ -210,15 +209,14 @@ impl Match {
         }
     }
 
-    /// Takes away the condition on a tunnel metadata field.
+    /// Removes the condition on a tunnel metadata field.
     pub fn clear_tun_metadata(&mut self, number: u8) {
         self.tun_metadata.retain(|t| t.number != number);
     }
 
-    /// Says that the bits of a field in `mask` are those in `value`, whatever was said of these
-    /// bits before and whether or not the match says what the field needs; [`Match::normalized`]
-    /// takes out what does not hold. Bits that may not be one are ignored, and so are tunnel
-    /// metadata fields.
+    /// Sets the condition on the bits of a field in `mask` to `value`. Replaces an earlier
+    /// condition on these bits and does not check prerequisites; [`Match::normalized`] removes
+    /// conditions without them. Ignores bits that must be zero, and tunnel metadata fields.
     pub fn set(&mut self, field: MatchField, value: u128, mask: u128) {
         let info = field.info();
         if info.canonical && info.home != Home::Elsewhere {
@@ -230,8 +228,8 @@ impl Match {
                 MatchField::InPort => (port_from_of10(value as u16).into(), u32::MAX.into()),
                 _ => (take(value, &piece), take(mask, &piece)),
             };
-            // A tag's identifier and priority speak of a tag that is there, except the identifier's
-            // own bit for that.
+            // Conditions on a tag's id or priority imply that the tag is present, except on the
+            // id's own presence bit.
             let (value, mask) = match field {
                 MatchField::DlVlan | MatchField::DlVlanPcp | MatchField::VlanPcp if mask != 0 => {
                     (value | TAGGED, mask | TAGGED)
@@ -242,14 +240,14 @@ impl Match {
         }
     }
 
-    /// Takes away all conditions on the bits of a field.
+    /// Removes all conditions on the bits of a field.
     pub fn clear(&mut self, field: MatchField) {
         for piece in pieces(field) {
             self.set_bits(piece.field, 0, 0, piece.mask());
         }
     }
 
-    /// Whether the match says what a field needs.
+    /// Whether the match meets the prerequisites of a field.
     pub fn meets(&self, prerequisite: MatchPrerequisite) -> bool {
         use MatchPrerequisite as P;
         if prerequisite == P::None {
@@ -297,8 +295,8 @@ impl Match {
         }
     }
 
-    /// The Ethernet type of the packets, if there is one for all; of packets that are no Ethernet
-    /// frames, what their type says.
+    /// The Ethernet type of all packets of the match, if there is one; for packets without an
+    /// Ethernet header, the type from the packet type.
     pub fn eth_type(&self) -> Option<u128> {
         match self.exact(MatchField::PacketType) {
             Some(kind) if kind >> 16 == 1 => Some(kind & 0xffff),
@@ -306,7 +304,7 @@ impl Match {
         }
     }
 
-    /// Whether the connection's state says that its original addresses are known.
+    /// Whether the match on the connection's state implies that the original addresses are known.
     fn tracked(&self) -> bool {
         const INVALID: u128 = 0x10;
         const TRACKED: u128 = 0x20;
@@ -314,14 +312,14 @@ impl Match {
         value & !(INVALID | TRACKED) != 0 || value & TRACKED != 0 && mask & INVALID != 0 && value & INVALID == 0
     }
 
-    /// Whether no condition speaks of what the packets need not have.
+    /// Whether all conditions meet their prerequisites.
     pub fn is_normal(&self) -> bool {
         self.entries
             .iter()
             .all(|entry| self.meets(entry.field.info().prerequisite))
     }
 
-    /// The match without the conditions that speak of what its packets need not have.
+    /// The match without conditions that lack their prerequisites.
     #[must_use]
     pub fn normalized(&self) -> Match {
         let mut result = self.clone();
@@ -329,9 +327,9 @@ impl Match {
         result
     }
 
-    /// Takes out the conditions that speak of what the packets need not have.
-    pub fn normalize(&mut self) {
-        // Fields come behind what they need, so one pass does.
+    /// Removes the conditions that lack their prerequisites.
+    pub(crate) fn normalize(&mut self) {
+        // Fields follow their prerequisites, so one pass is enough.
         let mut at = 0;
         while let Some(entry) = self.entries.get(at) {
             match self.meets(entry.field.info().prerequisite) {
@@ -341,8 +339,8 @@ impl Match {
         }
     }
 
-    /// The condition on a table's state; `None` where there are conditions on tunnel metadata,
-    /// which no state has.
+    /// The condition as a state; `None` if there are conditions on tunnel metadata, which a state
+    /// does not hold.
     pub fn to_state(&self) -> Option<StateMatch> {
         let mut state = StateMatch::ANY;
         for entry in &self.entries {
@@ -357,8 +355,8 @@ impl Match {
         Match::from_fields(canonical.map(|field| (*field, state.value().get(*field), state.mask().get(*field))))
     }
 
-    /// The match that conditions on canonical fields came from: value and mask of each, in the
-    /// order of [`MatchField::ALL`]. Conditions on what no packet of the match has are left out.
+    /// The match of conditions on canonical fields: value and mask of each, in the order of
+    /// [`MatchField::ALL`]. Leaves out conditions that lack their prerequisites.
     pub fn from_fields(fields: impl Iterator<Item = (MatchField, u128, u128)>) -> Match {
         let mut result = Match::ANY;
         for (field, value, mask) in fields {
@@ -369,8 +367,8 @@ impl Match {
         result
     }
 
-    /// What is in a packet-in's match: the ingress port, and the metadata fields of a state that
-    /// are not zero.
+    /// The match of a packet-in: the ingress port, and the metadata fields of a state that are not
+    /// zero.
     pub fn metadata_of(state: &FlowState) -> Match {
         let mut result = Match::ANY;
         for field in MatchField::ALL.iter().filter(|f| f.info().canonical) {
@@ -384,8 +382,8 @@ impl Match {
         result
     }
 
-    /// Whether controllers are told of a field beside the packet: metadata that any packet may
-    /// have, and that no datapath keeps.
+    /// Whether a packet-in carries a field beside the packet: metadata that any packet may have,
+    /// and that the packet's bytes do not hold.
     pub fn is_metadata(field: MatchField) -> bool {
         let info = field.info();
         let meta = matches!(info.home, Home::Meta { .. });
@@ -396,9 +394,9 @@ impl Match {
         self.entries.get(self.find(field).ok()?)
     }
 
-    /// Where the condition on a field is, or else belongs.
+    /// The position of the condition on a field, or where to insert it.
     fn find(&self, field: MatchField) -> Result<usize, usize> {
-        // Most matches have few conditions, which are sooner looked through than halved.
+        // Most matches have few conditions: linear search is faster than binary search.
         const FEW: usize = 8;
         if self.entries.len() > FEW {
             return self.entries.binary_search_by_key(&field, |entry| entry.field);
@@ -431,7 +429,7 @@ impl Match {
     }
 }
 
-/// Which bits of a canonical field are which bits of a view.
+/// The mapping of bits of a canonical field to bits of a view.
 #[derive(Clone, Copy)]
 struct Piece {
     field: MatchField,

@@ -6,13 +6,13 @@ use crate::{ErrorBody, Hello};
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Pairs requests and replies.
+    /// The transaction id, which pairs requests and replies.
     pub xid: u32,
-    /// What it says.
+    /// The body.
     pub body: Body,
 }
 
-/// What a message says.
+/// The body of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Body {
@@ -45,14 +45,14 @@ pub enum Body {
     RoleReply(RoleMsg),
     GetAsyncRequest,
     GetAsyncReply(AsyncConfig),
-    /// Of OpenFlow 1.3, and of Nicira for older versions.
+    /// OpenFlow 1.3, and Nicira's extension of older versions.
     SetAsync(AsyncConfig),
-    /// OpenFlow 1.4, and the foundation's for 1.3.
+    /// OpenFlow 1.4, and the ONF's extension of 1.3.
     RoleStatus(RoleStatus),
     /// OpenFlow 1.4.
     TableStatus(TableStatus),
-    /// Another controller's change of a group or a meter, or the switch's own; OpenFlow 1.4, and
-    /// the foundation's for 1.3. In it is a [`Body::GroupMod`] or a [`Body::MeterMod`].
+    /// A group or meter change by another controller or the switch; OpenFlow 1.4, and the ONF's
+    /// extension of 1.3. It holds a [`Body::GroupMod`] or a [`Body::MeterMod`].
     RequestForward(Box<Message>),
     /// OpenFlow 1.5.
     ControllerStatus(ControllerStatus),
@@ -66,49 +66,49 @@ pub enum Body {
         more: bool,
         reply: StatsReply,
     },
-    /// Nicira's: which formats rules are told in; whether the newer match is.
+    /// Nicira's: set the flow format; `nxm` is the newer one.
     SetFlowFormat {
         nxm: bool,
     },
-    /// Nicira's: whether OpenFlow 1.0's flow-mods say the table.
+    /// Nicira's: whether OpenFlow 1.0's flow-mods hold a table id.
     FlowModTableId(bool),
-    /// Nicira's: how packets are told.
+    /// Nicira's: set the packet-in format.
     SetPacketInFormat(PacketInFormat),
-    /// Nicira's: the connection's number, for actions that say one.
+    /// Nicira's: set the connection's controller id, which actions name.
     SetControllerId(u16),
-    /// Nicira's: ages are wanted; has no meaning any more.
+    /// Nicira's: flow age; without effect today.
     FlowAge,
-    /// Nicira's: end of a monitor.
+    /// Nicira's: cancel a flow monitor.
     FlowMonitorCancel(u32),
-    /// Nicira's: monitors wait, since the controller is slow.
+    /// Nicira's: flow monitors paused, because the controller is slow.
     FlowMonitorPaused,
-    /// Nicira's: monitors go on.
+    /// Nicira's: flow monitors resumed.
     FlowMonitorResumed,
-    /// Nicira's: a paused pipeline goes on.
+    /// Nicira's: resume a paused pipeline.
     Resume(Box<PacketIn>),
-    /// Nicira's: a change of the tunnel options' map: 0 adds, 1 deletes, 2 clears.
+    /// Nicira's: change the map of tunnel options: 0 adds, 1 deletes, 2 clears.
     TlvTableMod {
         command: u16,
         maps: Vec<TlvMap>,
     },
-    /// Nicira's: the tunnel options' map is wanted.
+    /// Nicira's: request the map of tunnel options.
     TlvTableRequest,
-    /// Nicira's: the tunnel options' map.
+    /// Nicira's: the map of tunnel options.
     TlvTableReply(TlvTable),
-    /// Nicira's: connections of a zone are to be forgotten.
+    /// Nicira's: flush the connections of a zone.
     CtFlushZone(u16),
-    /// Nicira's: some connections are to be forgotten.
+    /// Nicira's: flush some connections.
     CtFlush(Box<CtFlush>),
 }
 
-/// A question with an answer of many parts.
+/// A multipart request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum StatsRequest {
     Desc,
     /// Rules with their statistics; in OpenFlow 1.5, their descriptions.
     Flow(FlowStatsRequest),
-    /// Rules' statistics without what they do; OpenFlow 1.5.
+    /// Statistics of rules without their instructions; OpenFlow 1.5.
     FlowStats(FlowStatsRequest),
     Aggregate(FlowStatsRequest),
     Table,
@@ -142,7 +142,7 @@ pub enum StatsRequest {
     IpfixFlow,
 }
 
-/// An answer, or a part of it.
+/// A multipart reply, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum StatsReply {

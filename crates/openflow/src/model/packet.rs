@@ -1,30 +1,30 @@
-//! Packets to and from controllers.
+//! Packet-ins and packet-outs.
 
 use super::{Action, Match, Port};
 
-/// How packets are told to controllers.
+/// The format of packet-ins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum PacketInFormat {
-    /// As the version has it.
+    /// The version's own.
     #[default]
     Standard = 0,
-    /// Nicira's first.
+    /// Nicira's first format.
     Nxt = 1,
-    /// Nicira's second, with properties.
+    /// Nicira's second format, with properties.
     Nxt2 = 2,
 }
 
-/// A packet for a controller.
+/// A packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
-    /// In which message.
+    /// The format of the message.
     pub format: PacketInFormat,
-    /// The packet, if the switch keeps it.
+    /// The buffered packet, if the switch buffers it.
     pub buffer_id: Option<u32>,
-    /// Its whole length.
+    /// The length of the whole packet.
     pub total_len: u32,
-    /// Why: 0 no rule, 1 an action, 2 its time to live.
+    /// The reason: 0 no match, 1 an action, 2 an invalid TTL.
     pub reason: u8,
     /// The table of the rule.
     pub table: u8,
@@ -32,25 +32,25 @@ pub struct PacketIn {
     pub cookie: u64,
     /// Metadata: the ingress port at least.
     pub metadata: Match,
-    /// Its first bytes.
+    /// The first bytes of the packet.
     pub data: Vec<u8>,
-    /// What the action said.
+    /// The user data of the action.
     pub userdata: Vec<u8>,
-    /// What the switch needs to go on, in its own words.
+    /// The continuation, opaque to the controller.
     pub continuation: Vec<u8>,
 }
 
-/// A packet from a controller.
+/// A packet-out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOut {
-    /// The packet that the switch kept.
+    /// The buffered packet.
     pub buffer_id: Option<u32>,
-    /// Where it is as if it came in.
+    /// Its ingress port.
     pub in_port: Port,
-    /// More of its metadata; OpenFlow 1.5.
+    /// Its other metadata; OpenFlow 1.5.
     pub metadata: Match,
-    /// What is done with it.
+    /// Its actions.
     pub actions: Vec<Action>,
-    /// The packet, if the switch has not kept it.
+    /// The packet, if the switch has not buffered it.
     pub data: Vec<u8>,
 }

@@ -12,15 +12,15 @@ pub struct PortDesc {
     pub hw_addr: MacAddr,
     /// Its name, 15 bytes at most.
     pub name: String,
-    /// What it is told: see [`config`].
+    /// Its configuration: see [`config`].
     pub config: u32,
-    /// How it is: see [`state`].
+    /// Its state: see [`state`].
     pub state: u32,
     /// Features now, as OpenFlow 1.1 and later number them.
     pub current: u32,
     /// Features it advertises.
     pub advertised: u32,
-    /// Features it could have.
+    /// Features it supports.
     pub supported: u32,
     /// Features of its peer.
     pub peer: u32,
@@ -28,14 +28,14 @@ pub struct PortDesc {
     pub current_speed: u32,
     /// Highest speed in kbit/s; OpenFlow 1.1 and later.
     pub max_speed: u32,
-    /// What an optical port can do; OpenFlow 1.4 and later.
+    /// The features of an optical port; OpenFlow 1.4 and later.
     pub optical: Option<OpticalPort>,
-    /// Other properties as they came; OpenFlow 1.4 and later.
+    /// Other properties as received; OpenFlow 1.4 and later.
     pub others: Vec<Property>,
 }
 
 impl Default for PortDesc {
-    /// The port of no number, without name and features.
+    /// Port number none, without name and features.
     fn default() -> PortDesc {
         PortDesc {
             port: Port::ANY,
@@ -55,18 +55,18 @@ impl Default for PortDesc {
     }
 }
 
-/// What an optical port can do (OpenFlow 1.4 §7.2.1). Frequencies in MHz or wavelengths in
+/// The features of an optical port (OpenFlow 1.4 §7.2.1). Frequencies in MHz or wavelengths in
 /// hundredths of a nanometre, power in tenths of dBm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpticalPort {
     /// 1 receiver tunable, 2 transmitter tunable, 4 power configurable, 8 frequencies rather than
     /// wavelengths.
     pub supported: u32,
-    /// The least, the most and the grid that it transmits at.
+    /// The minimum, the maximum and the grid of transmission.
     pub tx: [u32; 3],
-    /// The least, the most and the grid that it receives at.
+    /// The minimum, the maximum and the grid of reception.
     pub rx: [u32; 3],
-    /// The least and the most power.
+    /// The minimum and maximum power.
     pub power: [u16; 2],
 }
 
@@ -76,11 +76,11 @@ pub struct OpticalStats {
     /// 1 receiver tuned, 2 transmitter tuned, 4 transmit power, 16 receive power, 32 bias, 64
     /// temperature.
     pub flags: u32,
-    /// Where it transmits: frequency, offset, grid.
+    /// Transmission: frequency, offset, grid.
     pub tx: [u32; 3],
-    /// Where it receives: frequency, offset, grid.
+    /// Reception: frequency, offset, grid.
     pub rx: [u32; 3],
-    /// Power transmitted and received.
+    /// Transmit and receive power.
     pub power: [u16; 2],
     /// Current of the laser, in tenths of mA.
     pub bias: u16,
@@ -102,7 +102,7 @@ pub mod config {
     pub const NO_FLOOD: u32 = 16;
     /// Drops what is sent to it.
     pub const NO_FWD: u32 = 32;
-    /// No packets to controllers.
+    /// Sends no packets to controllers.
     pub const NO_PACKET_IN: u32 = 64;
 }
 
@@ -110,39 +110,37 @@ pub mod config {
 pub mod state {
     /// No link.
     pub const LINK_DOWN: u32 = 1;
-    /// Blocked by a protocol; OpenFlow 1.1 and later.
-    pub const BLOCKED: u32 = 2;
     /// Live for fast failover; OpenFlow 1.1 and later.
     pub const LIVE: u32 = 4;
     /// The spanning tree state, from listen (0) to block (3) in two bits; OpenFlow 1.0.
-    pub const STP_MASK: u32 = 3 << 8;
+    pub(crate) const STP_MASK: u32 = 3 << 8;
 }
 
-/// A port that came, went or changed.
+/// A port status message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// 0 came, 1 went, 2 changed.
+    /// The reason: 0 added, 1 deleted, 2 modified.
     pub reason: u8,
-    /// How it is.
+    /// The port's description.
     pub desc: PortDesc,
 }
 
-/// A change of a port.
+/// A port mod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortMod {
-    /// Which.
+    /// The port.
     pub port: Port,
-    /// Its address, to be sure.
+    /// Its hardware address, as a check.
     pub hw_addr: MacAddr,
     /// New bits of its configuration.
     pub config: u32,
-    /// Which bits.
+    /// The bits to change.
     pub mask: u32,
-    /// Features to advertise; 0 leaves them.
+    /// Features to advertise; 0 for no change.
     pub advertise: u32,
 }
 
-/// A port's counters; `u64::MAX` where one is not known.
+/// A port's counters; `u64::MAX` for unknown ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PortStats {
@@ -159,18 +157,18 @@ pub struct PortStats {
     pub rx_over_errors: u64,
     pub rx_crc_errors: u64,
     pub collisions: u64,
-    /// How long the port is there; OpenFlow 1.3 and later.
+    /// The port's age; OpenFlow 1.3 and later.
     pub duration: Duration,
     /// Counters of RFC 2819 in the order of [`RFC2819`]; Intel's, OpenFlow 1.4 and later.
     pub rfc2819: Option<Box<[u64; RFC2819.len()]>>,
-    /// Counters of the port's own, with their names; Intel's, OpenFlow 1.4 and later.
+    /// Driver-specific counters with their names; Intel's, OpenFlow 1.4 and later.
     pub custom: Vec<(String, u64)>,
     /// An optical port's measurements; OpenFlow 1.4 and later.
     pub optical: Option<OpticalStats>,
 }
 
 impl Default for PortStats {
-    /// Of the port of no number, with all counters unknown.
+    /// Port number none, with all counters unknown.
     fn default() -> PortStats {
         const UNKNOWN: u64 = u64::MAX;
         PortStats {
@@ -230,7 +228,7 @@ pub struct QueueStats {
     pub tx_bytes: u64,
     pub tx_packets: u64,
     pub tx_errors: u64,
-    /// How long the queue is there; OpenFlow 1.3 and later.
+    /// The queue's age; OpenFlow 1.3 and later.
     pub duration: Duration,
 }
 
@@ -239,9 +237,9 @@ pub struct QueueStats {
 pub struct QueueConfig {
     /// Its number.
     pub queue: u32,
-    /// The rate it is sure of, in tenths of a percent.
+    /// The guaranteed rate, in tenths of a percent.
     pub min_rate: Option<u16>,
-    /// The rate it never exceeds, in tenths of a percent.
+    /// The maximum rate, in tenths of a percent.
     pub max_rate: Option<u16>,
 }
 

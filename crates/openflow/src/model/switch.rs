@@ -1,23 +1,23 @@
-//! The switch itself, its tables and its controllers in messages.
+//! The switch, its tables and its controllers in messages.
 
 use super::PortDesc;
 use flow::MatchField;
 use std::net::Ipv6Addr;
 
-/// What a switch is.
+/// The features of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Its identifier.
+    /// The datapath id.
     pub datapath_id: u64,
-    /// How many packets it keeps.
+    /// The most packets that it buffers.
     pub n_buffers: u32,
-    /// How many tables it has.
+    /// The number of tables.
     pub n_tables: u8,
     /// The auxiliary connection's number; OpenFlow 1.3 and later.
     pub auxiliary_id: u8,
-    /// What it can do: see [`capabilities`].
+    /// Its [`capabilities`].
     pub capabilities: u32,
-    /// The actions it has, bit n for number n; OpenFlow 1.0.
+    /// The supported actions, bit n for number n; OpenFlow 1.0.
     pub actions: u32,
     /// Its ports; until OpenFlow 1.2.
     pub ports: Vec<PortDesc>,
@@ -31,27 +31,25 @@ pub mod capabilities {
     pub const PORT_STATS: u32 = 4;
     /// Spanning tree in OpenFlow 1.0, groups later.
     pub const STP_OR_GROUP_STATS: u32 = 8;
-    pub const IP_REASM: u32 = 32;
     pub const QUEUE_STATS: u32 = 64;
     /// Addresses in ARP in OpenFlow 1.0 and 1.1.
     pub const ARP_MATCH_IP: u32 = 128;
-    pub const PORT_BLOCKED: u32 = 256;
     /// OpenFlow 1.4 and later.
     pub const BUNDLES: u32 = 512;
     /// OpenFlow 1.4 and later.
     pub const FLOW_MONITORING: u32 = 1024;
 }
 
-/// How a switch is set.
+/// The configuration of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How fragments are treated: 0 as packets, 1 dropped, 2 put together, 3 with Nicira's match.
+    /// The fragment mode: 0 normal, 1 drop, 2 reassemble, 3 Nicira's match.
     pub flags: u16,
-    /// How many bytes of a packet without rule go to controllers.
+    /// The most bytes of a packet-in of a packet that matched no rule.
     pub miss_send_len: u16,
 }
 
-/// A switch in words.
+/// The description of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SwitchDesc {
@@ -69,53 +67,51 @@ pub struct TableStats {
     pub table: u8,
     /// Its name; until OpenFlow 1.2.
     pub name: String,
-    /// What it cannot match, as bits of OpenFlow 1.0's match; OpenFlow 1.0.
+    /// The fields that it cannot match, as wildcard bits; OpenFlow 1.0.
     pub wildcards: u32,
-    /// How many rules it can have; until OpenFlow 1.2.
+    /// The most rules; until OpenFlow 1.2.
     pub max_entries: u32,
-    /// What becomes of packets without rule: 0 for controllers, 1 the next table, 2 dropped;
-    /// OpenFlow 1.1 and 1.2.
+    /// Packets that match no rule: 0 to controllers, 1 to the next table, 2 dropped; OpenFlow 1.1
+    /// and 1.2.
     pub miss: u32,
-    /// How many rules it has.
+    /// The number of rules.
     pub active: u32,
     /// Packets looked up.
     pub lookups: u64,
-    /// Packets found.
+    /// Packets that matched a rule.
     pub matched: u64,
 }
 
-/// A change of a table.
+/// A table mod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMod {
-    /// Which; 255 is all.
+    /// The table; 255 is all.
     pub table: u8,
-    /// How packets without rule are treated until OpenFlow 1.2; [`table_config`] from OpenFlow 1.4
-    /// on.
+    /// The treatment of packets that match no rule until OpenFlow 1.2; [`table_config`] from
+    /// OpenFlow 1.4 on.
     pub config: u32,
-    /// Which rules go when the table is full: see [`eviction`]; OpenFlow 1.4 and later.
+    /// The eviction policy: see [`eviction`]; OpenFlow 1.4 and later.
     pub eviction: Option<u32>,
-    /// When the table's fill is told; OpenFlow 1.4 and later.
+    /// The vacancy thresholds; OpenFlow 1.4 and later.
     pub vacancy: Option<Vacancy>,
 }
 
-/// Bits of a table's configuration: OpenFlow 1.1 and 1.2 say what becomes of packets without rule,
-/// 1.4 and later what else is done.
+/// Bits of a table's configuration: the treatment of packets that match no rule in OpenFlow 1.1 and
+/// 1.2, other settings from 1.4 on.
 pub mod table_config {
-    /// Packets without rule go on with the next table.
-    pub const MISS_CONTINUE: u32 = 1;
-    /// Packets without rule are dropped.
-    pub const MISS_DROP: u32 = 2;
-    /// The bits of what becomes of packets without rule; 0 is that controllers get them.
+    /// Packets that match no rule are dropped.
+    pub(crate) const MISS_DROP: u32 = 2;
+    /// The mask of the treatment of packets that match no rule; 0 sends them to controllers.
     pub const MISS_MASK: u32 = 3;
-    /// Rules may go when there is no room for new ones.
+    /// Rules may be evicted.
     pub const EVICTION: u32 = 4;
-    /// The table's fill is told.
+    /// Vacancy events are sent.
     pub const VACANCY: u32 = 8;
 }
 
 /// Bits of [`TableMod::eviction`].
 pub mod eviction {
-    /// By the switch's own rules.
+    /// By the switch's own policy.
     pub const OTHER: u32 = 1;
     /// The least important first.
     pub const IMPORTANCE: u32 = 2;
@@ -123,69 +119,69 @@ pub mod eviction {
     pub const LIFETIME: u32 = 4;
 }
 
-/// When a table's fill is told: in percent of it that is free.
+/// The vacancy thresholds of a table, in percent of free space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vacancy {
-    /// Told when no more than this is free.
+    /// A vacancy-down event is sent below this.
     pub down: u8,
-    /// Told when as much as this is free again; more than `down`.
+    /// A vacancy-up event is sent above this; more than `down`.
     pub up: u8,
-    /// How much is free; 0 in changes.
+    /// The current vacancy; 0 in table mods.
     pub now: u8,
 }
 
-/// How a table is set (OpenFlow 1.4 §7.3.5.16).
+/// A table description (OpenFlow 1.4 §7.3.5.16).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableDesc {
     /// The table.
     pub table: u8,
     /// See [`table_config`].
     pub config: u32,
-    /// Which rules go when the table is full: see [`eviction`].
+    /// The eviction policy: see [`eviction`].
     pub eviction: Option<u32>,
-    /// When the table's fill is told.
+    /// The vacancy thresholds.
     pub vacancy: Option<Vacancy>,
 }
 
-/// A change of how full a table is (OpenFlow 1.4 §7.4.5).
+/// A vacancy event (OpenFlow 1.4 §7.4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStatus {
     /// 3: less than `vacancy.down` is free; 4: more than `vacancy.up` is.
     pub reason: u8,
-    /// How the table is.
+    /// The table's description.
     pub desc: TableDesc,
 }
 
-/// What a table can do.
+/// The features of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableFeatures {
     /// The table.
     pub table: u8,
-    /// What to do with it in requests: 0 replace all tables by those given, 1 change it, 2 enable,
-    /// 3 disable; OpenFlow 1.5.
+    /// The command in requests: 0 replace all tables by the given ones, 1 modify, 2 enable, 3
+    /// disable; OpenFlow 1.5.
     pub command: u8,
     /// 1 ingress, 2 egress, 4 the first of the egress tables; OpenFlow 1.5.
     pub features: u32,
     /// Its name.
     pub name: String,
-    /// Which bits of metadata it matches.
+    /// The bits of metadata that it matches.
     pub metadata_match: u64,
-    /// Which bits of metadata its rules write.
+    /// The bits of metadata that its rules write.
     pub metadata_write: u64,
     /// Its configuration or capabilities.
     pub config: u32,
-    /// How many rules it can have.
+    /// The most rules.
     pub max_entries: u32,
-    /// The rest: what instructions, actions and fields it has.
+    /// Its properties: instructions, actions and fields.
     pub properties: Vec<TableProperty>,
 }
 
-/// An instruction or an action in a list of those that there are.
+/// An instruction or an action in a list of supported ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureId {
     /// Its type, in the version's own numbers.
     pub kind: u16,
-    /// Of an experimenter's, what says which: its number first.
+    /// The experimenter id and subtype, for an experimenter's.
     pub data: Vec<u8>,
 }
 
@@ -196,17 +192,17 @@ impl FeatureId {
     }
 }
 
-/// A field in a list of those that there are.
+/// A field in a list of supported ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldId {
-    /// Which.
+    /// The field.
     pub field: MatchField,
-    /// Whether it may be masked; said in [`TableProperty::Match`] only.
+    /// Whether it may be masked; in [`TableProperty::Match`] only.
     pub masked: bool,
 }
 
-/// A part of what a table can do. Of each there are two: for rules, and (`miss`) for the rule of
-/// all packets at priority 0; without the second, the first holds for both.
+/// A property of a table. Each exists for rules, and (`miss`) for the table-miss rule; without the
+/// second, the first holds for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TableProperty {
@@ -214,7 +210,7 @@ pub enum TableProperty {
         miss: bool,
         ids: Vec<FeatureId>,
     },
-    /// The tables that packets may go on to.
+    /// The tables that packets may go to.
     NextTables {
         miss: bool,
         tables: Vec<u8>,
@@ -229,7 +225,7 @@ pub enum TableProperty {
     },
     /// Fields that matches may have.
     Match(Vec<FieldId>),
-    /// Fields that matches may lack.
+    /// Fields that matches may wildcard.
     Wildcards(Vec<FieldId>),
     WriteSetField {
         miss: bool,
@@ -253,11 +249,11 @@ pub enum TableProperty {
     },
     /// Kinds of packets, each as `packet_type`; OpenFlow 1.5.
     PacketTypes(Vec<u32>),
-    /// Another one, as it came.
+    /// An unknown property, as received.
     Other(Property),
 }
 
-/// A property as it is in the message.
+/// A property as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
     /// Its type.
@@ -266,53 +262,52 @@ pub struct Property {
     pub data: Vec<u8>,
 }
 
-/// What a controller may do.
+/// A controller role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Role {
-    /// Only asks.
+    /// In requests: do not change the role.
     NoChange = 0,
-    /// All, as others.
+    /// Equal: full access, as others.
     Equal = 1,
-    /// All, alone.
+    /// Master: full access, alone.
     Master = 2,
-    /// Only reads.
+    /// Slave: read-only.
     Slave = 3,
 }
 
-/// A wish for, or an answer of, a role.
+/// A role request or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleMsg {
     /// The role.
     pub role: Role,
-    /// The count of elections; Nicira's message has none.
+    /// The generation id; Nicira's message has none.
     pub generation: Option<u64>,
     /// Whether it is Nicira's message.
     pub nicira: bool,
-    /// The controller's number, 0 for none; OpenFlow 1.5.
+    /// The controller's short id, 0 for none; OpenFlow 1.5.
     pub short_id: u16,
 }
 
-/// That a controller's role was changed by others (OpenFlow 1.4 §7.4.4).
+/// A role status: another party changed the controller's role (OpenFlow 1.4 §7.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleStatus {
-    /// What it is now.
+    /// The new role.
     pub role: Role,
-    /// Why: 0 another became master, 1 the switch was configured so, 2 an experimenter's reason.
+    /// The reason: 0 another became master, 1 configuration, 2 experimenter.
     pub reason: u8,
-    /// The count of elections.
+    /// The generation id.
     pub generation: Option<u64>,
 }
 
-/// How a controller stands to the switch (OpenFlow 1.5 §7.4.7).
+/// The status of a controller (OpenFlow 1.5 §7.4.7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerStatus {
-    /// Its number.
+    /// Its short id.
     pub short_id: u16,
     /// Its role.
     pub role: Role,
-    /// Why it is told: 0 asked for, 1 channel, 2 role, 3 added, 4 removed, 5 its number, 6 an
-    /// experimenter's reason.
+    /// The reason: 0 request, 1 channel, 2 role, 3 added, 4 removed, 5 short id, 6 experimenter.
     pub reason: u8,
     /// Whether its channel is up.
     pub up: bool,
@@ -320,34 +315,34 @@ pub struct ControllerStatus {
     pub uris: Vec<String>,
 }
 
-/// Which events a controller hears of, as bits of reasons: the first of each is for masters and
-/// equals, the second for slaves.
+/// The asynchronous messages that a controller gets, as bits of reasons: the first mask for masters
+/// and equals, the second for slaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AsyncConfig {
-    /// Which of the masks a message gives: bit n for property type n of OpenFlow 1.4, which is
-    /// twice the mask's place below and one more for masters. The others stay as they were: see
+    /// The masks present in the message: bit n for property type n of OpenFlow 1.4, which is twice
+    /// the index of the field below, plus one for masters. The others keep their values: see
     /// [`AsyncConfig::over`].
     pub given: u16,
-    /// Packets.
+    /// Packet-ins.
     pub packet_in: [u32; 2],
-    /// Ports.
+    /// Port status.
     pub port_status: [u32; 2],
-    /// Ends of rules.
+    /// Flow removed.
     pub flow_removed: [u32; 2],
-    /// Roles; OpenFlow 1.4 and later, as all that follow.
+    /// Role status; OpenFlow 1.4 and later, like the following.
     pub role_status: [u32; 2],
-    /// Tables.
+    /// Table status.
     pub table_status: [u32; 2],
-    /// Requests of others.
+    /// Requestforward.
     pub request_forward: [u32; 2],
-    /// Statistics of rules; OpenFlow 1.5.
+    /// Flow statistics; OpenFlow 1.5.
     pub flow_stats: [u32; 2],
-    /// Controllers; OpenFlow 1.5.
+    /// Controller status; OpenFlow 1.5.
     pub controller_status: [u32; 2],
 }
 
 impl AsyncConfig {
-    /// The masks that OpenFlow 1.0 to 1.3 have: all that a message of theirs gives.
+    /// The masks of OpenFlow 1.0 to 1.3, all of which their messages hold.
     pub const GIVEN_OLD: u16 = 0x3f;
     /// All masks.
     pub const GIVEN_ALL: u16 = 0xffff;
@@ -366,7 +361,7 @@ impl AsyncConfig {
         ]
     }
 
-    /// The configuration of these masks, all of them given.
+    /// The configuration of these masks, all present.
     pub fn from_masks(masks: [[u32; 2]; 8]) -> AsyncConfig {
         let [
             packet_in,
@@ -391,8 +386,8 @@ impl AsyncConfig {
         }
     }
 
-    /// What holds after this message where `before` held: the masks that it gives, and those of
-    /// before for the others. All are given then.
+    /// The configuration after this message, if `before` was in force: the masks present in it, and
+    /// those of `before` for the others. All are present then.
     #[must_use]
     pub fn over(&self, before: &AsyncConfig) -> AsyncConfig {
         let (new, mut masks) = (self.masks(), before.masks());
@@ -406,7 +401,7 @@ impl AsyncConfig {
     }
 }
 
-/// A step of a bundle.
+/// A bundle control message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleControl {
     /// The bundle.
@@ -428,39 +423,39 @@ pub struct BundleAdd {
     pub message: Vec<u8>,
 }
 
-/// A moment or a span as bundles have it.
+/// A time of scheduled bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleTime {
     /// Whole seconds.
     pub sec: u64,
-    /// And nanoseconds, less than a second of them.
+    /// Nanoseconds, less than a second.
     pub nsec: u32,
 }
 
-/// How well a switch keeps time for bundles (OpenFlow 1.5 §7.3.5.20).
+/// The time features of scheduled bundles (OpenFlow 1.5 §7.3.5.20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleSchedule {
-    /// How exact it is.
+    /// The accuracy.
     pub accuracy: BundleTime,
-    /// How far ahead it can be told a time.
+    /// The longest time ahead.
     pub max_future: BundleTime,
-    /// How late.
+    /// The longest time ago.
     pub max_past: BundleTime,
     /// Its clock.
     pub now: BundleTime,
 }
 
-/// What of bundles there is, or is asked for (OpenFlow 1.5 §7.3.5.20).
+/// Bundle features, or a request for them (OpenFlow 1.5 §7.3.5.20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BundleFeatures {
-    /// In a request: 1 with the clock, 2 set the schedule. In a reply: 1 atomic, 2 ordered, 4 at a
-    /// time.
+    /// In a request: 1 timestamp, 2 set the time features. In a reply: 1 atomic, 2 ordered, 4
+    /// scheduled.
     pub flags: u32,
-    /// How time is kept.
+    /// The time features.
     pub schedule: Option<BundleSchedule>,
 }
 
-/// What is known of one direction of a connection. IPv4 addresses are in their IPv6 form
+/// One direction of a connection, as far as known. IPv4 addresses are in their IPv6 form
 /// (`::ffff:0:0/96`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CtTuple {
@@ -480,7 +475,7 @@ pub struct CtTuple {
     pub icmp_code: Option<u8>,
 }
 
-/// Connections that are to be forgotten: those of which all that is said here holds.
+/// A flush of connections: those that match everything given here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CtFlush {
     /// Their protocol, 0 for any.
@@ -489,11 +484,11 @@ pub struct CtFlush {
     pub zone: Option<u16>,
     /// Their first direction.
     pub orig: CtTuple,
-    /// Their answering direction.
+    /// Their reply direction.
     pub reply: CtTuple,
 }
 
-/// What went to collectors of flows.
+/// IPFIX statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct IpfixStats {
@@ -511,7 +506,7 @@ pub struct IpfixStats {
     pub collector_set_id: u32,
 }
 
-/// A tunnel option and the field that has it.
+/// A tunnel option and its field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlvMap {
     /// The option's class.
@@ -527,9 +522,9 @@ pub struct TlvMap {
 /// The map of tunnel options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlvTable {
-    /// How many bytes of options there can be.
+    /// The most bytes of options.
     pub max_space: u32,
-    /// How many fields there can be.
+    /// The most fields.
     pub max_fields: u16,
     /// The map.
     pub maps: Vec<TlvMap>,

@@ -6,9 +6,9 @@ use std::fmt;
 /// A field's value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Value {
-    /// Of a field of at most 128 bits.
+    /// The value of a field of at most 128 bits.
     Word(u128),
-    /// Of a tunnel metadata field: as many bytes as came, the last is the lowest.
+    /// The value of a tunnel metadata field: the received bytes, the last is the lowest.
     Wide(Vec<u8>),
 }
 
@@ -22,7 +22,7 @@ impl Value {
     }
 
     /// All bits of a field's value.
-    pub fn all_ones(field: MatchField) -> Value {
+    pub(crate) fn all_ones(field: MatchField) -> Value {
         match field.info().home {
             Home::Elsewhere => Value::Wide(vec![0xff; field.bytes()]),
             _ => Value::Word(field.info().valid),
@@ -39,7 +39,7 @@ pub struct Subfield {
 }
 
 impl Subfield {
-    /// `n_bits` bits of a field from bit `ofs` up; `None` where the field does not have them.
+    /// `n_bits` bits of a field from bit `ofs` up; `None` if the field is shorter.
     pub fn new(field: MatchField, ofs: u16, n_bits: u16) -> Option<Subfield> {
         let bits = field.significant_bits() as u16;
         let fits = n_bits > 0 && ofs.checked_add(n_bits).is_some_and(|end| end <= bits);
@@ -70,7 +70,7 @@ impl Subfield {
         self.n_bits
     }
 
-    /// Whether it is all bits of its field.
+    /// Whether it covers the whole field.
     pub fn is_whole(&self) -> bool {
         *self == Subfield::whole(self.field)
     }

@@ -1,4 +1,4 @@
-//! What controllers are to each other: roles, which events they hear of, and the news of that.
+//! Roles of controllers, and asynchronous configuration.
 
 use super::Codec;
 use super::property::{Properties, put};
@@ -46,7 +46,7 @@ pub(super) fn decode_role_status(data: &mut Reader<'_>) -> Result<RoleStatus, Of
         return Err(OfError::NxBrcBadReason);
     }
     let mut properties = Properties::new(data);
-    // Only experimenters have some, to explain their reasons.
+    // Only experimenters have properties here, to explain their reasons.
     while properties.next()?.is_some() {}
     Ok(RoleStatus {
         role,
@@ -120,7 +120,7 @@ fn last(version: Version) -> u16 {
     if version >= Version::V15 { 15 } else { 11 }
 }
 
-/// The reasons there are of each kind of event: bits of the masks that may be one.
+/// The defined reasons of each kind of event: bits that a mask may set.
 fn reasons(version: Version, kind: u16) -> u32 {
     match kind / 2 {
         // Packets, with those for what OpenFlow 1.4 added.
@@ -137,8 +137,7 @@ fn reasons(version: Version, kind: u16) -> u32 {
     }
 }
 
-/// Reads masks as properties. Replies may have more than is known here; of requests, what is not
-/// known is refused.
+/// Reads masks as properties. Unknown properties are accepted in replies and refused in requests.
 pub(super) fn decode_async14(codec: &Codec, data: &mut Reader<'_>, request: bool) -> Result<AsyncConfig, OfError> {
     let mut masks = [[0; 2]; 8];
     let mut given = 0;
@@ -174,8 +173,7 @@ pub(super) fn encode_async(codec: &Codec, out: &mut Writer, config: &AsyncConfig
     encode_async14(codec, out, config);
 }
 
-/// Writes the masks that are given as properties, without the bits of reasons that there are none
-/// of.
+/// Writes the present masks as properties, without undefined reasons.
 pub(super) fn encode_async14(codec: &Codec, out: &mut Writer, config: &AsyncConfig) {
     let masks = config.masks();
     for kind in 0..=last(codec.version) {

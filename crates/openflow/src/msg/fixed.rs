@@ -1,9 +1,8 @@
 //! The fixed-size matches of OpenFlow 1.0 (§5.2.3) and 1.1 (§A.2.3).
 //!
-//! What packets of the given protocol do not have is not looked at, as the specifications' errata
-//! ask. As in Open vSwitch, OpenFlow 1.0 has the type of service, the protocol and the ports of
-//! IPv6 too, and OpenFlow 1.1 has them of IPv4 only. What such a match cannot say is left out when
-//! one is written.
+//! Fields that packets of the given protocol lack are ignored, as the specifications' errata ask.
+//! As in Open vSwitch, OpenFlow 1.0 has TOS, protocol and ports of IPv6 too, and OpenFlow 1.1 those
+//! of IPv4 only. A condition that such a match cannot express is left out.
 
 use crate::OfError;
 use crate::action::{port10, port11, to10};
@@ -54,7 +53,7 @@ const WORD: u128 = 0xffff_ffff;
 
 const LEN11: u16 = 88;
 
-/// The members that both versions have, as what they say: value and mask.
+/// The members of both versions, as conditions: value and mask.
 #[derive(Clone, Copy, Debug, Default)]
 struct Members {
     in_port: Option<Port>,
@@ -131,8 +130,8 @@ impl Members {
         m
     }
 
-    /// What a match says, as far as the members can; `ip` are the Ethernet types whose type of
-    /// service, protocol and ports count.
+    /// The conditions of a match, as far as the members can express them; `ip` are the Ethernet
+    /// types whose TOS, protocol and ports count.
     fn of(m: &Match, ip: &[u128]) -> Members {
         let of = |fields: &[F]| fields.iter().find_map(|f| m.exact(*f));
         let both = |fields: &[F]| fields.iter().find_map(|f| m.get(*f)).unwrap_or((0, 0));
@@ -172,7 +171,7 @@ impl Members {
     }
 }
 
-/// The mask of an address of which so many low bits do not count.
+/// The mask of an address that ignores this number of low bits.
 fn cidr(wild: u32) -> u128 {
     if wild >= 32 { 0 } else { WORD << wild & WORD }
 }
@@ -204,7 +203,7 @@ pub(super) fn decode10(data: &mut Reader<'_>) -> Result<Match, OfError> {
     Ok(members.to_match())
 }
 
-/// How many low bits of an address do not count, where the others all do.
+/// The number of low bits that a mask ignores, if it has all others.
 fn wild(mask: u128) -> Option<u32> {
     let wild = (mask as u32).trailing_zeros();
     (cidr(wild) == mask).then_some(wild)
@@ -220,7 +219,7 @@ pub(super) fn encode10(out: &mut Writer, matching: &Match) {
     say(w10::DL_SRC, m.dl_src.1 == MAC);
     say(w10::DL_DST, m.dl_dst.1 == MAC);
     say(w10::DL_VLAN, vlan.is_some());
-    // Without a tag there is no priority to leave open.
+    // Without a tag there is no priority to wildcard.
     say(w10::DL_VLAN_PCP, m.pcp.is_some() || vlan == Some(VLAN_NONE));
     say(w10::DL_TYPE, m.dl_type.is_some());
     say(w10::NW_TOS, m.tos.is_some());
@@ -248,7 +247,7 @@ pub(super) fn encode10(out: &mut Writer, matching: &Match) {
     out.u16(m.tp_dst.unwrap_or(0));
 }
 
-/// Whether an OpenFlow 1.0 match says all of a match.
+/// Whether OpenFlow 1.0's match can express all of a match.
 pub(crate) fn says_all10(matching: &Match) -> bool {
     let mut out = Writer::new();
     encode10(&mut out, matching);
@@ -256,7 +255,7 @@ pub(crate) fn says_all10(matching: &Match) -> bool {
     read.as_ref() == Ok(&*untagged(matching))
 }
 
-/// A match of packets without a tag as the fixed ones say it, which have one word for all such.
+/// A match of untagged packets for the fixed formats, which have one value for all such packets.
 fn untagged(matching: &Match) -> Cow<'_, Match> {
     match matching.get(F::VlanTci) {
         Some((value, mask)) if mask & !value & TAGGED != 0 => {
@@ -268,7 +267,7 @@ fn untagged(matching: &Match) -> Cow<'_, Match> {
     }
 }
 
-/// Whether OpenFlow 1.1's match can say all of this match.
+/// Whether OpenFlow 1.1's match can express all of a match.
 pub(crate) fn says_all11(matching: &Match) -> bool {
     let mut out = Writer::new();
     encode11(&mut out, matching);

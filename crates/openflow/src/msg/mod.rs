@@ -26,19 +26,19 @@ use crate::model::{
 };
 use crate::{ErrorBody, HEADER_LEN, Hello, MAX_LEN, OfError, Version, Versions, oxm};
 
-/// What two peers have agreed on, and messages have to be read and written by.
+/// The negotiated version and flow format of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codec {
     /// The protocol version.
     pub version: Version,
-    /// Whether OpenFlow 1.0's messages about rules are Nicira's, whose matches can say more.
+    /// Whether OpenFlow 1.0's flow messages are Nicira's, with extensible matches.
     pub nxm: bool,
-    /// Whether OpenFlow 1.0's flow-mods say the table.
+    /// Whether OpenFlow 1.0's flow-mods hold a table id.
     pub table_id: bool,
 }
 
 impl Codec {
-    /// A connection of a version on which nothing else was agreed.
+    /// A codec of a version without extensions in force.
     pub const fn new(version: Version) -> Codec {
         Codec {
             version,
@@ -47,7 +47,7 @@ impl Codec {
         }
     }
 
-    /// Reads a message, which [`crate::Framer`] has cut out.
+    /// Reads a message that [`crate::Framer`] returned.
     ///
     /// # Errors
     /// The error to answer with, quoting the message: [`ErrorBody::of`].
@@ -71,7 +71,7 @@ impl Codec {
         let body = self.decode_body(kind, &mut message)?;
         message.end()?;
         if let Body::BundleAdd(add) = &body {
-            // What is added must be as if it came by itself.
+            // The message inside must be valid by itself.
             let added = Reader::new(&add.message, OfError::BfcMsgBadLen).array::<HEADER_LEN>()?;
             if added[0] != version {
                 return Err(OfError::BfcBadVersion);
@@ -107,14 +107,14 @@ impl Codec {
         }
     }
 
-    /// Writes a message. An answer too long for one message becomes several.
+    /// Writes a message. A reply too long for one message becomes several.
     pub fn encode(&self, message: &Message) -> Vec<u8> {
         let mut out = Writer::new();
         self.encode_to(&mut out, message);
         out.0
     }
 
-    /// Writes a message behind others.
+    /// Appends a message.
     pub fn append(&self, out: &mut Vec<u8>, message: &Message) {
         let mut writer = Writer(std::mem::take(out));
         self.encode_to(&mut writer, message);
@@ -126,8 +126,8 @@ impl Codec {
         match &message.body {
             Body::StatsRequest { more, request } => stats::encode_request(self, out, xid, *more, request),
             Body::StatsReply { more, reply } => stats::encode_reply(self, out, xid, *more, reply),
-            // From OpenFlow 1.4 on, what is told of monitors is among their updates, and a
-            // monitor's end is a request.
+            // From OpenFlow 1.4 on, pauses of monitors are among their updates, and cancelling a
+            // monitor is a request.
             Body::FlowMonitorPaused | Body::FlowMonitorResumed if self.version >= Version::V14 => {
                 let update = match message.body {
                     Body::FlowMonitorPaused => FlowUpdate::Paused,
@@ -197,7 +197,7 @@ impl Codec {
             33 if version >= Version::V14 => Body::BundleControl(bundle::decode_control(self, data)?),
             34 if version >= Version::V14 => Body::BundleAdd(bundle::decode_add(self, data)?),
             35 if version >= Version::V15 => Body::ControllerStatus(event::decode_controller(data)?),
-            // The rest has other numbers in OpenFlow 1.0.
+            // Other types have other numbers in OpenFlow 1.0.
             _ => match Moved::of(version, kind).ok_or(OfError::BrcBadType)? {
                 Moved::PortMod => Body::PortMod(port::decode_mod(self, data)?),
                 Moved::StatsRequest => stats::decode_request(self, data)?,
@@ -210,7 +210,7 @@ impl Codec {
         })
     }
 
-    /// The type of a message that is no extension.
+    /// The type of a message that is not an extension.
     fn kind(&self, body: &Body) -> u8 {
         let moved = |kind: Moved| kind.number(self.version);
         match body {
@@ -283,8 +283,7 @@ impl Codec {
     }
 }
 
-/// Reads a request that is told to other controllers: a whole message, of a change of a group or a
-/// meter.
+/// Reads a forwarded request: a whole message with a group or meter change.
 fn decode_forwarded(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfError> {
     const GROUP_MOD: u8 = 15;
     const METER_MOD: u8 = 29;
@@ -308,7 +307,7 @@ fn decode_forwarded(codec: &Codec, data: &mut Reader<'_>) -> Result<Body, OfErro
 const HELLO: u8 = 0;
 const EXPERIMENTER: u8 = 4;
 
-/// Types that OpenFlow 1.1 gave other numbers.
+/// Types with other numbers since OpenFlow 1.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     PortMod,
@@ -336,7 +335,7 @@ impl Moved {
         let found = Moved::ALL
             .into_iter()
             .find(|(_, v10, v11)| kind == if old { *v10 } else { *v11 });
-        // OpenFlow 1.4 asks for queues with statistics.
+        // OpenFlow 1.4 requests queues by multipart requests.
         let queues = version >= Version::V14;
         let found = found.map(|(moved, ..)| moved);
         found.filter(|m| !queues || !matches!(m, Moved::QueueRequest | Moved::QueueReply))
@@ -351,7 +350,7 @@ impl Moved {
     }
 }
 
-/// Reads a hello's body. What makes no sense is not looked at, as the specification asks.
+/// Reads a hello's body. Unknown elements are ignored, as the specification asks.
 fn decode_hello(version: u8, body: &[u8]) -> Hello {
     const BITMAP: u16 = 1;
     let mut bitmap = None;
@@ -386,15 +385,15 @@ fn header(out: &mut Writer, version: u8, kind: u8, xid: u32) {
     out.u32(xid);
 }
 
-/// Fills in the length of the message that began at `start`. What is too long for a message is cut
-/// off: only texts and payloads can be.
+/// Fills in the length of the message that began at `start`. A message that is too long is
+/// truncated: only texts and payloads can be.
 fn finish(out: &mut Writer, start: usize) {
     out.0.truncate(start + MAX_LEN);
     out.patch_len(start + 2, start);
 }
 
-/// Reads a match in a version's own form. From OpenFlow 1.1 on, a match says which form it has;
-/// Open vSwitch uses the newer in 1.1 too.
+/// Reads a match in a version's format. From OpenFlow 1.1 on, a match names its format; Open
+/// vSwitch uses the newer one in 1.1 too.
 fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<Match, OfError> {
     const FIXED: [u8; 2] = [0; 2];
     match version {
@@ -404,8 +403,8 @@ fn decode_match(version: Version, data: &mut Reader<'_>, unknown: oxm::Unknown) 
     }
 }
 
-/// Writes a match in a version's own form; in OpenFlow 1.1, in the newer one where its own cannot
-/// say all.
+/// Writes a match in a version's format; in OpenFlow 1.1, in the newer one if the old one cannot
+/// express it.
 fn encode_match(version: Version, out: &mut Writer, matching: &Match) {
     match version {
         Version::V10 => fixed::encode10(out, matching),
@@ -414,7 +413,7 @@ fn encode_match(version: Version, out: &mut Writer, matching: &Match) {
     }
 }
 
-/// Reads a port's number in a version's own form.
+/// Reads a port number in a version's format.
 fn decode_port(version: Version, data: &mut Reader<'_>) -> Result<Port, OfError> {
     match version {
         Version::V10 => Ok(crate::action::port10(data.u16()?)),
@@ -422,7 +421,7 @@ fn decode_port(version: Version, data: &mut Reader<'_>) -> Result<Port, OfError>
     }
 }
 
-/// Writes a port's number in a version's own form.
+/// Writes a port number in a version's format.
 fn encode_port(version: Version, out: &mut Writer, port: Port) {
     match version {
         Version::V10 => out.u16(crate::action::to10(port)),

@@ -105,19 +105,6 @@ pub fn parse_flow_file<'a>(
     })
 }
 
-/// Reads a file of groups, as [`parse_flow_file`] does flows.
-pub fn parse_group_file<'a>(
-    name: &'a str,
-    text: &'a str,
-    command: Option<GroupCommand>,
-    names: &'a Names,
-) -> impl Iterator<Item = Result<(GroupMod, Protocols), ParseError>> + 'a {
-    each(name, text, move |line| match command {
-        Some(command) => parse_group_mod(command, line, names),
-        None => parse_group_line(line, names),
-    })
-}
-
 /// A line of a bundle's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BundleStep {

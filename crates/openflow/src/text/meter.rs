@@ -183,7 +183,7 @@ fn bands(text: &str, flags: u16) -> Result<Vec<MeterBand>, ParseError> {
 }
 
 /// A meter's number as text: a name where it has one.
-pub fn meter_name(meter: u32) -> String {
+pub(crate) fn meter_name(meter: u32) -> String {
     match NAMED.iter().find(|(number, _)| *number == meter) {
         Some((_, name)) => (*name).to_string(),
         None => meter.to_string(),

@@ -49,11 +49,10 @@ pub use flow_out::{flow_mod, flow_stats, put_flow_stats};
 pub use group_in::parse_group_mod;
 pub use group_out::{group_desc, group_mod};
 pub use lines::{
-    BundleStep, Lines, parse_bundle_file, parse_bundle_line, parse_flow_file, parse_flow_line, parse_group_file,
-    parse_group_line,
+    BundleStep, Lines, parse_bundle_file, parse_bundle_line, parse_flow_file, parse_flow_line, parse_group_line,
 };
 pub use match_out::matching;
-pub use meter::{meter_config, meter_mod, meter_name, parse_meter_mod, parse_meter_request};
+pub use meter::{meter_config, meter_mod, parse_meter_mod, parse_meter_request};
 pub use notice::{LeftOut, Notices};
 pub use protocol::{Protocols, parse_protocols};
 pub use requests::{parse_flow_monitor_request, parse_flow_stats_request, parse_packet_out};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Bytes, sixteen a line: their place, hexadecimal digits and characters.
-pub fn hex_dump(out: &mut String, data: &[u8]) {
+pub(crate) fn hex_dump(out: &mut String, data: &[u8]) {
     for (line, bytes) in data.chunks(16).enumerate() {
         let _ = write!(out, "{:08x} ", line * 16);
         for n in 0..16 {

@@ -25,7 +25,7 @@ mod tlv;
 use super::{Names, Style};
 use crate::model::{ALL_QUEUES, Body, Message, StatsReply, StatsRequest};
 use crate::{Codec, ErrorKind, HEADER_LEN, OfError, Version};
-pub use hex::hex_dump;
+use hex::hex_dump;
 pub use packet::packet;
 pub use port::port_desc;
 use std::fmt::Write;
