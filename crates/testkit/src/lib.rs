@@ -39,7 +39,7 @@ mod vswitch;
 
 pub use command::{Done, run, try_run};
 pub use daemon::{Daemon, eventually};
-pub use netns::{Netns, RootLink};
+pub use netns::Netns;
 pub use packet::{ArpOp, Packet, checksum, from_hex, mac, to_hex};
 pub use rng::Rng;
 pub use sandbox::Sandbox;

@@ -13,8 +13,7 @@ const NAMES: &str = "/run/netns";
 
 /// A network namespace, deleted with everything in it when its value is dropped.
 ///
-/// Its loopback is up, and IPv6 is off in it so that nothing is sent that a test did not send;
-/// [`Netns::enable_ipv6`] turns it on.
+/// Its loopback is up. IPv6 is off, so that nothing is sent that a test did not send.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
@@ -36,7 +35,7 @@ impl Netns {
         run(&["ip", "netns", "add", &name]);
         let ns = Netns { name };
         ns.ip("link set lo up");
-        ns.set_ipv6(false);
+        ns.disable_ipv6();
         ns
     }
 
@@ -45,17 +44,10 @@ impl Netns {
         &self.name
     }
 
-    /// Enables IPv6 on present and future devices.
-    pub fn enable_ipv6(&self) {
-        self.set_ipv6(true);
-    }
-
-    fn set_ipv6(&self, on: bool) {
-        let off = u8::from(!on);
-        let script = format!(
-            "for f in all default; do f=/proc/sys/net/ipv6/conf/$f/disable_ipv6; [ ! -e $f ] || echo {off} > $f; done"
-        );
-        self.run(&["sh", "-c", &script]);
+    fn disable_ipv6(&self) {
+        let script =
+            "for f in all default; do f=/proc/sys/net/ipv6/conf/$f/disable_ipv6; [ ! -e $f ] || echo 1 > $f; done";
+        self.run(&["sh", "-c", script]);
     }
 
     /// Makes a veth pair: `here` in this namespace, `there` in `other`, both up.
@@ -67,22 +59,6 @@ impl Netns {
         ));
         self.ip(&format!("link set {here} up"));
         other.ip(&format!("link set {there} up"));
-    }
-
-    /// Makes a veth pair: `here` in this namespace, the other end in the root namespace under a
-    /// name of its own, both up.
-    #[track_caller]
-    pub fn veth_to_root(&self, here: &str) -> RootLink {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ox{}v{n}", std::process::id());
-        let peer = format!("peer name {here} netns {}", self.name);
-        let command = format!("ip link add {name} type veth {peer}");
-        run(&command.split(' ').collect::<Vec<_>>());
-        let link = RootLink { name };
-        run(&["ip", "link", "set", link.name(), "up"]);
-        self.ip(&format!("link set {here} up"));
-        link
     }
 
     /// Gives `device` an address with its prefix length, `10.0.0.1/24`.
@@ -141,25 +117,6 @@ impl Netns {
 impl Drop for Netns {
     fn drop(&mut self) {
         delete(&self.name);
-    }
-}
-
-/// The end of a veth pair in the root namespace; the pair is deleted with its value.
-#[derive(Debug)]
-pub struct RootLink {
-    name: String,
-}
-
-impl RootLink {
-    /// The device's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Drop for RootLink {
-    fn drop(&mut self) {
-        try_run(&["ip", "link", "del", &self.name], &[]);
     }
 }
 
