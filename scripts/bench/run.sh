@@ -10,9 +10,9 @@
 #
 # Systems: oxvs; spin (oxvs with worker-spin=20000 and cpu-dma-latency-hold=20000: neither workers
 # nor processors sleep while packets come, as with afxdp's thread); worker (oxvs with
-# worker-shortcuts=false: all packets go through its process); ovs (Debian's userspace datapath with
+# kernel-offload=false: all packets go through its process); ovs (Debian's userspace datapath with
 # userspace-tso-enable); afxdp (its AF_XDP ports, hosts' offloads off as they need); bridge (the
-# kernel's); and on request, peer (oxvs with worker-shortcuts=peer), worker-spin (worker with
+# kernel's); and on request, peer (oxvs with kernel-offload=peer), worker-spin (worker with
 # worker-spin=20000), oxvs-afxdp (oxvs's AF_XDP ports, offloads off as above) and ovs-plain (without
 # TSO, so without TCP).
 #
@@ -82,10 +82,10 @@ setup() {
         ;;
     oxvs | worker | spin | worker-spin | peer | oxvs-afxdp)
         case $1 in
-        worker) options="-- set open_vswitch . other_config:worker-shortcuts=false" ;;
+        worker) options="-- set open_vswitch . other_config:kernel-offload=false" ;;
         spin) options="-- set open_vswitch . other_config:worker-spin=20000 other_config:cpu-dma-latency-hold=20000" ;;
-        worker-spin) options="-- set open_vswitch . other_config:worker-shortcuts=false other_config:worker-spin=20000" ;;
-        peer) options="-- set open_vswitch . other_config:worker-shortcuts=peer" ;;
+        worker-spin) options="-- set open_vswitch . other_config:kernel-offload=false other_config:worker-spin=20000" ;;
+        peer) options="-- set open_vswitch . other_config:kernel-offload=peer" ;;
         esac
         [ "$1" != oxvs-afxdp ] || afxdp
         ip netns exec $SW "$OXVS" run --log-file="$dir/oxvs.log" --unixctl="$dir/ctl" >"$dir/out.log" 2>&1 &

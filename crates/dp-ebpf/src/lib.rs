@@ -9,15 +9,25 @@
 //! - An IP packet leaves by one device, unchanged or with one VLAN tag pushed or popped. All else
 //!   is [`Refused::Unsupported`], by [`dp::offload::Rewrite::of`].
 //! - Linux 5.11, and the right to load programs.
+//!
+//! Tunnels, tried on Linux 6.18 with VXLAN between veth pairs
+//! - `bpf_skb_adjust_room` decapsulates segments whole: 64 KB before and after, with and without an
+//!   outer UDP checksum.
+//! - It needs `BPF_F_ADJ_ROOM_FIXED_GSO`. Without it the segment size grows by the length of the
+//!   outer headers, so that packets become too long for the receiver.
+//! - `BPF_F_ADJ_ROOM_DECAP_L3_IPV4` and `BPF_F_ADJ_ROOM_NO_CSUM_RESET` change nothing here.
+//! - The packet keeps its mark as a tunnel segment. If it leaves by a device without segmentation
+//!   of UDP tunnels, the kernel cuts it in software: right, but at less than half the speed.
 #![allow(unsafe_code, reason = "shared memory and the layout of map values")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use aya::maps::{HashMap, MapData};
-use aya::programs::{Program, ProgramError, SchedClassifier, SocketFilter};
+use aya::programs::{SchedClassifier, SocketFilter};
 use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
 use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_PORTS, NO_EPOCH, NewFlow, PacketKind};
 use dp::offload::{PortCarried, Refused, Rewrite};
+use netdev::programs::{loader, missing, own, program};
 use netdev::{IngressPrograms, Rx};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -98,7 +108,7 @@ impl Ebpf {
     /// # Errors
     /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` before Linux 5.11.
     pub fn load() -> sys::Result<Ebpf> {
-        let object = aya::Ebpf::load(include_bytes_aligned!("../bpf/offload.o"));
+        let object = loader().load(include_bytes_aligned!("../bpf/offload.o"));
         let mut object = object.map_err(Error::behind(MAP))?;
         let filter: &mut SocketFilter = program(&mut object, "oxvs_offload")?;
         filter.load().map_err(Error::behind(LOAD))?;
@@ -124,34 +134,12 @@ impl Ebpf {
     }
 }
 
-fn program<'a, P>(object: &'a mut aya::Ebpf, name: &str) -> sys::Result<&'a mut P>
-where
-    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
-{
-    let program = object.program_mut(name).ok_or_else(|| missing(name))?;
-    program.try_into().map_err(Error::behind(LOAD))
-}
-
-/// The program stays loaded as long as this descriptor is open.
-fn own(program: Result<&aya::programs::ProgramFd, ProgramError>) -> sys::Result<OwnedFd> {
-    let program = program.map_err(Error::behind(LOAD))?;
-    let own = program.as_fd().try_clone_to_owned();
-    own.map_err(Error::of("fcntl(F_DUPFD_CLOEXEC)"))
-}
-
 /// An array that is so long, and of rows of so many words.
 fn array(object: &mut aya::Ebpf, name: &str, rows: usize, words: usize) -> sys::Result<SharedArray> {
     match object.take_map(name) {
         Some(aya::maps::Map::Array(map)) => SharedArray::new(map, rows, words),
         _ => Err(missing(name)),
     }
-}
-
-fn missing(name: &str) -> Error {
-    Error::of(LOAD)(io::Error::new(
-        io::ErrorKind::NotFound,
-        format!("the object has no {name}"),
-    ))
 }
 
 impl FlowOffload for Ebpf {

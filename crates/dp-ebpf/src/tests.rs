@@ -21,7 +21,7 @@ fn v6() -> Packet {
     Packet::new(mac(1), mac(2)).ipv6(address(1), address(2))
 }
 
-/// One packet of each kind that can have a shortcut.
+/// One packet of each kind that can be offloaded.
 fn packets() -> Vec<Vec<u8>> {
     [v4, v6]
         .into_iter()

@@ -49,8 +49,8 @@ pub(crate) enum Command {
         /// The worker's way to send; `None` where the device could not be opened.
         tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
-        /// The same in the kernel, where shortcuts can lead there.
-        exit: Option<PortOffload>,
+        /// The same in the offload, where flows can be offloaded.
+        offload: Option<PortOffload>,
         assigned_queues: Vec<AssignedQueue>,
         done: Sender<io::Result<()>>,
     },
@@ -85,7 +85,7 @@ pub(crate) enum Command {
         ingress: Arc<Mutex<Ingress>>,
         done: Sender<()>,
     },
-    /// Use shortcuts in this way.
+    /// Offload flows in this way.
     Offload { usage: OffloadUse, done: Sender<()> },
     /// A port's device has this state now; `None` where it has gone.
     Link { port: PortNo, device: Option<State> },

@@ -166,8 +166,9 @@ impl DpUser {
         self.spin.set(spin);
     }
 
-    /// Keeps all processors of the machine awake while packets take shortcuts, and for `hold` to
-    /// twice `hold` after the last one. Less than [`DpUser::SHORTEST_LATENCY_HOLD`] turns it off.
+    /// Keeps all processors of the machine awake while offloaded flows carry packets, and for
+    /// `hold` to twice `hold` after the last one. Less than [`DpUser::SHORTEST_LATENCY_HOLD`] turns
+    /// it off.
     ///
     /// # Errors
     /// Why the kernel does not keep the processors awake.
@@ -239,7 +240,7 @@ impl DpUser {
             self.meters.clone(),
         );
         pipeline.set_limits(limits);
-        pipeline.use_shortcuts(*self.offload_use.lock());
+        pipeline.set_offload(*self.offload_use.lock());
         let stats = pipeline.stats().clone();
         let worker = Worker::new(
             number,
@@ -324,7 +325,7 @@ impl DpUser {
             })
     }
 
-    /// Changes how shortcuts are used. When this returns, none is used in another way.
+    /// Changes how flows are offloaded. When this returns, none is offloaded in another way.
     pub fn set_offload(&self, usage: OffloadUse) {
         let _one_at_a_time = self.control.lock();
         if std::mem::replace(&mut *self.offload_use.lock(), usage) != usage {
@@ -332,18 +333,18 @@ impl DpUser {
         }
     }
 
-    /// Why a port has no shortcuts that could have some.
+    /// Why flows are not offloaded that could be.
     pub fn offload_error(&self) -> Option<String> {
         let error = self.offload.get()?.as_ref().err().map(sys::strerror);
         error.or_else(|| self.unattached.lock().clone())
     }
 
-    /// Counters of shortcuts, with their names in `coverage/show`.
+    /// Counters of offloaded flows, with their names in `coverage/show`.
     pub fn offload_events(&self) -> Vec<(&'static str, u64)> {
         let (workers, ended) = (self.workers.read(), self.ended.lock());
         let count = |n: usize| {
             let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
-            stats.map(|stats| stats.shortcuts[n].get()).sum()
+            stats.map(|stats| stats.offloaded[n].get()).sum()
         };
         let named = OFFLOAD_EVENTS.iter().enumerate();
         named.map(|(n, name)| (*name, count(n))).collect()
@@ -420,7 +421,7 @@ impl Datapath for DpUser {
             let budget = Budget::new(self.options.upcall_budget, self.options.upcall_burst);
             let load = Arc::<QueueLoad>::default();
             let mut rx_queue = RxQueue::new(port, rx, stats[worker].1.clone(), budget);
-            rx_queue.entrance = offload.as_ref().map(|offload| offload.port.clone());
+            rx_queue.offload_port = offload.as_ref().map(|offload| offload.port.clone());
             assigned_queues[worker].push(AssignedQueue {
                 rx_queue,
                 number: number as u32,
@@ -441,7 +442,7 @@ impl Datapath for DpUser {
                 facts,
                 tx: open_tx(&*device),
                 stats: stats.clone(),
-                exit: offload.clone(),
+                offload: offload.clone(),
                 assigned_queues,
                 done: done.clone(),
             });
@@ -594,7 +595,8 @@ fn open_tx(device: &dyn Netdev) -> Option<Box<dyn Tx>> {
     opened.ok()
 }
 
-/// Whether ports of this kind can have shortcuts. The programs need the ingress of a kernel device.
+/// Whether ports of this kind can have offloaded flows. The programs need the ingress of a kernel
+/// device.
 fn is_eligible(kind: Kind) -> bool {
     match kind {
         Kind::System => true,

@@ -1,12 +1,13 @@
-//! Suspends shortcuts when something changes that they depend on, and leaves all others in force.
+//! Suspends offloaded flows when something changes that they depend on, and leaves all others in
+//! force.
 //!
-//! Each [`Dep`] of a megaflow that has shortcuts has an epoch. Whoever publishes a change advances
-//! the epochs of what changed. Only then the change counts as published.
+//! Each [`Dep`] of a megaflow that has offloaded flows has an epoch. Whoever publishes a change
+//! advances the epochs of what changed. Only then the change counts as published.
 //!
-//! A worker that opens or renews a shortcut reads the epochs first. Then it checks that it has
-//! applied every change in the log. The order matters: a change is in the log before its epoch
+//! A worker that opens or resumes an offloaded flow reads the epochs first. Then it checks that it
+//! has applied every change in the log. The order matters: a change is in the log before its epoch
 //! advances. So the worker has applied each change that the epochs it read include, and each later
-//! change suspends the shortcut.
+//! change suspends the offloaded flow.
 
 use dp::offload::{Epoch, OffloadPort, OffloadTable};
 use dp::{Change, Dep};
@@ -33,11 +34,11 @@ type Watched = HashMap<Dep, Watch>;
 
 struct Watch {
     epoch: Epoch,
-    /// Megaflows, of all workers, whose shortcuts depend on it.
+    /// Megaflows, of all workers, whose offloaded flows depend on it.
     users: u32,
 }
 
-/// A port that shortcuts can lead from and to.
+/// A port that offloaded flows can lead from and to.
 #[derive(Clone)]
 pub(crate) struct PortOffload {
     pub(crate) port: Arc<OffloadPort>,
@@ -58,7 +59,7 @@ impl DepEpochs {
         &self.table
     }
 
-    /// Suspends the shortcuts that depend on what has changed.
+    /// Suspends the offloaded flows that depend on what has changed.
     pub(crate) fn changed(&self, changes: &[Change]) {
         for changes in changes.chunks(AT_ONCE) {
             let watched = self.watched.lock();

@@ -1,6 +1,6 @@
-//! Keeps the machine's processors awake while packets take shortcuts, where a user asks for it.
+//! Keeps the machine's processors awake while offloaded flows carry packets, where a user asks for it.
 //!
-//! The processor on which a sender runs forwards the packets that take shortcuts. If it sleeps, its
+//! The processor on which a sender runs forwards the packets of offloaded flows. If it sleeps, its
 //! wake-up is most of the round trip, and a worker that spins on another processor does not help.
 //! The kernel's idle loop can spin instead: it does while a process holds a request for zero
 //! latency at [`DEVICE`], and it gives way to every thread that becomes ready. The kernel drops the
@@ -22,16 +22,16 @@ pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub(crate) struct LatencyRequest {
     request: Option<File>,
-    /// Packets that had taken shortcuts when it last looked.
+    /// Number of packets of offloaded flows when it last looked.
     carried: u64,
     /// When it looks again; as soon as may be where none.
     next: Option<Nanos>,
 }
 
 impl LatencyRequest {
-    /// Holds the request while packets take shortcuts, and drops it when none has come for `hold`.
+    /// Holds the request while offloaded flows carry packets, and drops it when none has come for `hold`.
     /// A `hold` below [`SHORTEST`] means never. `carried` counts the packets; `None` without
-    /// shortcuts. The worker calls this in every turn.
+    /// offloaded flows. The worker calls this in every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
         if hold < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {

@@ -176,10 +176,10 @@ impl Pipeline {
             if from.has_ingress() {
                 self.pass_ingress(&mut batch.frames, from, now);
             }
-            let candidate = from.entrance.is_some().then(|| self.candidate(&batch, from));
+            let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
             self.forward(&mut batch, from, now);
             if let Some(Some(candidate)) = candidate {
-                self.offer_shortcut(&candidate, &batch, from, now);
+                self.offload(&candidate, &batch, from, now);
             }
         }
         self.batch = batch;
@@ -253,7 +253,7 @@ impl Pipeline {
     pub fn remove_port(&mut self, port: PortNo) -> impl Send + use<> {
         self.give_up_control(|in_port| in_port == port);
         let tx_port = self.actor.egress.remove(port, &self.stats);
-        self.flows.remove_exit(port);
+        self.flows.remove_offload_port(port);
         self.flows.remove_owner(port);
         tx_port
     }

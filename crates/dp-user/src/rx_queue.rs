@@ -131,8 +131,8 @@ pub struct RxQueue {
     pub(crate) ingress: Option<Arc<Mutex<Ingress>>>,
     /// When the ingress shaper releases more packets.
     pub(crate) due: Option<Nanos>,
-    /// Its port in the eyes of the kernel, where packets can take shortcuts.
-    pub(crate) entrance: Option<Arc<OffloadPort>>,
+    /// Its port in the offload, where flows can be offloaded.
+    pub(crate) offload_port: Option<Arc<OffloadPort>>,
 }
 
 impl RxQueue {
@@ -148,7 +148,7 @@ impl RxQueue {
             stats,
             ingress: None,
             due: None,
-            entrance: None,
+            offload_port: None,
         }
     }
 

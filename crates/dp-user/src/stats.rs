@@ -133,20 +133,20 @@ pub(crate) struct WorkerStats {
     /// Packets that devices took, and in how many batches.
     pub(crate) tx_packets: Counter,
     pub(crate) tx_batches: Counter,
-    /// Shortcuts opened, renewed, refused and closed, in the order of [`OFFLOAD_EVENTS`].
-    pub(crate) shortcuts: [Counter; OFFLOAD_EVENTS.len()],
+    /// Offloaded flows opened, resumed, refused and closed, in the order of [`OFFLOAD_EVENTS`].
+    pub(crate) offloaded: [Counter; OFFLOAD_EVENTS.len()],
     drops: DropCounters,
 }
 
-/// The names of [`WorkerStats::shortcuts`]: opened; renewed after a change; not opened, because the
-/// port has its share and few are left; not opened, because none is left; closed to leave some to
-/// other ports.
+/// The names of [`WorkerStats::offloaded`]: opened; resumed after a change; not opened,
+/// because the port has its share and few are left; not opened, because none is left; closed to
+/// leave some to other ports.
 pub(crate) const OFFLOAD_EVENTS: [&str; 5] = [
-    "shortcut_opened",
-    "shortcut_renewed",
-    "shortcut_over_share",
-    "shortcut_pool_empty",
-    "shortcut_gave_way",
+    "offload_opened",
+    "offload_resumed",
+    "offload_over_share",
+    "offload_pool_empty",
+    "offload_gave_way",
 ];
 
 impl WorkerStats {

@@ -296,7 +296,7 @@ impl Worker {
         if let Some(rest) = self.pipeline.take_rest() {
             self.devices.drop(Box::new(rest));
         }
-        let carried = || self.pipeline.carried_by_shortcuts();
+        let carried = || self.pipeline.carried_by_offload();
         self.latency_request.keep(now, self.spin.latency_hold(), carried);
         let end = cycles::now();
         self.load.turn(self.packets, end.wrapping_sub(awake));
@@ -431,12 +431,12 @@ impl Worker {
                     facts,
                     tx,
                     stats,
-                    exit,
+                    offload,
                     assigned_queues,
                     done,
                 } => {
                     self.pipeline.add_tx_port(port, device.clone(), facts, tx, stats);
-                    self.pipeline.add_exit(port, exit);
+                    self.pipeline.add_offload_port(port, offload);
                     let added = assigned_queues
                         .into_iter()
                         .try_for_each(|assigned| self.add_queue(assigned, &device));
@@ -468,7 +468,7 @@ impl Worker {
                     let _ = done.send(());
                 }
                 Command::Offload { usage, done } => {
-                    self.pipeline.use_shortcuts(usage);
+                    self.pipeline.set_offload(usage);
                     let _ = done.send(());
                 }
                 Command::Link { port, device } => self.pipeline.link_changed(port, device),
@@ -508,7 +508,7 @@ impl Worker {
             ..
         } = place.take()?;
         self.poller.remove(rx_queue.rx.fd());
-        self.pipeline.stop_shortcuts(port);
+        self.pipeline.stop_offloaded(port);
         Some(AssignedQueue {
             rx_queue,
             number,
@@ -556,7 +556,7 @@ impl Worker {
         for queue in self.queues.iter_mut().flatten() {
             if queue.rx_queue.port == port {
                 queue.rx_queue.set_ingress(ingress.clone());
-                self.pipeline.stop_shortcuts(port);
+                self.pipeline.stop_offloaded(port);
                 self.shaped = true;
             }
         }

@@ -170,8 +170,8 @@ pub struct FlowDump {
     pub drop: Option<DropCause>,
     /// Its use.
     pub stats: FlowStats,
-    /// How many shortcuts the kernel has for its packets.
-    pub shortcuts: usize,
+    /// How many offloaded flows it has.
+    pub offloaded: usize,
     /// The worker that holds it.
     pub worker: usize,
 }

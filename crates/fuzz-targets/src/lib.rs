@@ -63,7 +63,7 @@ pub fn packet(data: &[u8]) {
         assert_eq!(Some(key), flow::extract(data, &PortNo(1).into()));
         let _ = key.display(&flow::Mask::full()).to_string();
     }
-    shortcuts(data);
+    kinds(data);
     headers(data);
     if data.len() >= 14 {
         tags(data);
@@ -73,10 +73,10 @@ pub fn packet(data: &[u8]) {
 
 /// A frame that differs in a byte and belongs to the same offloaded flow has the same key, except
 /// TCP flags.
-fn shortcuts(data: &[u8]) {
+fn kinds(data: &[u8]) {
     let Some(key) = PacketKind::of(1, data) else { return };
     let read = |packet: &[u8]| {
-        let mut key = flow::extract(packet, &PortNo(1).into()).expect("what has a shortcut has a key");
+        let mut key = flow::extract(packet, &PortNo(1).into()).expect("what has a kind has a key");
         key.set(flow::Field::TcpFlags, 0);
         key
     };

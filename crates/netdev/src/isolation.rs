@@ -6,11 +6,13 @@
 //!
 //! - a TCX link (Linux 6.6): the kernel takes it away with the process, however that ends;
 //! - a filter in a `clsact` qdisc: taken away when the device is closed. A process that is killed
-//!   leaves it behind, and the next one that opens the device takes it over.
+//!   leaves it behind. The next one that opens the device takes it over, with a program of its own;
+//!   from other devices [`remove_leftovers`] takes it away. Its name has the process that made it.
 //!
 //! Qdiscs and programs of others stay where they are, behind ours. An `ingress` or `clsact` qdisc
 //! that exists is used.
 
+use crate::monitor::list_links;
 use crate::netlink::{Netlink, tc};
 use crate::programs::{self, DROP};
 use rustix::io::Errno;
@@ -124,9 +126,45 @@ fn means_unsupported(error: &io::Error) -> bool {
 /// is dropped anyway until the device is closed.
 fn remove_leftover(ifindex: u32) {
     let _ = Netlink::open().and_then(|mut netlink| match tc::find_filter(&mut netlink, ifindex)? {
-        Some(filter) => tc::remove_filter(&mut netlink, ifindex, filter),
+        Some((filter, _)) => tc::remove_filter(&mut netlink, ifindex, filter),
         None => Ok(()),
     });
+}
+
+/// Gives devices back to the host's stack that a killed process, of whatever version, has left with
+/// a filter: all of the calling thread's network namespace, so to be called before any is opened.
+/// Returns their names. Filters of processes that run stay.
+///
+/// # Errors
+/// The kernel's.
+pub fn remove_leftovers() -> io::Result<Vec<String>> {
+    let mut netlink = Netlink::open()?;
+    let mut freed = Vec::new();
+    for link in list_links()? {
+        // It fails where the device has gone meanwhile, or can have no filters.
+        if let Ok(Some((filter, name))) = tc::find_filter(&mut netlink, link.ifindex)
+            && is_left_behind(&name)
+            && tc::remove_filter(&mut netlink, link.ifindex, filter).is_ok()
+        {
+            freed.push(link.name);
+        }
+    }
+    Ok(freed)
+}
+
+/// The name of a filter of this process.
+fn filter_name() -> String {
+    format!("{DROP} {}", std::process::id())
+}
+
+/// Whether the process that made a filter of this name has gone. Another program may have its
+/// number now; a predecessor in a container has had this process's.
+fn is_left_behind(name: &str) -> bool {
+    let Some(owner) = name.rsplit(' ').next().and_then(|pid| pid.parse::<u32>().ok()) else {
+        return true;
+    };
+    let program = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    owner == std::process::id() || program(&owner.to_string()) != program("self")
 }
 
 impl FilterGuard {
@@ -134,10 +172,13 @@ impl FilterGuard {
         let mut netlink = Netlink::open()?;
         let made_qdisc = tc::ensure_clsact(&mut netlink, ifindex)?;
         let attached = match tc::find_filter(&mut netlink, ifindex) {
-            Ok(Some(leftover)) => Ok(leftover),
+            Ok(Some((leftover, _))) => programs::drop_all().map_err(io::Error::from).and_then(|program| {
+                tc::replace_filter(&mut netlink, ifindex, leftover, program, &filter_name())?;
+                Ok(leftover)
+            }),
             Ok(None) => programs::drop_all()
                 .map_err(io::Error::from)
-                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program, DROP)),
+                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program, &filter_name())),
             Err(error) => Err(error),
         };
         if attached.is_err() && made_qdisc {
@@ -152,7 +193,7 @@ impl FilterGuard {
     }
 
     fn replace(&mut self, program: BorrowedFd<'_>) -> io::Result<()> {
-        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, DROP)
+        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, &filter_name())
     }
 }
 

@@ -1,11 +1,13 @@
-//! The BPF programs of devices, from the objects of the files in `bpf/`: see `cargo xtask bpf`.
+//! The eBPF programs of devices, from the objects of the files in `bpf/` (`cargo xtask bpf`), and
+//! what others need to load theirs.
 
 use aya::maps::{MapData, XskMap};
-use aya::programs::{Program, ProgramError, SchedClassifier, Xdp};
+use aya::programs::{Program, ProgramError, ProgramFd, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use sys::bpf::{Hook, Link};
 use sys::{Error, Result};
 
@@ -13,6 +15,17 @@ use sys::{Error, Result};
 pub(crate) const DROP: &str = "oxvs_drop";
 
 const LOAD: &str = "bpf(BPF_PROG_LOAD)";
+
+/// Loads objects. Programs here need nothing of the running kernel's types, which would take a
+/// tenth of a second to read each time.
+pub fn loader() -> MutexGuard<'static, EbpfLoader<'static>> {
+    static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
+        Mutex::new(loader)
+    });
+    LOADER.lock()
+}
 
 /// The program that keeps a device's packets from the host's stack. Needs `CAP_BPF` and
 /// `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`.
@@ -24,10 +37,11 @@ pub(crate) fn drop_all() -> Result<BorrowedFd<'static>> {
     if let Some(program) = LOADED.get() {
         return Ok(program.as_fd());
     }
-    let mut object = Ebpf::load(include_bytes_aligned!("../bpf/isolate.o")).map_err(Error::behind(LOAD))?;
+    let object = loader().load(include_bytes_aligned!("../bpf/isolate.o"));
+    let mut object = object.map_err(Error::behind(LOAD))?;
     let program: &mut SchedClassifier = program(&mut object, DROP)?;
     program.load().map_err(Error::behind(LOAD))?;
-    let own = own(program.fd().map_err(Error::behind(LOAD))?)?;
+    let own = own(program.fd())?;
     Ok(LOADED.get_or_init(|| own).as_fd())
 }
 
@@ -45,7 +59,7 @@ impl Sockets {
     /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP, where `queues` is
     /// zero, or for `fragments` where it does not know them.
     pub(crate) fn new(queues: u32, fragments: bool) -> Result<Sockets> {
-        let mut object = EbpfLoader::new()
+        let mut object = loader()
             .map_max_entries("oxvs_sockets", queues)
             .load(include_bytes_aligned!("../bpf/xsk.o"))
             .map_err(Error::behind("bpf(BPF_MAP_CREATE)"))?;
@@ -55,7 +69,7 @@ impl Sockets {
         program.load().map_err(Error::behind(LOAD))?;
         Ok(Sockets {
             map: XskMap::try_from(map).map_err(Error::behind(LOAD))?,
-            program: own(program.fd().map_err(Error::behind(LOAD))?)?,
+            program: own(program.fd())?,
         })
     }
 
@@ -78,7 +92,11 @@ impl Sockets {
     }
 }
 
-fn program<'a, P>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut P>
+/// A program of an object.
+///
+/// # Errors
+/// The object has none of the name, or of another type.
+pub fn program<'a, P>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut P>
 where
     &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
 {
@@ -87,14 +105,18 @@ where
 }
 
 /// The program stays loaded as long as this descriptor is open.
-fn own(program: impl AsFd) -> Result<OwnedFd> {
+///
+/// # Errors
+/// The program is not loaded, or the kernel's.
+pub fn own(program: std::result::Result<&ProgramFd, ProgramError>) -> Result<OwnedFd> {
+    let program = program.map_err(Error::behind(LOAD))?.as_fd();
     program
-        .as_fd()
         .try_clone_to_owned()
         .map_err(Error::of("fcntl(F_DUPFD_CLOEXEC)"))
 }
 
-fn missing(name: &str) -> Error {
+/// The error of an object without a program or a map.
+pub fn missing(name: &str) -> Error {
     Error::of(LOAD)(io::Error::new(
         io::ErrorKind::NotFound,
         format!("the object has no {name}"),

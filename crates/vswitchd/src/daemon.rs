@@ -185,6 +185,14 @@ impl Daemon {
     /// applied and all bridges' sockets listen. Fails if one of these sockets cannot listen within
     /// 10 s after the first configuration; sockets of later bridges are tried again.
     pub(crate) async fn run(mut self, ready: impl FnOnce()) -> anyhow::Result<()> {
+        match netdev::remove_leftovers() {
+            Ok(devices) if devices.is_empty() => {}
+            Ok(devices) => tracing::info!(
+                "{}: removed the filter of a process that was killed",
+                devices.join(", ")
+            ),
+            Err(error) => tracing::warn!("cannot look for filters of processes that were killed: {error}"),
+        }
         let mut ready = Some(ready);
         let mut listen_by = None;
         loop {

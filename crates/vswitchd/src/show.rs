@@ -183,12 +183,12 @@ fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
     } else {
         String::new()
     };
-    let shortcuts = match flow.shortcuts {
-        shortcuts if format.more && shortcuts > 0 => format!(", shortcuts:{shortcuts}"),
+    let offloaded = match flow.offloaded {
+        offloaded if format.more && offloaded > 0 => format!(", offloaded:{offloaded}"),
         _ => String::new(),
     };
     format!(
-        "{key}, packets:{}, bytes:{}, used:{used}{worker}{shortcuts}, actions:{actions}\n",
+        "{key}, packets:{}, bytes:{}, used:{used}{worker}{offloaded}, actions:{actions}\n",
         flow.stats.packets, flow.stats.bytes
     )
 }

@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
     balance: Option<AutoBalance>,
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
-    shortcuts: OffloadUse,
+    offload: OffloadUse,
     /// How long workers poll for more packets before they sleep.
     spin: Duration,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
@@ -108,13 +108,20 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             Duration::ZERO
         }
     };
-    wanted.shortcuts = match config.get("worker-shortcuts").map(String::as_str) {
+    let was = config.get("kernel-offload");
+    if was.is_some() {
+        problem(
+            "kernel-offload",
+            "is now called kernel-offload, and works until it is removed",
+        );
+    }
+    wanted.offload = match config.get("kernel-offload").or(was).map(String::as_str) {
         None | Some("true") => OffloadUse::Device,
         Some("false") => OffloadUse::Off,
         Some("peer") => OffloadUse::Peer,
         Some(_) => {
             problem(
-                "worker-shortcuts",
+                "kernel-offload",
                 "is none of true, false and peer; it is taken for true",
             );
             OffloadUse::Device
@@ -137,7 +144,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 impl Wanted {
     /// Starts the configured workers, before ports are opened.
     pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
-        datapath.set_offload(self.shortcuts);
+        datapath.set_offload(self.offload);
         datapath.set_spin(self.spin);
         if let Err(error) = datapath.set_latency_hold(self.latency_hold) {
             self.problems.push(format!(
@@ -163,9 +170,9 @@ impl Wanted {
             balance: self.balance,
         };
         self.problems.extend(datapath.set_queue_rules(rules));
-        let refused = datapath.offload_error().filter(|_| self.shortcuts != OffloadUse::Off);
+        let refused = datapath.offload_error().filter(|_| self.offload != OffloadUse::Off);
         self.problems
-            .extend(refused.map(|why| format!("packets take no shortcuts through the kernel ({why})")));
+            .extend(refused.map(|why| format!("flows are not offloaded to the kernel ({why})")));
     }
 }
 

@@ -321,7 +321,7 @@ impl DpUser {
                 facts: known.facts,
                 tx: open_tx(&*known.device),
                 stats,
-                exit: known.offload.clone(),
+                offload: known.offload.clone(),
                 assigned_queues: Vec::new(),
                 done,
             });

@@ -34,7 +34,7 @@ use deps::DepIndex;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
-use offload::Shortcuts;
+use offload::OffloadedFlows;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Chunk, DEAD, Origin, Storage};
@@ -94,7 +94,7 @@ pub(crate) struct FlowTable {
     found: Vec<u32>,
     /// What megaflows have carried and is still to be reported.
     credits: Vec<(Credit, Carried)>,
-    shortcuts: Shortcuts,
+    offloaded: OffloadedFlows,
 }
 
 impl FlowTable {
@@ -118,7 +118,7 @@ impl FlowTable {
             looked_at: 0,
             found: Vec::new(),
             credits: Vec::new(),
-            shortcuts: Shortcuts::new(),
+            offloaded: OffloadedFlows::new(),
         }
     }
 
@@ -358,7 +358,7 @@ impl FlowTable {
     /// Forgets all megaflows. The memory is freed by [`FlowTable::reap`].
     pub(crate) fn clear(&mut self) {
         self.removals += 1;
-        self.shortcuts.retire_all();
+        self.offloaded.retire_all();
         self.graveyard.append(&mut self.storage.take_chunks());
         let none = self.subtables.emptied();
         self.rest = Some((
@@ -462,8 +462,8 @@ impl FlowTable {
 
     fn remove(&mut self, number: u32) {
         self.removals += 1;
-        if self.shortcuts.any() {
-            self.shortcuts.retire(number);
+        if self.offloaded.any() {
+            self.offloaded.retire(number);
         }
         let (flow, mut origin) = self.storage.remove(number);
         origin.note(&flow, &mut self.credits);

@@ -1,24 +1,23 @@
-//! Offloaded flows, called shortcuts: the kernel forwards packets from device to device by itself.
-//! A megaflow can have shortcuts where it sends its packets out of one port, either unchanged or
-//! with one VLAN tag pushed or popped (`eligible`).
+//! A worker's offloaded flows. A megaflow can have offloaded flows if a [`dp::offload`] can do
+//! what it does with its packets: [`dp::offload::Rewrite::of`].
 //!
-//! Workers do not see the packets that take a shortcut. They read the kernel's counters instead,
-//! and add them to the megaflow before it is aged, dumped or reported. Where the megaflow has gone,
+//! Workers do not see the packets of offloaded flows. They read the offload's counters instead, and
+//! add them to the megaflow before it is aged, dumped or reported. Where the megaflow has gone,
 //! they count for its rules directly.
 //!
-//! The shortcuts of one megaflow are a *group*. They depend on the same epochs: one of the worker,
-//! one of the group, and one for each [`Dep`] of the megaflow. To suspend the shortcuts of a
-//! megaflow, or of a worker, the worker advances one epoch. It closes them later, in slices
-//! (`slices`).
+//! The offloaded flows of one megaflow are a *group*. They depend on the same epochs: one of the
+//! worker, one of the group, and one for each [`Dep`] of the megaflow. To suspend the offloaded
+//! flows of a megaflow, or of a worker, the worker advances one epoch. It closes them later, in
+//! slices (`slices`).
 //!
 //! Invariants
-//! - A shortcut is in force only while its megaflow is cached, and while nothing has changed that
-//!   the megaflow depends on.
-//! - A worker renews a suspended shortcut when one of its packets has matched the megaflow after
-//!   the change.
-//! - Each packet of a shortcut is counted once. The worker reads the counters for the last time
-//!   when it closes the shortcut, `slices::GRACE` after it stopped it.
-//! - Packets do not overtake others of their flow: a worker opens a shortcut when it has sent all
+//! - An offloaded flow is in force only while its megaflow is cached, and while nothing has changed
+//!   that the megaflow depends on.
+//! - A worker resumes a suspended offloaded flow when one of its packets has matched the megaflow
+//!   after the change.
+//! - Each packet of an offloaded flow is counted once. The worker reads the counters for the last
+//!   time when it closes the offloaded flow, `slices::GRACE` after it stopped it.
+//! - Packets do not overtake others of their flow: a worker offloads a flow when it has sent all
 //!   that its port had received. (A packet that comes in this moment may be overtaken.)
 
 use super::FlowTable;
@@ -29,7 +28,7 @@ use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;
 use hashbrown::HashMap;
-use ports::Exit;
+use ports::Port;
 use slices::{Closing, Review};
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
@@ -44,21 +43,21 @@ mod slices;
 
 pub(crate) use offer::Candidate;
 
-/// The next shortcut after so long is opened for the first packet that there is; sooner, for the
-/// second of a kind, because to open one costs as much as to forward some packets.
+/// The next offloaded flow after so long is opened for the first packet that there is; sooner, for
+/// the second of a kind, because to open one costs as much as to forward some packets.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Kinds of packets that are remembered until the second comes.
 const SEEN: usize = 1024;
 
-/// A worker's shortcuts. See the module's page.
-pub(super) struct Shortcuts {
-    exits: HashMap<PortNo, Exit>,
+/// A worker's offloaded flows. See the module's page.
+pub(super) struct OffloadedFlows {
+    ports: HashMap<PortNo, Port>,
     /// By place.
     open: Vec<Option<Open>>,
     vacant: Vec<u32>,
     /// Places of those that are open; `None` of those that are being closed.
-    by_key: HashMap<PacketKind, Option<u32>>,
+    by_kind: HashMap<PacketKind, Option<u32>>,
     /// Places by the port that packets come in by.
     by_port: HashMap<PortNo, Vec<u32>>,
     groups: Vec<Option<Group>>,
@@ -72,9 +71,9 @@ pub(super) struct Shortcuts {
     /// How often that was done: groups of an earlier generation are of megaflows that may have
     /// gone.
     generation: u64,
-    /// Grows with each port that comes, or whose shortcuts are stopped.
+    /// Grows with each port that comes, or whose offloaded flows are stopped.
     stamps: u64,
-    /// Groups whose megaflows have gone and that still have shortcuts.
+    /// Groups whose megaflows have gone and that still have offloaded flows.
     retired: Vec<u32>,
     /// Dependencies of groups that have gone, which still have epochs: another thread had the table
     /// locked.
@@ -93,13 +92,13 @@ pub(super) struct Shortcuts {
     tally: OffloadTally,
 }
 
-/// What has become of offers of shortcuts.
+/// What became of attempts to offload flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OffloadTally {
-    /// Shortcuts opened.
+    /// Flows offloaded.
     pub(crate) opened: u64,
-    /// Shortcuts put in force again after they were suspended.
-    pub(crate) renewed: u64,
+    /// Flows resumed after they were suspended.
+    pub(crate) resumed: u64,
     /// Not opened: the port has its share, and few are left.
     pub(crate) over_share: u64,
     /// Not opened: none is left.
@@ -108,7 +107,7 @@ pub(crate) struct OffloadTally {
     pub(crate) gave_way: u64,
 }
 
-/// The shortcuts of a megaflow.
+/// The offloaded flows of a megaflow.
 struct Group {
     flow: u32,
     generation: u64,
@@ -125,7 +124,7 @@ struct Group {
 }
 
 struct Open {
-    shortcut: OffloadedFlow,
+    flow: OffloadedFlow,
     group: u32,
     from: PortNo,
     to: PortNo,
@@ -139,7 +138,7 @@ struct Open {
     used: Nanos,
 }
 
-/// Where what shortcuts have carried is counted.
+/// Where what offloaded flows have carried is counted.
 struct Books<'a> {
     storage: &'a mut Storage,
     credits: &'a mut Vec<(Credit, Carried)>,
@@ -151,13 +150,13 @@ impl Books<'_> {
     }
 }
 
-impl Shortcuts {
-    pub(super) fn new() -> Shortcuts {
-        Shortcuts {
-            exits: HashMap::new(),
+impl OffloadedFlows {
+    pub(super) fn new() -> OffloadedFlows {
+        OffloadedFlows {
+            ports: HashMap::new(),
             open: Vec::new(),
             vacant: Vec::new(),
-            by_key: HashMap::new(),
+            by_kind: HashMap::new(),
             by_port: HashMap::new(),
             groups: Vec::new(),
             vacant_groups: Vec::new(),
@@ -191,11 +190,11 @@ impl Shortcuts {
     }
 
     /// Whether packets of a kind came before, as far as that is remembered.
-    fn seen_before(&mut self, key: &PacketKind) -> bool {
+    fn seen_before(&mut self, kind: &PacketKind) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();
         }
-        let hash = self.by_key.hasher().hash_one(key);
+        let hash = self.by_kind.hasher().hash_one(kind);
         let number = (hash >> 32) as u32 | 1;
         std::mem::replace(&mut self.seen[hash as usize % SEEN], number) == number
     }
@@ -214,9 +213,9 @@ impl Shortcuts {
         group.is_alive && group.generation == self.generation
     }
 
-    /// Whether one is to be closed: it can no longer be renewed.
+    /// Whether one is to be closed: it can no longer be resumed.
     fn is_stale(&self, open: &Open) -> bool {
-        let stamp = |port: &PortNo| self.exits.get(port).map(|exit| exit.stamp);
+        let stamp = |port: &PortNo| self.ports.get(port).map(|port| port.stamp);
         !self.group(open.group).is_some_and(|group| self.is_current(group))
             || [stamp(&open.from), stamp(&open.to)] != open.stamps.map(Some)
     }
@@ -249,7 +248,7 @@ impl Shortcuts {
         Some(number)
     }
 
-    /// Forgets a group without shortcuts.
+    /// Forgets a group without offloaded flows.
     fn forget_group(&mut self, number: u32) {
         let Some(group) = self.groups[number as usize].take() else {
             return;
@@ -290,13 +289,13 @@ impl Shortcuts {
         let Some(open) = &mut self.open[place as usize] else {
             return;
         };
-        open.shortcut.suspend();
+        open.flow.suspend();
         self.tell(place, books);
         let Some(open) = self.open[place as usize].take() else {
             return;
         };
         self.vacant.push(place);
-        self.by_key.insert(*open.shortcut.kind(), None);
+        self.by_kind.insert(*open.flow.kind(), None);
         let (in_group, in_port) = open.positions;
         if let Some(places) = self.by_port.get_mut(&open.from) {
             if let Some(moved) = take_from(places, in_port).and_then(|moved| self.open[moved as usize].as_mut()) {
@@ -318,8 +317,7 @@ impl Shortcuts {
         if group.places.is_empty() && group.is_alive {
             self.forget_group(open.group);
         }
-        self.closing
-            .push_back(Closing::new(open.shortcut, open.told, credits, now));
+        self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
     }
 
     /// Tells the megaflow of the one at a place what it has carried since it was last told, or its
@@ -328,7 +326,7 @@ impl Shortcuts {
         let Some(open) = &mut self.open[place as usize] else {
             return;
         };
-        let Some(news) = news(&open.shortcut, &mut open.told) else {
+        let Some(news) = news(&open.flow, &mut open.told) else {
             return;
         };
         open.used = open.used.max(news.used);
@@ -344,7 +342,7 @@ impl Shortcuts {
     }
 }
 
-impl Drop for Shortcuts {
+impl Drop for OffloadedFlows {
     fn drop(&mut self) {
         // The kernel has them until they are closed, and from here on no change suspends them.
         self.epoch.iter().for_each(Epoch::advance);
@@ -355,9 +353,9 @@ impl Drop for Shortcuts {
     }
 }
 
-/// What a shortcut has carried that nobody was told of; notes that somebody is.
-fn news(shortcut: &OffloadedFlow, told: &mut (u64, u64)) -> Option<Carried> {
-    let carried = shortcut.carried();
+/// What an offloaded flow has carried since it was last asked.
+fn news(flow: &OffloadedFlow, told: &mut (u64, u64)) -> Option<Carried> {
+    let carried = flow.carried();
     let (packets, bytes) = std::mem::replace(told, (carried.packets, carried.bytes));
     (*told != (packets, bytes)).then(|| Carried {
         packets: carried.packets.wrapping_sub(packets),
@@ -384,21 +382,21 @@ fn take_from(list: &mut Vec<u32>, position: u32) -> Option<u32> {
 
 impl FlowTable {
     /// Whether one can be opened for the first packet of a kind.
-    pub(crate) fn has_time_for_shortcuts(&self, now: Nanos) -> bool {
-        self.shortcuts.has_time(now)
+    pub(crate) fn has_time_to_offload(&self, now: Nanos) -> bool {
+        self.offloaded.has_time(now)
     }
 
-    /// How many shortcuts a megaflow has.
-    pub(crate) fn shortcuts_of(&self, flow: u32) -> usize {
-        let group = self.shortcuts.group_of(flow);
+    /// How many offloaded flows a megaflow has.
+    pub(crate) fn offloaded_of(&self, flow: u32) -> usize {
+        let group = self.offloaded.group_of(flow);
         group
-            .and_then(|number| self.shortcuts.group(number))
+            .and_then(|number| self.offloaded.group(number))
             .map_or(0, |group| group.places.len())
     }
 
     /// Takes the count of what has become of offers.
-    pub(crate) fn take_shortcut_tally(&mut self) -> OffloadTally {
-        std::mem::take(&mut self.shortcuts.tally)
+    pub(crate) fn take_offload_tally(&mut self) -> OffloadTally {
+        std::mem::take(&mut self.offloaded.tally)
     }
 }
 

@@ -121,7 +121,7 @@ impl FlowTable {
         };
         let (last, took) = self.sweep.step;
         self.sweep.step = (now, took + now.since(last).min(STOPPED));
-        if self.age_shortcuts(now) {
+        if self.age_offloaded(now) {
             self.sweep.cursor = Some(first);
             return;
         }
@@ -208,8 +208,8 @@ impl FlowTable {
             self.clear();
         }
         let soonest = self.sweep.began + self.sweep.period;
-        // What takes shortcuts is not seen.
-        self.sweep.due = if self.sweep.traffic || self.shortcuts.any() {
+        // What is offloaded is not seen.
+        self.sweep.due = if self.sweep.traffic || self.offloaded.any() {
             soonest
         } else {
             // Until packets come, nothing happens before the next one is too old.

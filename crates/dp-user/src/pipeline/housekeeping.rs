@@ -14,8 +14,8 @@ const CREDITS: usize = 512;
 
 /// How far the reporting of statistics is.
 pub(crate) struct Push {
-    /// The next shortcut to look at.
-    shortcut: Option<u32>,
+    /// The next offloaded flow to look at.
+    offloaded: Option<u32>,
     /// The next megaflow to look at.
     next: Option<u32>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Push {
 impl Default for Push {
     fn default() -> Push {
         Push {
-            shortcut: Some(0),
+            offloaded: Some(0),
             next: Some(0),
         }
     }
@@ -36,7 +36,7 @@ impl Pipeline {
         self.apply_changes();
         self.flows.sweep(now, &mut self.effects);
         let more_to_free = self.flows.reap() | self.flows.trim() | self.flows.remove_gone();
-        let tidy = self.flows.tidy_shortcuts(now);
+        let tidy = self.flows.tidy_offloaded(now);
         self.report(now);
         if self.flows.len() == 0 {
             self.signatures.clear();
@@ -56,23 +56,23 @@ impl Pipeline {
         self.stats.pass.set(self.flows.pass_took().as_millis() as u64);
         self.stats.masks.set(self.flows.masks() as u64);
         self.stats.subtables.add(self.flows.take_asked());
-        self.count_shortcuts();
+        self.count_offload();
         if more_to_free {
             return Some(Nanos::ZERO);
         }
         [next, tidy].into_iter().flatten().min()
     }
 
-    fn count_shortcuts(&mut self) {
+    fn count_offload(&mut self) {
         let OffloadTally {
             opened,
-            renewed,
+            resumed,
             over_share,
             full,
             gave_way,
-        } = self.flows.take_shortcut_tally();
-        let counts = [opened, renewed, over_share, full, gave_way];
-        for (counter, count) in self.stats.shortcuts.iter().zip(counts) {
+        } = self.flows.take_offload_tally();
+        let counts = [opened, resumed, over_share, full, gave_way];
+        for (counter, count) in self.stats.offloaded.iter().zip(counts) {
             counter.add(count);
         }
     }
@@ -105,8 +105,8 @@ impl Pipeline {
     /// Does a step of reporting what megaflows have carried; `false` when all is reported.
     pub(crate) fn push_step(&mut self, push: &mut Push, now: Nanos) -> bool {
         if !self.flows.reap() {
-            match (push.shortcut, push.next) {
-                (Some(first), _) => push.shortcut = self.flows.tell_carried(first),
+            match (push.offloaded, push.next) {
+                (Some(first), _) => push.offloaded = self.flows.tell_carried(first),
                 (None, Some(first)) => push.next = self.flows.note_chunk(first),
                 (None, None) => {
                     self.report(now);

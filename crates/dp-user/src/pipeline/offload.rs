@@ -1,4 +1,4 @@
-//! Which packets are offered a shortcut, and what ends shortcuts beside their megaflows.
+//! Which packets' flows are offloaded, and what ends offloaded flows besides their megaflows.
 
 use super::Pipeline;
 use crate::batch::BATCH;
@@ -16,13 +16,13 @@ use wire::Nanos;
 
 /// The last packet of a batch, before it goes its way.
 pub(super) struct Last {
-    key: PacketKind,
+    kind: PacketKind,
     /// As long as this stands still, numbers of megaflows mean what they did.
     removals: u64,
 }
 
 impl Pipeline {
-    /// The last packet of a batch, where packets like it can have a shortcut.
+    /// The last packet of a batch, where packets like it can be offloaded.
     #[cold]
     pub(super) fn candidate(&self, batch: &Batch, from: &RxQueue) -> Option<Last> {
         // Where the batch is full, others of its flow may wait behind it, and would be overtaken.
@@ -30,15 +30,15 @@ impl Pipeline {
             return None;
         }
         Some(Last {
-            key: from.entrance.as_ref()?.kind(batch.frames.last()?.data())?,
+            kind: from.offload_port.as_ref()?.kind(batch.frames.last()?.data())?,
             removals: self.flows.removals(),
         })
     }
 
-    /// Offers a shortcut to packets like the last of a batch that has gone its way.
+    /// Offloads packets like the last of a batch that has gone its way.
     #[cold]
-    pub(super) fn offer_shortcut(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) {
-        // A shortcut can be put in force only where all changes have been applied; in a storm of
+    pub(super) fn offload(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) {
+        // An offloaded flow can be put in force only where all changes have been applied; in a burst of
         // them there may be new ones already.
         self.apply_changes();
         let Some(flow) = self.flow_of(last, batch, from, now) else {
@@ -48,14 +48,13 @@ impl Pipeline {
             && self.actor.egress.is_direct(to)
         {
             let candidate = Candidate {
-                key: last.key,
+                kind: last.kind,
                 from: from.port,
                 flow,
                 to,
             };
             let (changes, applied) = (&self.changes, self.epoch);
-            self.flows
-                .offer_shortcut(&candidate, || changes.epoch() == applied, now);
+            self.flows.offload(&candidate, || changes.epoch() == applied, now);
         }
     }
 
@@ -72,7 +71,7 @@ impl Pipeline {
         match run.flow {
             MALFORMED => None,
             // It has made one. Where many do, others do not wait for this.
-            NONE if !self.flows.has_time_for_shortcuts(now) => None,
+            NONE if !self.flows.has_time_to_offload(now) => None,
             NONE => self.flows.lookup(&run.key),
             flow if self.flows.removals() == last.removals => Some(flow),
             // Numbers may mean others. A key that was read as far as megaflows looked then may not
@@ -84,25 +83,25 @@ impl Pipeline {
         }
     }
 
-    /// Lets shortcuts lead to a port, where they can.
-    pub(crate) fn add_exit(&mut self, port: PortNo, exit: Option<PortOffload>) {
-        if let Some(exit) = exit {
-            self.flows.add_exit(port, exit);
+    /// Lets offloaded flows lead from and to a port, where they can.
+    pub(crate) fn add_offload_port(&mut self, port: PortNo, offload: Option<PortOffload>) {
+        if let Some(offload) = offload {
+            self.flows.add_offload_port(port, offload);
         }
     }
 
     /// Lets all packets that come in or go out by a port come here, at once.
-    pub(crate) fn stop_shortcuts(&mut self, port: PortNo) {
-        self.flows.stop_shortcuts_of(port);
+    pub(crate) fn stop_offloaded(&mut self, port: PortNo) {
+        self.flows.stop_offloaded_of(port);
     }
 
-    /// Changes how shortcuts are used.
-    pub(crate) fn use_shortcuts(&mut self, usage: OffloadUse) {
-        self.flows.use_shortcuts(usage);
+    /// Changes how flows are offloaded.
+    pub(crate) fn set_offload(&mut self, usage: OffloadUse) {
+        self.flows.set_offload(usage);
     }
 
-    /// Suspends the shortcuts from and to a port, whose device has this state now; `None` where it
-    /// has gone. Sends at the speed of its link from now on.
+    /// Suspends the offloaded flows from and to a port, whose device has this state now; `None`
+    /// where it has gone. Sends at the speed of its link from now on.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
         if let Some(state) = &device {
             self.actor.egress.set_speed(port, DeviceFacts::speed_of(state));
@@ -110,13 +109,14 @@ impl Pipeline {
         self.flows.link_changed(port, device);
     }
 
-    /// Packets that have taken shortcuts, of whatever workers; `None` where this one has none open.
-    pub(crate) fn carried_by_shortcuts(&self) -> Option<u64> {
-        self.flows.carried_by_shortcuts()
+    /// Packets that offloaded flows have carried, of whatever workers; `None` where this one has
+    /// none open.
+    pub(crate) fn carried_by_offload(&self) -> Option<u64> {
+        self.flows.carried_by_offload()
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, from a place on; returns the
-    /// place to go on from.
+    /// Tells megaflows what some offloaded flows have carried for them, from a place on; returns
+    /// the place to go on from.
     pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
         self.flows.tell_carried(first)
     }

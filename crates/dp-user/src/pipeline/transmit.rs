@@ -75,7 +75,7 @@ impl Pipeline {
     }
 
     pub(crate) fn schedule(&mut self, port: PortNo, queue: Arc<PortQueue>, now: Nanos) {
-        self.stop_shortcuts(port);
+        self.stop_offloaded(port);
         self.actor.egress.schedule(port, queue, &self.stats, now);
     }
 

@@ -7,8 +7,8 @@ use wire::Nanos;
 
 /// A dump of megaflows under way.
 pub(super) struct Dump {
-    /// The next shortcut whose packets are added to its megaflow.
-    shortcut: Option<u32>,
+    /// The next offloaded flow whose packets are added to its megaflow.
+    offloaded: Option<u32>,
     /// The next megaflow.
     next: u32,
     to: Sender<Vec<FlowDump>>,
@@ -17,7 +17,7 @@ pub(super) struct Dump {
 impl Dump {
     pub(super) fn new(to: Sender<Vec<FlowDump>>) -> Dump {
         Dump {
-            shortcut: Some(0),
+            offloaded: Some(0),
             next: 0,
             to,
         }
@@ -28,18 +28,18 @@ impl Worker {
     /// Goes on with the dumps under way by a chunk each.
     pub(super) fn dump(&mut self, now: Nanos) {
         for dump in &mut self.dumps {
-            dump.shortcut = dump.shortcut.and_then(|first| self.pipeline.tell_carried(first));
+            dump.offloaded = dump.offloaded.and_then(|first| self.pipeline.tell_carried(first));
         }
         let flows = self.pipeline.flows();
         let worker = self.number;
         self.dumps.retain_mut(|dump| {
-            if dump.shortcut.is_some() {
+            if dump.offloaded.is_some() {
                 return true;
             }
             let mut chunk = Vec::new();
             let next = flows.walk(dump.next, |number, flow, key, mask| {
                 chunk.push(FlowDump {
-                    shortcuts: flows.shortcuts_of(number),
+                    offloaded: flows.offloaded_of(number),
                     key: *key,
                     mask: *mask,
                     actions: flow.actions().0.clone(),

@@ -88,7 +88,7 @@ impl Fixture {
             facts: DeviceFacts::of(&*device),
             tx: device.open_tx().ok(),
             stats: Arc::default(),
-            exit: None,
+            offload: None,
             assigned_queues: vec![AssignedQueue {
                 rx_queue: Pipeline::rx_queue(PortNo(port), rx, Budget::new(8, 256)),
                 number: 0,

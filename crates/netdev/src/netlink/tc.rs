@@ -55,7 +55,7 @@ pub(crate) fn ensure_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<b
 pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
     let mut filters = 0;
     for parent in [INGRESS, EGRESS] {
-        dump_filters(netlink, ifindex, parent, |_, _| filters += 1)?;
+        dump_filters(netlink, ifindex, parent, |_, _, _| filters += 1)?;
     }
     if filters > 0 {
         return Ok(());
@@ -74,7 +74,8 @@ pub(crate) fn add_filter(
     // Without a priority the kernel takes one before those in use.
     let info = u32::from(ETH_P_ALL.to_be());
     netlink.request(new_filter(ifindex, info, NLM_F_CREATE | NLM_F_EXCL, program, name))?;
-    find_filter(netlink, ifindex)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    let (added, _) = find_filter(netlink, ifindex)?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(added)
 }
 
 /// Replaces a filter's program.
@@ -100,12 +101,12 @@ fn new_filter(ifindex: u32, info: u32, flags: u16, program: BorrowedFd<'_>, name
         })
 }
 
-/// Our existing filter, for example of a process that was killed.
-pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<Filter>> {
+/// The filter of ours that is there, as after a process that was killed, and its name.
+pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<(Filter, String)>> {
     let mut found = None;
-    dump_filters(netlink, ifindex, INGRESS, |handle, info| {
+    dump_filters(netlink, ifindex, INGRESS, |handle, info, name| {
         if handle == HANDLE {
-            found = Some(Filter { info });
+            found = Some((Filter { info }, name.to_owned()));
         }
     })?;
     Ok(found)
@@ -117,8 +118,13 @@ pub(crate) fn remove_filter(netlink: &mut Netlink, ifindex: u32, filter: Filter)
     netlink.request(Message::new(RTM_DELTFILTER, 0, &fixed).text(TCA_KIND, "bpf"))
 }
 
-/// Hands each BPF filter's handle and information word to `each`; other kinds with handle 0.
-fn dump_filters(netlink: &mut Netlink, ifindex: u32, parent: u32, mut each: impl FnMut(u32, u32)) -> io::Result<()> {
+/// Hands each BPF filter's handle, information word and name to `each`; other kinds with handle 0.
+fn dump_filters(
+    netlink: &mut Netlink,
+    ifindex: u32,
+    parent: u32,
+    mut each: impl FnMut(u32, u32, &str),
+) -> io::Result<()> {
     let message = Message::new(RTM_GETTFILTER, NLM_F_DUMP, &fixed(ifindex, 0, parent, 0));
     netlink.exchange(message, |kind, payload| {
         if kind != RTM_NEWTFILTER {
@@ -128,7 +134,9 @@ fn dump_filters(netlink: &mut Netlink, ifindex: u32, parent: u32, mut each: impl
             return;
         };
         let bpf = Attributes::after(payload, FIXED).text(TCA_KIND) == Some("bpf");
-        each(if bpf { handle } else { 0 }, info);
+        let options = Attributes::after(payload, FIXED).get(TCA_OPTIONS).unwrap_or_default();
+        let name = Attributes::after(options, 0).text(TCA_BPF_NAME).unwrap_or_default();
+        each(if bpf { handle } else { 0 }, info, name);
     })
 }
 

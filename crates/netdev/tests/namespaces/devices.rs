@@ -239,4 +239,13 @@ fn a_killed_process_leaves_no_device_without_a_host_stack() {
     eventually("the stack has its device back", || answers().then_some(()));
     drop(lab.port_with("oxp1", Isolation::Filter));
     eventually("the stack has its device back", || answers().then_some(()));
+
+    // Or a process that has no such port gives the device back, once its owner has gone.
+    let (mut child, _) = hold("filter");
+    assert!(lab.sw.enter(netdev::remove_leftovers).unwrap().is_empty());
+    assert!(!answers());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(lab.sw.enter(netdev::remove_leftovers).unwrap(), ["oxp1"]);
+    eventually("the stack has its device back", || answers().then_some(()));
 }

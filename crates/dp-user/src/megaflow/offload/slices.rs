@@ -1,21 +1,21 @@
-//! What is to be done with many shortcuts, in slices: a worker does one each turn, and packets come
-//! between.
+//! What is to be done with many offloaded flows, in slices: a worker does one each turn, and
+//! packets come between.
 
 use super::super::FlowTable;
-use super::{Books, PAUSE, Shortcuts, news};
+use super::{Books, OffloadedFlows, PAUSE, news};
 use dp::Credit;
 use dp::offload::{MAX_FLOWS, OffloadedFlow};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// A shortcut that carries nothing for so long is closed; while more than half of all that there
-/// can be are in use, the shorter time.
+/// An offloaded flow that carries nothing for so long is closed; while more than half of all that
+/// there can be are in use, the shorter time.
 const IDLE: Duration = Duration::from_secs(10);
 const IDLE_AMONG_MANY: Duration = Duration::from_secs(1);
 
-/// How long after it was stopped a shortcut is closed: packets that were let through just before
-/// have been counted then.
+/// How long after it was stopped an offloaded flow is closed: packets that were let through just
+/// before have been counted then.
 pub(super) const GRACE: Duration = Duration::from_millis(1);
 
 /// Looked at in a slice; for each the kernel's counters are read.
@@ -27,12 +27,12 @@ const STOP: usize = 32;
 /// Closed in a slice; each is a call of the kernel.
 const CLOSE: usize = 32;
 
-/// How many shortcuts of a port are looked at to find one that was not used for long.
+/// How many offloaded flows of a port are looked at to find one that was not used for long.
 const SAMPLES: usize = 8;
 
-/// A shortcut that is stopped.
+/// An offloaded flow that is stopped.
 pub(super) struct Closing {
-    shortcut: OffloadedFlow,
+    flow: OffloadedFlow,
     /// Packets and bytes that have been reported.
     told: (u64, u64),
     credits: Arc<[Credit]>,
@@ -40,9 +40,9 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    pub(super) fn new(shortcut: OffloadedFlow, told: (u64, u64), credits: Arc<[Credit]>, since: Nanos) -> Closing {
+    pub(super) fn new(flow: OffloadedFlow, told: (u64, u64), credits: Arc<[Credit]>, since: Nanos) -> Closing {
         Closing {
-            shortcut,
+            flow,
             told,
             credits,
             since,
@@ -50,7 +50,7 @@ impl Closing {
     }
 }
 
-/// A look at all shortcuts for those that can no longer be renewed.
+/// A look at all offloaded flows for those that can no longer be resumed.
 #[derive(Default)]
 pub(super) struct Review {
     next: u32,
@@ -65,7 +65,7 @@ impl Review {
     }
 }
 
-impl Shortcuts {
+impl OffloadedFlows {
     /// Stops some of those whose megaflows have gone.
     fn stop_retired(&mut self, most: usize, books: &mut Books<'_>, now: Nanos) -> usize {
         let mut stopped = 0;
@@ -86,7 +86,7 @@ impl Shortcuts {
         stopped
     }
 
-    /// Looks at some for those that can no longer be renewed, and stops these.
+    /// Looks at some for those that can no longer be resumed, and stops these.
     fn review(&mut self, most: usize, books: &mut Books<'_>, now: Nanos) {
         let mut stopped = 0;
         for _ in 0..LOOK {
@@ -113,10 +113,10 @@ impl Shortcuts {
             let Some(mut closing) = self.closing.pop_front() else {
                 return;
             };
-            if let Some(news) = news(&closing.shortcut, &mut closing.told) {
+            if let Some(news) = news(&closing.flow, &mut closing.told) {
                 books.credit(&closing.credits, news);
             }
-            self.by_key.remove(closing.shortcut.kind());
+            self.by_kind.remove(closing.flow.kind());
         }
     }
 
@@ -142,105 +142,105 @@ impl Shortcuts {
 }
 
 impl FlowTable {
-    /// Stops a few shortcuts that have to go, and closes a few that were stopped. Returns when it
-    /// wants to be called again, if ever.
-    pub(crate) fn tidy_shortcuts(&mut self, now: Nanos) -> Option<Nanos> {
+    /// Stops a few offloaded flows that have to go, and closes a few that were stopped. Returns
+    /// when it wants to be called again, if ever.
+    pub(crate) fn tidy_offloaded(&mut self, now: Nanos) -> Option<Nanos> {
         self.give_way(now);
-        let (shortcuts, mut books) = self.books();
-        let stopped = shortcuts.stop_retired(STOP, &mut books, now);
-        shortcuts.review(STOP - stopped, &mut books, now);
-        shortcuts.close(&mut books, now);
-        shortcuts.release();
-        shortcuts.due(now)
+        let (offloaded, mut books) = self.books();
+        let stopped = offloaded.stop_retired(STOP, &mut books, now);
+        offloaded.review(STOP - stopped, &mut books, now);
+        offloaded.close(&mut books, now);
+        offloaded.release();
+        offloaded.due(now)
     }
 
-    pub(super) fn stop_shortcut(&mut self, place: u32, now: Nanos) {
-        let (shortcuts, mut books) = self.books();
-        shortcuts.stop(place, &mut books, now);
+    pub(super) fn stop_offloaded_flow(&mut self, place: u32, now: Nanos) {
+        let (offloaded, mut books) = self.books();
+        offloaded.stop(place, &mut books, now);
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, from the place `first` on;
+    /// Tells megaflows what some offloaded flows have carried for them, from the place `first` on;
     /// returns the place to go on from.
     pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
-        let (shortcuts, mut books) = self.books();
-        let (end, next) = slice(first, shortcuts.open.len());
+        let (offloaded, mut books) = self.books();
+        let (end, next) = slice(first, offloaded.open.len());
         for place in first..end {
-            shortcuts.tell(place, &mut books);
+            offloaded.tell(place, &mut books);
         }
         next
     }
 
-    /// Begins to look at all shortcuts.
+    /// Begins to look at all offloaded flows.
     pub(in super::super) fn begin_ageing(&mut self) {
-        self.shortcuts.ageing = self.shortcuts.any().then_some(0);
+        self.offloaded.ageing = self.offloaded.any().then_some(0);
     }
 
-    /// Tells megaflows what some shortcuts have carried for them, and stops those that carry
+    /// Tells megaflows what some offloaded flows have carried for them, and stops those that carry
     /// nothing; `false` when all have been looked at.
-    pub(in super::super) fn age_shortcuts(&mut self, now: Nanos) -> bool {
-        let (shortcuts, mut books) = self.books();
-        let Some(first) = shortcuts.ageing else {
+    pub(in super::super) fn age_offloaded(&mut self, now: Nanos) -> bool {
+        let (offloaded, mut books) = self.books();
+        let Some(first) = offloaded.ageing else {
             return false;
         };
-        let left = shortcuts.deps.as_ref().map_or(MAX_FLOWS, |deps| deps.table().left());
+        let left = offloaded.deps.as_ref().map_or(MAX_FLOWS, |deps| deps.table().left());
         let idle = if left < MAX_FLOWS / 2 { IDLE_AMONG_MANY } else { IDLE };
-        let (end, mut next) = slice(first, shortcuts.open.len());
+        let (end, mut next) = slice(first, offloaded.open.len());
         let mut stopped = 0;
         for place in first..end {
             if stopped == STOP {
                 next = Some(place);
                 break;
             }
-            shortcuts.tell(place, &mut books);
-            let open = shortcuts.open[place as usize].as_ref();
+            offloaded.tell(place, &mut books);
+            let open = offloaded.open[place as usize].as_ref();
             if open.is_some_and(|open| now.since(open.used) >= idle) {
-                shortcuts.stop(place, &mut books, now);
+                offloaded.stop(place, &mut books, now);
                 stopped += 1;
             }
         }
-        shortcuts.ageing = next;
+        offloaded.ageing = next;
         true
     }
 
-    /// Stops some shortcuts of ports that have more than their share, while few are left: of a few
-    /// taken at random, the one used longest ago.
+    /// Stops some offloaded flows of ports that have more than their share, while few are left: of
+    /// a few taken at random, the one used longest ago.
     fn give_way(&mut self, now: Nanos) {
-        let shortcuts = &mut self.shortcuts;
-        let Some(deps) = &shortcuts.deps else { return };
-        if !shortcuts.any() || !deps.table().is_short() || now.since(shortcuts.gave_way) < PAUSE {
+        let offloaded = &mut self.offloaded;
+        let Some(deps) = &offloaded.deps else { return };
+        if !offloaded.any() || !deps.table().is_short() || now.since(offloaded.gave_way) < PAUSE {
             return;
         }
-        shortcuts.gave_way = now;
-        let surplus = |port| shortcuts.exits.get(port).map_or(0, |exit| exit.port.surplus());
-        let most = shortcuts.by_port.keys().map(|port| (surplus(port), *port)).max();
+        offloaded.gave_way = now;
+        let surplus = |port| offloaded.ports.get(port).map_or(0, |port| port.port.surplus());
+        let most = offloaded.by_port.keys().map(|port| (surplus(port), *port)).max();
         let Some((surplus, port)) = most else { return };
         for _ in 0..surplus.min(STOP as u32) {
             let mut victim = None;
             for _ in 0..SAMPLES {
                 let random = self.next_random();
-                let Some(places) = self.shortcuts.by_port.get(&port) else {
+                let Some(places) = self.offloaded.by_port.get(&port) else {
                     return;
                 };
                 let place = places[(random % places.len() as u64) as usize];
-                let open = self.shortcuts.open[place as usize].as_ref();
-                let used = open.map_or(Nanos::ZERO, |open| open.used.max(open.shortcut.carried().used));
+                let open = self.offloaded.open[place as usize].as_ref();
+                let used = open.map_or(Nanos::ZERO, |open| open.used.max(open.flow.carried().used));
                 if victim.is_none_or(|(oldest, _)| used < oldest) {
                     victim = Some((used, place));
                 }
             }
             if let Some((_, place)) = victim {
-                self.shortcuts.tally.gave_way += 1;
-                self.stop_shortcut(place, now);
+                self.offloaded.tally.gave_way += 1;
+                self.stop_offloaded_flow(place, now);
             }
         }
     }
 
-    fn books(&mut self) -> (&mut Shortcuts, Books<'_>) {
+    fn books(&mut self) -> (&mut OffloadedFlows, Books<'_>) {
         let books = Books {
             storage: &mut self.storage,
             credits: &mut self.credits,
         };
-        (&mut self.shortcuts, books)
+        (&mut self.offloaded, books)
     }
 }
 

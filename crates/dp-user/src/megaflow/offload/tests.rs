@@ -24,7 +24,7 @@ proptest! {
     /// What has the key of another packet is read as that is, but for TCP's flags: a megaflow that
     /// does not look at these and covers one covers both.
     #[test]
-    fn packets_of_one_shortcut_read_the_same(
+    fn packets_of_one_kind_read_the_same(
         kind in 0..12_usize,
         changes in prop::collection::vec((0..90_usize, any::<u8>(), any::<bool>()), 0..4),
         cut in prop::option::of(14..110_usize),

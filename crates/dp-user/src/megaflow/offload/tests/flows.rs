@@ -22,7 +22,7 @@ use std::time::Duration;
 use testkit::{Packet, Rng, mac};
 use wire::Nanos;
 
-/// Most shortcuts that a worker may open, stop, close or look at between packets.
+/// Most offloaded flows that a worker may open, stop, close or look at between packets.
 const SLICE: usize = 32;
 const LOOKS: usize = 256 + 64;
 
@@ -147,9 +147,9 @@ impl Bench {
             deps: self.deps.clone(),
             device: device.state().ok(),
         };
-        rx_queue.entrance = Some(offload.port.clone());
+        rx_queue.offload_port = Some(offload.port.clone());
         self.pipeline.add_port(PortNo(port), device.clone());
-        self.pipeline.add_exit(PortNo(port), Some(offload));
+        self.pipeline.add_offload_port(PortNo(port), Some(offload));
         self.ports.insert(port, (device, rx_queue));
     }
 
@@ -164,7 +164,7 @@ impl Bench {
     }
 
     fn key(&self, from: u32, to: u32, kind: u32) -> PacketKind {
-        let entrance = self.ports[&from].1.entrance.as_ref().unwrap();
+        let entrance = self.ports[&from].1.offload_port.as_ref().unwrap();
         entrance.kind(&Bench::packet(from, to, kind)).unwrap()
     }
 
@@ -267,7 +267,7 @@ impl Bench {
 }
 
 #[test]
-fn a_change_of_one_bridge_leaves_the_shortcuts_of_another_in_force() {
+fn a_change_of_one_bridge_leaves_the_offloaded_flows_of_another_in_force() {
     let mut bench = Bench::new(&[101, 102, 201, 202]);
     for (from, to) in [(101, 102), (102, 101), (201, 202), (202, 201)] {
         bench.offload(from, to, 0);
@@ -323,7 +323,7 @@ fn packets_that_cross_bridges_depend_on_each_of_them() {
 }
 
 #[test]
-fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
+fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
     let kernel = Simulated::new();
     let deps = DepEpochs::new(OffloadTable::new(kernel.clone()));
     let ports = [1, 2].map(|ifindex| deps.table().port(ifindex).unwrap());
@@ -335,7 +335,7 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
             deps: deps.clone(),
             device: device.state().ok(),
         };
-        flows.add_exit(PortNo(number), offload);
+        flows.add_offload_port(PortNo(number), offload);
     }
     let packet = Bench::packet(101, 102, 0);
     let key = flow::extract(&packet, &PortNo(101).into()).unwrap();
@@ -345,18 +345,18 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
     };
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
     let candidate = Candidate {
-        key: ports[0].kind(&packet).unwrap(),
+        kind: ports[0].kind(&packet).unwrap(),
         from: PortNo(101),
         flow: flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO),
         to: PortNo(102),
     };
-    let takes = || kernel.receive(&candidate.key, 60, Nanos::ZERO).is_some();
+    let takes = || kernel.receive(&candidate.kind, 60, Nanos::ZERO).is_some();
     let mut now = Nanos(1_000_000_000);
     let mut offer = |is_current: bool| {
         now += Duration::from_millis(2);
-        flows.offer_shortcut(&candidate, || is_current, now);
+        flows.offload(&candidate, || is_current, now);
     };
-    // A change of what it depends on was published before the first shortcut.
+    // A change of what it depends on was published before the first offloaded flow.
     deps.changed(&[Change::Dep(bridge(1))]);
     offer(false);
     assert!(!takes());
@@ -370,7 +370,7 @@ fn a_shortcut_is_not_put_in_force_while_a_change_is_not_applied() {
 }
 
 #[test]
-fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
+fn no_packet_is_offloaded_after_a_change_of_what_it_depends_on() {
     let mut rng = Rng::new(7);
     let crossing = HashMap::from([(101, 2), (202, 3)]);
     let ports = [101, 102, 103, 201, 202, 301];
@@ -415,11 +415,11 @@ fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
                 suspended.extend(all());
             }
             5 if rng.below(10) == 0 => {
-                bench.pipeline.stop_shortcuts(PortNo(from));
+                bench.pipeline.stop_offloaded(PortNo(from));
                 suspended.extend(all().filter(|(other, dst, _)| *other == from || *dst == from));
             }
             6 if rng.below(10) == 0 => {
-                bench.pipeline.use_shortcuts(OffloadUse::Device);
+                bench.pipeline.set_offload(OffloadUse::Device);
                 suspended.extend(all());
             }
             7..20 => drop(bench.turn()),
@@ -442,7 +442,7 @@ fn no_packet_takes_a_shortcut_after_a_change_of_what_it_depends_on() {
 }
 
 #[test]
-fn a_known_packet_that_waits_behind_others_of_its_flow_opens_no_shortcut() {
+fn a_known_packet_that_waits_behind_others_of_its_flow_is_not_offloaded() {
     let mut bench = Bench::new(&[101, 102]);
     bench.switch.late.store(true, Release);
     assert_eq!(bench.send(101, 102, 1), By::Worker);
@@ -466,7 +466,7 @@ fn a_known_packet_that_waits_behind_others_of_its_flow_opens_no_shortcut() {
 fn offers_that_a_port_is_refused_keep_no_dependencies() {
     let (mut bench, _) = crowded();
     let watched = bench.deps.len();
-    let over_share = |bench: &Bench| bench.pipeline.flows().shortcuts.tally.over_share;
+    let over_share = |bench: &Bench| bench.pipeline.flows().offloaded.tally.over_share;
     let refused = over_share(&bench);
     // Each has a megaflow of its own.
     bench.switch.detour.store(102, Release);
@@ -478,11 +478,11 @@ fn offers_that_a_port_is_refused_keep_no_dependencies() {
     }
     assert!(over_share(&bench) >= refused + 200);
     assert_eq!(bench.deps.len(), watched);
-    assert!(bench.pipeline.flows().shortcuts.released.is_empty());
+    assert!(bench.pipeline.flows().offloaded.released.is_empty());
 }
 
 #[test]
-fn a_device_that_changes_suspends_the_shortcuts_of_its_port_alone() {
+fn a_device_that_changes_suspends_the_offloaded_flows_of_its_port_alone() {
     let mut bench = Bench::new(&[101, 102, 201, 202]);
     bench.offload(101, 102, 0);
     bench.offload(201, 202, 0);
@@ -543,7 +543,7 @@ fn a_change_is_in_force_when_its_publisher_goes_on_whatever_the_worker_does_mean
     assert!(forwarded > 50, "{forwarded}");
 }
 
-/// A worker with as many shortcuts as a port gets, all of one megaflow.
+/// A worker with as many offloaded flows as a port gets, all of one megaflow.
 fn crowded() -> (Bench, u32) {
     let mut bench = Bench::new(&[101, 102, 201, 202]);
     let kinds = MAX_FLOWS;
@@ -553,13 +553,13 @@ fn crowded() -> (Bench, u32) {
 }
 
 #[test]
-fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices() {
+fn many_offloaded_flows_that_end_at_once_forward_nothing_more_and_are_closed_in_slices() {
     let ends: [fn(&mut Bench); 6] = [
         |bench| bench.publish(station(1, 102)),
         |bench| bench.pipeline.flush(),
         |bench| drop(bench.pipeline.remove_port(PortNo(102))),
-        |bench| bench.pipeline.stop_shortcuts(PortNo(101)),
-        |bench| bench.pipeline.use_shortcuts(OffloadUse::Device),
+        |bench| bench.pipeline.stop_offloaded(PortNo(101)),
+        |bench| bench.pipeline.set_offload(OffloadUse::Device),
         |bench| bench.pipeline.link_changed(PortNo(102), None),
     ];
     for (n, end) in ends.into_iter().enumerate() {
@@ -591,7 +591,7 @@ fn many_shortcuts_that_end_at_once_forward_nothing_more_and_are_closed_in_slices
 }
 
 #[test]
-fn ageing_looks_at_shortcuts_in_slices_and_closes_those_that_carry_nothing() {
+fn ageing_looks_at_offloaded_flows_in_slices_and_closes_those_that_carry_nothing() {
     let (mut bench, open) = crowded();
     bench.settle();
     for _ in 0..30 {
@@ -616,12 +616,12 @@ fn ageing_looks_at_shortcuts_in_slices_and_closes_those_that_carry_nothing() {
     assert_eq!(
         bench.switch.upcalls.load(Relaxed),
         1,
-        "the megaflow is kept by what shortcuts carry"
+        "the megaflow is kept by what offloaded flows carry"
     );
 }
 
 #[test]
-fn a_port_with_many_shortcuts_gives_way_to_one_with_few() {
+fn a_port_with_many_offloaded_flows_gives_way_to_one_with_few() {
     let (mut bench, _) = crowded();
     bench.settle();
     let few = bench.offload_many(201, 202, 1000);

@@ -60,27 +60,27 @@ impl Simulated {
 
     /// Receives a packet of so many bytes at a time. Returns the kernel's number of
     /// the device that it leaves by, where it is of an offloaded flow.
-    pub(super) fn receive(&self, key: &PacketKind, bytes: u64, now: Nanos) -> Option<u32> {
+    pub(super) fn receive(&self, kind: &PacketKind, bytes: u64, now: Nanos) -> Option<u32> {
         let mut state = self.state.lock();
-        let open = state.flows.get(key)?;
+        let open = state.flows.get(kind)?;
         let device = open.device;
         let (in_force, _) = state.rows[&open.number];
         let takes = in_force == Some(sum(&state.epochs, &open.epochs));
         takes.then(|| {
-            state.count(key, bytes, now);
+            state.count(kind, bytes, now);
             device
         })
     }
 
     /// Counts a packet that was let through before its flow was suspended, as the kernel may do a
     /// moment later.
-    pub(super) fn count_late(&self, key: &PacketKind, bytes: u64, now: Nanos) {
-        self.state.lock().count(key, bytes, now);
+    pub(super) fn count_late(&self, kind: &PacketKind, bytes: u64, now: Nanos) {
+        self.state.lock().count(kind, bytes, now);
     }
 
     /// Whether there is a flow for packets of a kind, in force or not.
-    pub(super) fn has(&self, key: &PacketKind) -> bool {
-        self.state.lock().flows.contains_key(key)
+    pub(super) fn has(&self, kind: &PacketKind) -> bool {
+        self.state.lock().flows.contains_key(kind)
     }
 
     /// What it was asked for so far.
@@ -90,8 +90,8 @@ impl Simulated {
 }
 
 impl State {
-    fn count(&mut self, key: &PacketKind, bytes: u64, now: Nanos) {
-        let Some(open) = self.flows.get(key) else { return };
+    fn count(&mut self, kind: &PacketKind, bytes: u64, now: Nanos) {
+        let Some(open) = self.flows.get(kind) else { return };
         let (_, carried) = self.rows.entry(open.number).or_default();
         carried.packets += 1;
         carried.bytes += bytes;
