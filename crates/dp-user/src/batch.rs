@@ -19,6 +19,8 @@ pub(crate) struct Batch {
     used: usize,
     /// The port, where it has just received all the packets; `None` for packets that recirculate.
     pub(super) received: Option<PortNo>,
+    /// The keys of all runs were read, and are those of the packets as they are now.
+    pub(crate) has_keys: bool,
     /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
     pub(crate) is_ethernet: bool,
     /// The megaflow generation when those without one were looked for.
@@ -72,6 +74,7 @@ impl Batch {
         let packets = self.frames.len();
         self.places.resize_with(self.places.len().max(packets), Run::default);
         let received = PacketMeta::received(port);
+        self.has_keys = true;
         let mut used = 0;
         let (mut before, mut places) = (None::<&mut Run>, self.places.iter_mut());
         let mut place = places.next();
@@ -129,6 +132,7 @@ impl Batch {
             self.places.push(Run::default());
         }
         self.used = 1;
+        self.has_keys = false;
         self.places[0].flow = number;
         self.places[0].packets = self.frames.len() as u32;
         self.places[0].bytes = bytes_of(&self.frames) as u32;

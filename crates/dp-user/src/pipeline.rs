@@ -2,16 +2,17 @@
 //!
 //! | | stage | where |
 //! |---|---|---|
-//! | 1 | receive a batch of up to 32 frames from one queue | [`Rx::recv`] |
-//! | | where the port asks for it: let packets come at its speed, police them | `ingress` |
-//! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`] |
-//! | 3 | ask the signature cache, compare with the megaflow it names | `signature`, `megaflow` |
-//! | 4 | for the rest: ask the megaflows, subtable by subtable | `megaflow` |
-//! | 5 | for the rest: ask the switch, cache its answer | [`Slowpath::try_upcall`], `ask` |
-//! | | where a queue has asked enough in this turn: wait for the next | `upcall_queue` |
-//! | 6 | run the actions | `actions` |
-//! | 7 | collect what is sent by port | `egress` |
-//! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send) |
+//! | 1 | receive a batch of up to 32 frames from one receive queue | [`Rx::recv`] |
+//! | | where the port has them: its ingress shaper and policer | `ingress` |
+//! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`], `find` |
+//! | 3 | look in the signature cache, compare with the megaflow it names | `signature`, `find` |
+//! | 4 | for the rest: look in the megaflows, subtable by subtable | `megaflow`, `find` |
+//! | 5 | for the rest: make an upcall, cache its answer | [`Slowpath::try_upcall`], `upcalls` |
+//! | | where a source has made enough upcalls in this turn: wait for the next | `upcall_queue` |
+//! | 6 | run the actions | `act`, `edit`, `actions` |
+//! | | where they recirculate packets: stages 2 to 7 for these | `recirculate` |
+//! | 7 | collect the frames to send by transmit port | `egress` |
+//! | 8 | send each port's frames at once | [`Tx::send`](netdev::Tx::send), `transmit` |
 //! | | where the port has a scheduler: queue them there, send what may leave | `scheduled` |
 //!
 //! Stage 2 is skipped where one megaflow covers everything that the port receives, and for a frame
@@ -22,9 +23,6 @@
 //! different packets overlap. Where that found a megaflow for every packet, so do 6 and 7, and a
 //! batch that goes to one port as it is moves there in one piece. Where a packet is an upcall, 5 to
 //! 7 run packet by packet in the order of arrival, so that order within a flow is kept.
-//!
-//! A packet that its actions recirculate goes through 2 to 6 again on its own, before the next
-//! packet of its batch.
 //!
 //! Invariants
 //! - Nothing on the way of a packet that hits a cache takes a lock or allocates (buffers grow to

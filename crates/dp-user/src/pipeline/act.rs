@@ -86,7 +86,7 @@ impl Pipeline {
             }
         }
         if recirculation == Recirculation::All {
-            return self.recirculate_all(batch, depth, from);
+            return self.recirculate_all(batch, edits, depth, from);
         }
         if let Some(to) = ending.port()
             && one_ending

@@ -6,7 +6,7 @@
 use super::Pipeline;
 use crate::batch::{Batch, MALFORMED, Run};
 use crate::signature::NONE;
-use flow::{Key, KeySlot, PacketMeta, PortNo};
+use flow::{Key, KeySlot, PortNo};
 
 impl Pipeline {
     /// Stage 2.
@@ -30,14 +30,11 @@ impl Pipeline {
         };
         if batch.is_ethernet {
             // Closures of this function alone, so that they are inlined.
-            let read = |key: &mut KeySlot, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>| {
-                key.read_ethernet(data, meta, before)
-            };
+            let read =
+                |key: &mut KeySlot, data: &_, meta: &_, before: Option<&_>| key.read_ethernet(data, meta, before);
             batch.read::<RECEIVED>(port, read, |key| ask(self.hasher.ethernet(key)));
         } else {
-            let read = |key: &mut KeySlot, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>| {
-                key.read(data, meta, before)
-            };
+            let read = |key: &mut KeySlot, data: &_, meta: &_, before: Option<&_>| key.read(data, meta, before);
             batch.read::<RECEIVED>(port, read, |key| ask(self.hasher.whole(key)));
         }
     }
@@ -53,7 +50,7 @@ impl Pipeline {
 
     /// Whether keys are read, and megaflows remembered, by the Ethernet header alone.
     #[inline(always)]
-    fn hashes_ethernet(&self) -> bool {
+    pub(super) fn hashes_ethernet(&self) -> bool {
         self.ethernet && self.by_both == 0 && self.flows.is_ethernet()
     }
 

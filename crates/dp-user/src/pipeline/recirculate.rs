@@ -14,6 +14,7 @@ use super::Pipeline;
 use crate::batch::{BATCH, Batch};
 use crate::edit::Ending;
 use crate::rx_queue::Source;
+use crate::signature::NONE;
 use dp::{DropCause, MAX_RECIRCULATIONS};
 use wire::Nanos;
 
@@ -36,6 +37,7 @@ impl Pipeline {
             false => Vec::new(),
         };
         loop {
+            batch.has_keys = false;
             self.pass_again(&mut batch, depth, from, now);
             if rest.is_empty() {
                 break;
@@ -49,7 +51,10 @@ impl Pipeline {
     pub(super) fn pass_again(&mut self, batch: &mut Batch, mut depth: u32, from: &mut Source, now: Nanos) {
         loop {
             self.stats.recirculations.add(batch.frames.len() as u64);
-            self.extract(batch);
+            batch.received = None;
+            if !batch.has_keys {
+                self.extract(batch);
+            }
             if !self.find(batch) || from.has_waiting() {
                 return self.act_in_order(batch, depth, from, now);
             }
@@ -61,20 +66,31 @@ impl Pipeline {
     }
 
     /// Gives every packet of a batch the number of the recirculation that its megaflow wants; where
-    /// they have recirculated often enough, drops them instead, and returns `false`.
-    pub(super) fn recirculate_all(&mut self, batch: &mut Batch, depth: u32, from: &Source) -> bool {
-        let (runs, frames) = batch.parts_mut();
+    /// they have recirculated often enough, drops them instead, and returns `false`. Where no packet
+    /// was changed, the keys that were read stay, with the new number.
+    pub(super) fn recirculate_all(&mut self, batch: &mut Batch, is_changed: bool, depth: u32, from: &Source) -> bool {
         if depth >= MAX_RECIRCULATIONS {
-            self.sink(from).count(DropCause::Recirculation, frames.len() as u64);
-            frames.clear();
+            let packets = batch.frames.len() as u64;
+            self.sink(from).count(DropCause::Recirculation, packets);
+            batch.frames.clear();
             return false;
         }
+        batch.has_keys &= !is_changed && !batch.is_ethernet && !self.hashes_ethernet();
+        let has_keys = batch.has_keys;
+        let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
         for run in runs {
             let (own, others) = rest.split_at_mut(run.packets as usize);
             rest = others;
-            if let Ending::Recirculate(id) = self.flows.flow_mut(run.flow).ending {
-                own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+            let Ending::Recirculate(id) = self.flows.flow_mut(run.flow).ending else {
+                continue;
+            };
+            own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+            if has_keys {
+                run.key.recirculate(id);
+                run.hash = self.hasher.whole(&run.key);
+                run.flow = NONE;
+                sys::memory::prefetch(self.signatures.line(run.hash));
             }
         }
         true

@@ -7,6 +7,7 @@ mod equivalence;
 mod forwarding;
 mod invalidation;
 mod kernel;
+mod modules;
 mod pending;
 mod queues;
 mod recirculation;

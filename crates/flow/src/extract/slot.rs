@@ -83,6 +83,13 @@ impl KeySlot {
         reading(read.is_some())
     }
 
+    /// The key of the same packet in a recirculation, where nothing else of it has changed since it
+    /// was read.
+    #[inline]
+    pub fn recirculate(&mut self, id: u32) {
+        self.key.set(Field::RecircId, id.into());
+    }
+
     /// Reads only the first [`ETHERNET_WORDS`] words of a packet's key. The other words have no
     /// meaning.
     #[inline(always)]
