@@ -79,7 +79,8 @@ pub(crate) enum Command {
         queue: Arc<PortQueue>,
         done: Sender<()>,
     },
-    /// Let a port's packets pass an ingress shaper and policer, whose configuration may have changed.
+    /// Let a port's packets pass an ingress shaper and policer, whose configuration may have
+    /// changed.
     Ingress {
         port: PortNo,
         ingress: Arc<Mutex<Ingress>>,

@@ -61,7 +61,8 @@ impl DpUser {
         self.open_gate(port, true, change)
     }
 
-    /// The same, where the caller holds `control`. An ingress shaper that is not there is made only where it
+    /// The same, where the caller holds `control`. An ingress shaper that is not there is made
+    /// only where it
     /// is `needed`.
     fn open_gate(
         &self,

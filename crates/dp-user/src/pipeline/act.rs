@@ -48,7 +48,8 @@ impl Pipeline {
         self.actor.egress.queue_all(port, &mut batch.frames, drops);
     }
 
-    /// Stages 6 and 7 where every packet has a megaflow, and has recirculated `depth` times. Returns
+    /// Stages 6 and 7 where every packet has a megaflow, and has recirculated `depth` times.
+    /// Returns
     /// whether the batch is to be recirculated.
     #[inline(never)]
     pub(super) fn act(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) -> bool {

@@ -31,7 +31,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes a batch of the packets that a queue's ingress shaper releases now through all further stages.
+    /// Takes a batch of the packets that a queue's ingress shaper releases now through all
+    /// further stages.
     #[cold]
     pub(crate) fn release_ingress(&mut self, from: &mut RxQueue, now: Nanos) {
         self.apply_changes();

@@ -46,7 +46,9 @@ fn modules_form_no_circle() {
         .map(|(name, _)| name.clone())
     {
         imports.remove(&module);
-        imports.values_mut().for_each(|left| drop(left.remove(&module)));
+        for left in imports.values_mut() {
+            left.remove(&module);
+        }
     }
     assert!(imports.is_empty(), "a circle: {imports:#?}");
 }
