@@ -143,7 +143,10 @@ impl CommandQueue {
         }
         waiting.executes += usize::from(is_packet);
         waiting.commands.push(command);
-        if waiting.commands.len() == 1 {
+        let first = waiting.commands.len() == 1;
+        // A worker that wakes takes the processor from this thread: it must not find the lock held.
+        drop(waiting);
+        if first {
             // It fails only where the count would overflow, and then the event is pending anyway.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
         }
