@@ -26,6 +26,9 @@ const REOPEN: Duration = Duration::from_secs(1);
 /// batch that is flooded to a thousand ports takes some ten milliseconds to send.
 const FLUSH: usize = 512;
 
+/// The same for other batches of a turn in which so many were sent already.
+const FEW: usize = 32;
+
 /// A time that never comes.
 const NEVER: Nanos = Nanos(u64::MAX);
 
@@ -37,6 +40,8 @@ pub(crate) struct Egress {
     waiting: Vec<u32>,
     /// Places with frames left over from earlier turns.
     behind: Vec<u32>,
+    /// A batch of this turn has left some over.
+    flooded: bool,
     /// Places with a scheduler.
     scheduled: Vec<u32>,
     /// Not after the first time that one of those wants to be visited.
@@ -80,6 +85,7 @@ impl Default for Egress {
             places: Vec::new(),
             waiting: Vec::new(),
             behind: Vec::new(),
+            flooded: false,
             scheduled: Vec::new(),
             due: NEVER,
             full: Vec::new(),
@@ -268,9 +274,10 @@ impl Egress {
     /// Sends what waits, or hands it to the schedulers; of much, the rest is left over for
     /// [`Egress::pace`].
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
-        let mut left = FLUSH;
+        let mut left = if self.flooded { FEW } else { FLUSH };
         while let Some(place) = self.waiting.pop() {
             if left == 0 {
+                self.flooded = true;
                 self.leave(place);
             } else {
                 left = left.saturating_sub(self.send(place, worker, now));
@@ -289,7 +296,7 @@ impl Egress {
     /// Sends some of what is left over.
     #[cold]
     fn catch_up(&mut self, worker: &WorkerStats, now: Nanos) {
-        let mut left = FLUSH;
+        let mut left = if std::mem::take(&mut self.flooded) { FEW } else { FLUSH };
         while left > 0
             && let Some(place) = self.behind.pop()
         {

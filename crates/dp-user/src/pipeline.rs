@@ -239,7 +239,7 @@ impl Pipeline {
     #[cold]
     fn read_changes(&mut self) {
         self.epoch = self.changes.since(self.epoch, &mut self.changed);
-        self.flows.begin_changes();
+        self.flows.begin_changes(&mut self.changed);
         for change in &self.changed {
             self.flows.apply(change);
         }

@@ -52,7 +52,7 @@ const APART: usize = 32;
 
 /// The same changes, or more, in fewer words: of many regions of one dependency, one that has them
 /// all. The order does not matter.
-fn merged(changes: &[Change]) -> Vec<Change> {
+pub fn merged(changes: &[Change]) -> Vec<Change> {
     let mut regions: Vec<(Dep, Region)> = Vec::new();
     let mut deps = Vec::new();
     for change in changes {

@@ -25,7 +25,7 @@ mod show;
 mod upcall;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
-pub use changes::{Change, Changes, Dep, Region};
+pub use changes::{Change, Changes, Dep, Region, merged};
 pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters, QosReport};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};

@@ -324,9 +324,15 @@ impl FlowTable {
         }
     }
 
-    /// Begins to apply changes: what has been looked at for earlier ones no longer counts.
-    pub(crate) fn begin_changes(&mut self) {
+    /// Begins to apply changes: what has been looked at for earlier ones no longer counts. Where to
+    /// look at all megaflows for each of their regions takes long, these become one for each
+    /// dependency.
+    pub(crate) fn begin_changes(&mut self, changes: &mut Vec<Change>) {
         self.looked_at = 0;
+        let regions = changes.iter().filter(|change| matches!(change, Change::Overlap(..)));
+        if regions.count() * self.len() > OVERLAP / 2 {
+            *changes = dp::merged(changes);
+        }
     }
 
     /// Removes the megaflows that depend on `dep` and cover a packet of the region; `false`, with

@@ -3,7 +3,7 @@
 use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
 use dp::{Change, Changes, Dep, Effect, Region};
 use dp_user::Limits;
-use flow::{Field, Key, Mask};
+use flow::{Field, Key, Mask, PortNo};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -313,6 +313,46 @@ fn no_step_of_ageing_removes_more_than_a_few_dozen_megaflows() {
     }
 }
 
+#[test]
+fn megaflows_of_a_port_that_goes_are_removed_in_slices_and_at_once_where_it_comes_again() {
+    let table = Arc::new(AtomicU32::new(2));
+    let mut bench = Bench::new(3, one_port(&table));
+    let packets = |from: u32| (from..from + 3000).map(|n| packet(n, 9, n)).collect::<Vec<_>>();
+    bench.receive(0, &packets(0));
+    bench.receive(1, &packets(10_000));
+    bench.housekeep();
+    assert_eq!(bench.pipeline.cache_stats().flows, 6000);
+    drop(bench.pipeline.remove_port(PortNo(0)));
+    let (mut left, mut steps) = (6000, 0);
+    while left > 3000 {
+        bench.pipeline.housekeep(bench.now);
+        let flows = bench.pipeline.cache_stats().flows;
+        assert!(flows < left && left - flows <= 256, "{left} then {flows}");
+        (left, steps) = (flows, steps + 1);
+    }
+    assert!(left == 3000 && steps >= 3000 / 256, "{left} left after {steps} steps");
+    drop(bench.pipeline.remove_port(PortNo(1)));
+    bench.pipeline.add_port(PortNo(1), bench.devices[1].clone());
+    bench.pipeline.housekeep(bench.now);
+    assert_eq!(bench.pipeline.cache_stats().flows, 0);
+}
+
+#[test]
+fn a_change_of_a_region_that_has_most_megaflows_forgets_all_at_once() {
+    let table = Arc::new(AtomicU32::new(1));
+    let mut bench = Bench::new(2, one_port(&table));
+    let low = |bits: u128| [(Field::EthDst, bits, 0x8000)];
+    for (share, left) in [(2999, 3001), (3001, 0)] {
+        bench.changes.publish(&[Change::All]);
+        let station = |n: u32| if n < share { n } else { n | 0x8000 };
+        let packets: Vec<_> = (0..6000).map(|n| packet(station(n), 9, n)).collect();
+        bench.receive(0, &packets);
+        bench.changes.publish(&[overlap(1, &low(0))]);
+        bench.housekeep();
+        assert_eq!(bench.pipeline.cache_stats().flows, left);
+    }
+}
+
 /// A change of what is in a region.
 fn overlap(dep: u64, fields: &[(Field, u128, u128)]) -> Change {
     let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
@@ -386,7 +426,14 @@ fn many_changes_of_regions_cost_no_more_than_forgetting_what_depends_on_them() {
     bench.changes.publish(&[other(1), other(2)]);
     bench.receive(0, &packets);
     assert_eq!(bench.switch.upcalls(), 3000);
+    // Together they still cover none.
     bench.changes.publish(&(0..20).map(other).collect::<Vec<_>>());
     bench.receive(0, &packets);
-    assert_eq!(bench.switch.upcalls(), 6000);
+    assert_eq!(bench.switch.upcalls(), 3000);
+    // For one region, so many megaflows are not looked at.
+    let packets: Vec<_> = (0..33_000).map(|n| packet(n, 9, n)).collect();
+    bench.receive(0, &packets);
+    bench.changes.publish(&[other(1)]);
+    bench.receive(0, &packets);
+    assert_eq!(bench.switch.upcalls(), 33_000 + 33_000);
 }
