@@ -22,8 +22,8 @@ use wire::Nanos;
 /// opened for that.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// Frames that are sent at once, about. The ports that are left over are served in the next turns: a
-/// batch that is flooded to a thousand ports takes some ten milliseconds to send.
+/// Frames that are sent at once, about. The ports that are left over are served in the next turns:
+/// a batch that is flooded to a thousand ports takes some ten milliseconds to send.
 const FLUSH: usize = 512;
 
 /// The same for other batches of a turn in which so many were sent already.

@@ -1,4 +1,5 @@
-//! Keeps the machine's processors awake while offloaded flows carry packets, where a user asks for it.
+//! Keeps the machine's processors awake while offloaded flows carry packets, where a user asks for
+//! it.
 //!
 //! The processor on which a sender runs forwards the packets of offloaded flows. If it sleeps, its
 //! wake-up is most of the round trip, and a worker that spins on another processor does not help.
@@ -29,9 +30,9 @@ pub(crate) struct LatencyRequest {
 }
 
 impl LatencyRequest {
-    /// Holds the request while offloaded flows carry packets, and drops it when none has come for `hold`.
-    /// A `hold` below [`SHORTEST`] means never. `carried` counts the packets; `None` without
-    /// offloaded flows. The worker calls this in every turn.
+    /// Holds the request while offloaded flows carry packets, and drops it when none has come for
+    /// `hold`. A `hold` below [`SHORTEST`] means never. `carried` counts the packets; `None`
+    /// without offloaded flows. The worker calls this in every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
         if hold < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {

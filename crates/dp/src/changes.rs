@@ -76,8 +76,8 @@ pub fn merged(changes: &[Change]) -> Vec<Change> {
 /// Changes that are kept as they were published; somewhat more for a moment, while some are put
 /// together.
 const RECENT: usize = 1024;
-/// Changes in the ring. A reader that is behind by at most half of them takes no lock: who publishes
-/// then does not write what it reads.
+/// Changes in the ring. A reader that is behind by at most half of them takes no lock: who
+/// publishes then does not write what it reads.
 const RING: usize = 2048;
 /// As many of them that those who publish wait until that is done.
 const CROWDED: usize = 16 * RECENT;
@@ -88,11 +88,14 @@ const PARTS: usize = 64;
 /// What is still not said in so many words is that everything changed.
 const WORDS: usize = 1024;
 
+/// A change and its epoch.
+type Numbered = (u64, Change);
+
 /// A log of changes with many readers. See the module's page.
 pub struct Changes {
     epoch: AtomicU64,
     /// The last changes with their epochs, each in the place of its epoch modulo [`RING`].
-    ring: Box<[RwLock<Option<(u64, Change)>>]>,
+    ring: Box<[RwLock<Option<Numbered>>]>,
     log: Mutex<Log>,
     /// Who does not read, but is told of changes before [`Changes::publish`] returns.
     told: OnceLock<Told>,

@@ -38,8 +38,8 @@ impl Pipeline {
     /// Offloads packets like the last of a batch that has gone its way.
     #[cold]
     pub(super) fn offload(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) {
-        // An offloaded flow can be put in force only where all changes have been applied; in a burst of
-        // them there may be new ones already.
+        // An offloaded flow can be put in force only where all changes have been applied; in a
+        // burst of them there may be new ones already.
         self.apply_changes();
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;

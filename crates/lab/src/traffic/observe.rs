@@ -42,7 +42,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// heard), `heard.other` (those heard outside the asker's groups). It needs empty neighbour tables,
 /// because a host with a known address sends no ARP request.
 ///
-/// # Errors An agent that is gone; no permission for raw sockets.
+/// # Errors
+/// An agent that is gone; no permission for raw sockets.
 pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<Measured> {
     let hosts: Vec<&str> = ends.names().collect();
     let together = |a: &str, b: &str| {
@@ -99,7 +100,8 @@ pub fn reachability(ends: &Ends, name: &str, groups: &[Vec<String>]) -> Result<M
 /// minute, heard by all hosts together, that none of them sent), `frames.HOST` (heard by that
 /// host), `others` (a minute, that came from another host by itself).
 ///
-/// # Errors An agent that is gone; no permission for raw sockets.
+/// # Errors
+/// An agent that is gone; no permission for raw sockets.
 pub fn idle(ends: &Ends, name: &str, seconds: f64) -> Result<Measured> {
     let hosts: Vec<&str> = ends.names().collect();
     let captures = capture_on(ends, &hosts)?;
@@ -139,7 +141,8 @@ pub struct Broadcasts<'a> {
 /// (CPU of the switch for a broadcast, µs), `copy` (the same for a copy of it). `cpu` is the
 /// switch's processor time in seconds.
 ///
-/// # Errors An agent that is gone, an unknown host; no permission for raw sockets.
+/// # Errors
+/// An agent that is gone, an unknown host; no permission for raw sockets.
 pub fn broadcast(
     ends: &Ends,
     topology: &Topology,

@@ -51,7 +51,8 @@ const FOR_EVER: f64 = 1e6;
 /// first is answered, so no cell begins with unknown addresses. Streams start after the warm-up,
 /// and their connection set-up counts, as with netperf.
 ///
-/// # Errors An unknown host, an agent that is gone, an impossible task: with the host and the
+/// # Errors
+/// An unknown host, an agent that is gone, an impossible task: with the host and the
 /// reason. All tasks are stopped. Missing packets are no error.
 pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
     if background.len() + measured.len() > MOST_FLOWS {

@@ -33,8 +33,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// A source for a command line argument: the text itself, or the file of that name if `is_file`;
-    /// `-` is standard input.
+    /// A source for a command line argument: the text itself, or the file of that name if
+    /// `is_file`; `-` is standard input.
     pub(crate) fn of(word: &str, is_file: bool) -> Result<Source, Failure> {
         if word == "-" {
             let mut text = Vec::new();
