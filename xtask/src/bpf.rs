@@ -36,8 +36,9 @@ pub(crate) fn build() -> Result<()> {
     let root = root()?;
     let clang = clang().context("clang --version")?;
     for source in files(&root, "c")? {
-        compile(&root, &source, &source.with_extension("o"))?;
-        println!("bpf: {}", source.with_extension("o").display());
+        let object = source.with_extension("o");
+        fs::write(root.join(&object), compile(&root, &source)?)?;
+        println!("bpf: {}", object.display());
     }
     fs::write(root.join(RECORD), record(&root, &clang)?).context(RECORD)
 }
@@ -51,11 +52,8 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<()> {
         ));
     } else if clang().is_ok_and(|clang| clang == built_by) {
         for source in files(root, "c")? {
-            let again = std::env::temp_dir().join(format!("oxvs-bpf-{}.o", std::process::id()));
-            compile(root, &source, &again)?;
-            let same = fs::read(&again)? == fs::read(root.join(source.with_extension("o")))?;
-            fs::remove_file(&again)?;
-            if !same {
+            let committed = fs::read(root.join(source.with_extension("o")))?;
+            if compile(root, &source)? != committed {
                 found.fault(format!(
                     "{}: is not what {built_by} makes of its source",
                     source.display()
@@ -66,10 +64,11 @@ pub(crate) fn check(root: &Path, found: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-fn compile(root: &Path, source: &Path, object: &Path) -> Result<()> {
+/// The object of a source.
+fn compile(root: &Path, source: &Path) -> Result<Vec<u8>> {
     let mut clang = Command::new("clang");
-    clang.args(FLAGS).arg("-c").arg(source).arg("-o").arg(object);
-    output(clang.current_dir(root)).map(drop)
+    clang.args(FLAGS).arg("-c").arg(source).args(["-o", "-"]);
+    output(clang.current_dir(root))
 }
 
 /// The first line of what clang says of itself.

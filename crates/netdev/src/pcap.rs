@@ -61,7 +61,7 @@ impl Capture {
     pub(crate) fn new(file: Vec<u8>) -> io::Result<Capture> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let (mut rest, parser) = PcapParser::new(&file).map_err(|error| match error {
-            PcapError::IncompleteBuffer => wrong("too short for a capture file".to_owned()),
+            PcapError::IncompleteBuffer => wrong("not a capture file: shorter than the header of one".to_owned()),
             _ => wrong("not a capture file of the classic pcap format".to_owned()),
         })?;
         let link = parser.header().datalink;

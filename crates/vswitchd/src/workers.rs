@@ -108,10 +108,10 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             Duration::ZERO
         }
     };
-    let was = config.get("kernel-offload");
+    let was = config.get("worker-shortcuts");
     if was.is_some() {
         problem(
-            "kernel-offload",
+            "worker-shortcuts",
             "is now called kernel-offload, and works until it is removed",
         );
     }

@@ -97,5 +97,5 @@ fn a_port_of_a_bridge_of_the_kernel_is_refused_and_one_that_it_takes_is_warned_o
     ns.ip("link set p1 nomaster");
     switch.wait_for("interface", "p1", "error", |error| error == "[]");
     ns.ip("link set p1 master lan");
-    log_says(&switch, "p1: bridge lan uses this device too");
+    log_says(&switch, "p1: bridge lan also uses or wants this device");
 }
