@@ -301,6 +301,22 @@ mod tests {
     }
 
     #[test]
+    fn offload_is_read_under_its_former_name_too_and_that_is_reported() {
+        for (value, offload) in [
+            ("true", OffloadUse::Device),
+            ("false", OffloadUse::Off),
+            ("peer", OffloadUse::Peer),
+        ] {
+            let wanted = read(&[("kernel-offload", value)]);
+            assert_eq!((wanted.offload, wanted.problems.len()), (offload, 0), "{value}");
+            let formerly = read(&[("worker-shortcuts", value)]);
+            assert_eq!((formerly.offload, formerly.problems.len()), (offload, 1), "{value}");
+            let both = read(&[("worker-shortcuts", "false"), ("kernel-offload", value)]);
+            assert_eq!(both.offload, offload, "{value}");
+        }
+    }
+
+    #[test]
     fn queues_are_pinned_by_a_list_of_pairs() {
         assert_eq!(affinity("0:3, 1:7"), Some(BTreeMap::from([(0, 3), (1, 7)])));
         assert_eq!(affinity(""), Some(BTreeMap::new()));
