@@ -4,7 +4,7 @@
 //! `wire DEVICE DEVICE` (`afxdp:DEVICE` for an AF_XDP port) `[WORKERS [SPIN_MICROSECONDS]]`. For
 //! measuring the datapath with real traffic; prints its counters at the end.
 
-use dp::{Action, Datapath, Effect, PortNo, Slowpath, Translation, Upcall};
+use dp::{Action, Datapath, Effect, PortNo, Slowpath, Translation, Upcall, WorkerControl};
 use dp_user::{DpUser, Options};
 use flow::{Field, Mask};
 use netdev::{AfxdpConfig, Spec};
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let device = netdev::open(&spec)?;
         datapath.add_port(port, device)?;
     }
-    println!("{one} and {two} are joined by {} workers", datapath.workers());
+    println!("{one} and {two} are joined by {} workers", datapath.count());
     std::io::stdin().read_to_end(&mut Vec::new())?;
     for port in [PortNo(1), PortNo(2)] {
         println!("{:?}", datapath.port_counters(port));

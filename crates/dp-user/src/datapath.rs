@@ -1,26 +1,25 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
+use crate::Options;
 use crate::command::{AssignedQueue, Command, CommandQueue};
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::device_facts::DeviceFacts;
 use crate::devices::Devices;
 use crate::ingress::Ingress;
-use crate::latency_request;
 use crate::load::{QueueLoad, WorkerLoad};
 use crate::meters::Meters;
 use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
-use crate::{Limits, OffloadUse, Options};
-use dp::offload::{FlowOffload, OffloadTable};
+use dp::offload::{FlowOffload, OffloadUse};
 use dp::{
-    Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, MeterConfig, MeterStats, PortCounters,
-    QosReport, Slowpath,
+    Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig, MeterStats, PortCounters,
+    QosReport, QueueRules, Slowpath, WorkerControl,
 };
 use flow::PortNo;
 use hashbrown::HashMap;
-use netdev::{Frame, Kind, Netdev, Rx, State, Tx};
+use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
 use qos::police::IngressPolicerConfig;
@@ -156,77 +155,6 @@ impl DpUser {
         (0..self.options.workers.max(1)).map(core).collect()
     }
 
-    /// How many workers there are.
-    pub fn workers(&self) -> usize {
-        self.workers.read().len()
-    }
-
-    /// Changes [`Options::spin`] while the workers run.
-    pub fn set_spin(&self, spin: Duration) {
-        self.spin.set(spin);
-    }
-
-    /// Keeps all processors of the machine awake while offloaded flows carry packets, and for
-    /// `hold` to twice `hold` after the last one. Less than [`DpUser::SHORTEST_LATENCY_HOLD`] turns
-    /// it off.
-    ///
-    /// # Errors
-    /// Why the kernel does not keep the processors awake.
-    pub fn set_latency_hold(&self, hold: Duration) -> io::Result<()> {
-        self.spin.set_latency_hold(hold);
-        match hold < latency_request::SHORTEST {
-            true => Ok(()),
-            false => latency_request::request().map(drop),
-        }
-    }
-
-    /// The shortest time for [`DpUser::set_latency_hold`].
-    pub const SHORTEST_LATENCY_HOLD: Duration = latency_request::SHORTEST;
-
-    /// Changes, while the workers run, how many megaflows all of them together cache at most, and
-    /// for how long. What is beyond the limit goes little by little.
-    pub fn set_limits(&self, limits: Limits) {
-        let workers = self.workers.read();
-        let each = Limits {
-            flows: limits.flows.div_ceil(workers.len().max(1)).max(1),
-            ..limits
-        };
-        if self.limits.lock().replace(each) == Some(each) {
-            return;
-        }
-        for worker in &*workers {
-            worker.commands.push(Command::Limit(each));
-        }
-    }
-
-    /// As [`DpUser::set_limits`], without a change of how long megaflows stay.
-    pub fn set_flow_limit(&self, flows: usize) {
-        let told = *self.limits.lock();
-        let limits = told.unwrap_or_else(|| self.options.limits());
-        self.set_limits(Limits { flows, ..limits });
-    }
-
-    /// How many megaflows all workers together cache at most now: as many as they were told, or
-    /// fewer where it takes long to age them.
-    pub fn flow_limit(&self) -> usize {
-        let told = self
-            .limits
-            .lock()
-            .map_or(self.options.flow_limit, |limits| limits.flows);
-        let workers = self.workers.read();
-        let limits = workers.iter().map(|worker| worker.stats.limit.get() as usize);
-        // A worker that has not looked yet has said nothing.
-        limits.map(|limit| if limit == 0 { told } else { limit }).sum()
-    }
-
-    /// How long the slowest worker last took to look at all its megaflows, packets that it carried
-    /// between included.
-    pub fn ageing_took(&self) -> Duration {
-        let workers = self.workers.read();
-        let took = workers.iter().map(|worker| worker.stats.pass.get()).max();
-        Duration::from_millis(took.unwrap_or(0))
-    }
-
     fn start(&self, id: u64, number: usize, core: Option<usize>, slowpath: Arc<dyn Slowpath>) -> io::Result<Handle> {
         let options = &self.options;
         let commands = Arc::new(CommandQueue::new()?);
@@ -287,93 +215,6 @@ impl DpUser {
             worker.commands.push(command(sender.clone()));
         }
         answers.into_iter()
-    }
-
-    /// Offloads flows to what `load` makes, once, for the first port that can be offloaded. To be
-    /// called before ports are added.
-    pub fn offload_to(&self, load: impl Fn() -> io::Result<Arc<dyn FlowOffload>> + Send + Sync + 'static) {
-        // The first stays.
-        let _ = self.load_offload.set(Box::new(load));
-    }
-
-    fn make_offload(&self) -> io::Result<Arc<DepEpochs>> {
-        let load = self.load_offload.get().ok_or(io::ErrorKind::Unsupported)?;
-        let deps = DepEpochs::new(OffloadTable::new(load()?));
-        let told = deps.clone();
-        let first = self.changes.tell(move |changes| told.changed(changes));
-        first.then_some(deps).ok_or(io::ErrorKind::AlreadyExists.into())
-    }
-
-    /// The port as the offload has it, if packets from all its receive queues can be offloaded.
-    fn offload_port(&self, device: &dyn Netdev, queues: &mut [Box<dyn Rx>]) -> Option<PortOffload> {
-        if !is_eligible(device.kind()) {
-            return None;
-        }
-        let deps = self.offload.get_or_init(|| self.make_offload()).as_ref().ok()?;
-        let state = device.state().ok()?;
-        let port = deps.table().port(state.ifindex)?;
-        let attached: io::Result<Vec<bool>> = queues.iter_mut().map(|queue| port.attach(&mut **queue)).collect();
-        if let Err(error) = &attached {
-            *self.unattached.lock() = Some(format!("{}: {}", device.name(), sys::strerror(error)));
-        }
-        attached
-            .is_ok_and(|all| all.into_iter().all(|attached| attached))
-            .then(|| PortOffload {
-                port,
-                deps: deps.clone(),
-                device: Some(state),
-            })
-    }
-
-    /// Changes how flows are offloaded. When this returns, none is offloaded in another way.
-    pub fn set_offload(&self, usage: OffloadUse) {
-        let _one_at_a_time = self.control.lock();
-        if std::mem::replace(&mut *self.offload_use.lock(), usage) != usage {
-            self.ask_all(|done| Command::Offload { usage, done }).for_each(drop);
-        }
-    }
-
-    /// Why flows are not offloaded that could be.
-    pub fn offload_error(&self) -> Option<String> {
-        let error = self.offload.get()?.as_ref().err().map(sys::strerror);
-        error.or_else(|| self.unattached.lock().clone())
-    }
-
-    /// Counters of offloaded flows, with their names in `coverage/show`.
-    pub fn offload_events(&self) -> Vec<(&'static str, u64)> {
-        let (workers, ended) = (self.workers.read(), self.ended.lock());
-        let count = |n: usize| {
-            let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
-            stats.map(|stats| stats.offloaded[n].get()).sum()
-        };
-        let named = OFFLOAD_EVENTS.iter().enumerate();
-        named.map(|(n, name)| (*name, count(n))).collect()
-    }
-
-    /// The devices with these names have changed: link, administrative state, speed or MTU. Reads
-    /// their states and passes them to the workers, which must not wait for the kernel.
-    pub fn links_changed(&self, devices: &BTreeSet<&str>) {
-        let _one_at_a_time = self.control.lock();
-        let changed: Vec<(PortNo, Arc<dyn Netdev>)> = {
-            let ports = self.ports.read();
-            ports
-                .iter()
-                .filter(|(_, port)| devices.contains(port.device.name()))
-                .map(|(number, port)| (*number, port.device.clone()))
-                .collect()
-        };
-        for (port, device) in changed {
-            let state = device.state().ok();
-            if let Some(known) = self.ports.write().get_mut(&port) {
-                known.note_state(state.as_ref());
-            }
-            for worker in &*self.workers.read() {
-                worker.commands.push(Command::Link {
-                    port,
-                    device: state.clone(),
-                });
-            }
-        }
     }
 
     fn let_go(&self, port: PortNo) {
@@ -567,6 +408,102 @@ impl Datapath for DpUser {
         port.queue.as_ref().map(|queue| queue.report())
     }
 
+    fn default_limits(&self) -> Limits {
+        let each = self.options.limits();
+        Limits {
+            flows: each.flows * self.workers.read().len(),
+            ..each
+        }
+    }
+
+    fn set_limits(&self, limits: Limits) {
+        let workers = self.workers.read();
+        let each = Limits {
+            flows: limits.flows.div_ceil(workers.len().max(1)).max(1),
+            ..limits
+        };
+        if self.limits.lock().replace(each) == Some(each) {
+            return;
+        }
+        for worker in &*workers {
+            worker.commands.push(Command::Limit(each));
+        }
+    }
+
+    fn set_flow_limit(&self, flows: usize) {
+        let told = *self.limits.lock();
+        let limits = told.unwrap_or_else(|| self.options.limits());
+        self.set_limits(Limits { flows, ..limits });
+    }
+
+    fn flow_limit(&self) -> usize {
+        let told = self
+            .limits
+            .lock()
+            .map_or(self.options.flow_limit, |limits| limits.flows);
+        let workers = self.workers.read();
+        let limits = workers.iter().map(|worker| worker.stats.limit.get() as usize);
+        // A worker that has not looked yet has said nothing.
+        limits.map(|limit| if limit == 0 { told } else { limit }).sum()
+    }
+
+    fn ageing_took(&self) -> Duration {
+        let workers = self.workers.read();
+        let took = workers.iter().map(|worker| worker.stats.pass.get()).max();
+        Duration::from_millis(took.unwrap_or(0))
+    }
+
+    fn set_offload(&self, usage: OffloadUse) {
+        let _one_at_a_time = self.control.lock();
+        if std::mem::replace(&mut *self.offload_use.lock(), usage) != usage {
+            self.ask_all(|done| Command::Offload { usage, done }).for_each(drop);
+        }
+    }
+
+    fn offload_error(&self) -> Option<String> {
+        let error = self.offload.get()?.as_ref().err().map(sys::strerror);
+        error.or_else(|| self.unattached.lock().clone())
+    }
+
+    fn offload_events(&self) -> Vec<(&'static str, u64)> {
+        let (workers, ended) = (self.workers.read(), self.ended.lock());
+        let count = |n: usize| {
+            let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
+            stats.map(|stats| stats.offloaded[n].get()).sum()
+        };
+        let named = OFFLOAD_EVENTS.iter().enumerate();
+        named.map(|(n, name)| (*name, count(n))).collect()
+    }
+
+    fn links_changed(&self, devices: &BTreeSet<&str>) {
+        let _one_at_a_time = self.control.lock();
+        let changed: Vec<(PortNo, Arc<dyn Netdev>)> = {
+            let ports = self.ports.read();
+            ports
+                .iter()
+                .filter(|(_, port)| devices.contains(port.device.name()))
+                .map(|(number, port)| (*number, port.device.clone()))
+                .collect()
+        };
+        for (port, device) in changed {
+            // Read here, because workers must not wait for the kernel.
+            let state = device.state().ok();
+            if let Some(known) = self.ports.write().get_mut(&port) {
+                known.note_state(state.as_ref());
+            }
+            for worker in &*self.workers.read() {
+                worker.commands.push(Command::Link {
+                    port,
+                    device: state.clone(),
+                });
+            }
+        }
+    }
+
+    fn workers(&self) -> Option<&dyn WorkerControl> {
+        Some(self)
+    }
+
     fn drops(&self) -> Vec<(DropCause, u64)> {
         let (workers, ended) = (self.workers.read(), self.ended.lock());
         DropCause::ALL
@@ -595,22 +532,12 @@ fn open_tx(device: &dyn Netdev) -> Option<Box<dyn Tx>> {
     opened.ok()
 }
 
-/// Whether ports of this kind can have offloaded flows. The programs need the ingress of a kernel
-/// device.
-fn is_eligible(kind: Kind) -> bool {
-    match kind {
-        Kind::System => true,
-        Kind::Afxdp | Kind::Internal | Kind::Tap | Kind::Dummy | Kind::Pcap | Kind::Null => false,
-    }
-}
-
+mod offload;
 mod queues;
 mod report;
 mod schedule;
 
-pub use queues::{AutoBalance, QueueRules};
 use report::{Cleared, Usage};
-pub use report::{Perf, QueueReport, WorkerReport};
 
 impl Drop for DpUser {
     fn drop(&mut self) {

@@ -7,6 +7,7 @@
 //! latency at [`DEVICE`], and it gives way to every thread that becomes ready. The kernel drops the
 //! request when the process that holds it ends.
 
+use dp::SHORTEST_LATENCY_HOLD;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::time::Duration;
@@ -15,9 +16,6 @@ use wire::Nanos;
 /// Where the kernel takes requests for a latency: 32 bits of the host's order, in microseconds, in
 /// force until the file is closed.
 const DEVICE: &str = "/dev/cpu_dma_latency";
-
-/// For shorter times it is not kept: looking that often would cost more than it saves.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A worker's part of it.
 #[derive(Default)]
@@ -31,14 +29,14 @@ pub(crate) struct LatencyRequest {
 
 impl LatencyRequest {
     /// Holds the request while offloaded flows carry packets, and drops it when none has come for
-    /// `hold`. A `hold` below [`SHORTEST`] means never. `carried` counts the packets; `None`
+    /// `hold`. A `hold` below [`SHORTEST_LATENCY_HOLD`] means never. `carried` counts the packets; `None`
     /// without offloaded flows. The worker calls this in every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
-        if hold < SHORTEST && self.request.is_none() || self.next.is_some_and(|next| now < next) {
+        if hold < SHORTEST_LATENCY_HOLD && self.request.is_none() || self.next.is_some_and(|next| now < next) {
             return;
         }
-        self.look(now, hold, carried().filter(|_| hold >= SHORTEST));
+        self.look(now, hold, carried().filter(|_| hold >= SHORTEST_LATENCY_HOLD));
     }
 
     fn look(&mut self, now: Nanos, hold: Duration, carried: Option<u64>) {

@@ -43,6 +43,5 @@ mod stats;
 mod upcall_queue;
 mod worker;
 
-pub use datapath::{AutoBalance, DpUser, Perf, QueueReport, QueueRules, WorkerReport};
-pub use options::{Limits, OffloadUse, Options};
-pub use placement::Assign;
+pub use datapath::DpUser;
+pub use options::Options;

@@ -1,5 +1,6 @@
 //! What can be set about the userspace datapath.
 
+use dp::Limits;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -8,31 +9,6 @@ const DEFAULT_WORKERS: usize = 4;
 
 /// Time from one look at all megaflows to the next, unless told otherwise.
 pub(crate) const AGEING_PERIOD: Duration = Duration::from_secs(1);
-
-/// How many megaflows are cached, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// At most so many.
-    pub flows: usize,
-    /// One that carries nothing stays for so long.
-    pub idle: Duration,
-    /// All of them are looked at so often at most: to let go those that carry nothing, and to
-    /// report what the others have carried.
-    pub period: Duration,
-}
-
-/// Whether the kernel forwards packets by itself of which workers have found out where they go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OffloadUse {
-    /// Every packet goes through a worker.
-    Off,
-    /// To the device that they go to, through its qdisc.
-    #[default]
-    Device,
-    /// Where that is a veth whose other end is in another network namespace, to that end at once,
-    /// past the qdisc, the captures and the counters of the device.
-    Peer,
-}
 
 /// What can be set about the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]

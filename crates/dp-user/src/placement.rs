@@ -3,34 +3,7 @@
 //! Pure: queues and what they cost go in, places come out. The ways are those of
 //! `other_config:pmd-rxq-assign`.
 
-/// How queues that nobody has pinned are spread over workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Assign {
-    /// The costliest first, to the workers in turn and back again.
-    #[default]
-    Cycles,
-    /// As they come, to the workers in turn.
-    RoundRobin,
-    /// The costliest first, each to the worker that has least to do so far.
-    Group,
-}
-
-impl Assign {
-    /// The name in `pmd-rxq-assign`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Assign::Cycles => "cycles",
-            Assign::RoundRobin => "roundrobin",
-            Assign::Group => "group",
-        }
-    }
-
-    /// The way of that name.
-    pub fn named(name: &str) -> Option<Assign> {
-        let all = [Assign::Cycles, Assign::RoundRobin, Assign::Group];
-        all.into_iter().find(|assign| assign.as_str() == name)
-    }
-}
+use dp::Assign;
 
 /// A queue to be placed.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,11 @@
 //! What the control plane asks of a datapath.
 
-use crate::{Action, DropCause, MeterConfig, MeterStats};
+use crate::offload::OffloadUse;
+use crate::{Action, DropCause, MeterConfig, MeterStats, WorkerControl};
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
 use qos::police::IngressPolicerConfig;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +82,38 @@ pub trait Datapath: Send + Sync {
     /// The queues of a port that has a scheduler.
     fn qos(&self, port: PortNo) -> Option<QosReport>;
 
+    /// The limits of the caches until others are set.
+    fn default_limits(&self) -> Limits;
+
+    /// Changes how many megaflows are cached in all, and for how long. What is beyond the limit
+    /// goes little by little.
+    fn set_limits(&self, limits: Limits);
+
+    /// As [`Datapath::set_limits`], without a change of how long megaflows stay.
+    fn set_flow_limit(&self, flows: usize);
+
+    /// How many megaflows are cached at most now: [`Limits::flows`], or fewer where it takes long
+    /// to age them.
+    fn flow_limit(&self) -> usize;
+
+    /// How long it last took to look at all megaflows, packets that were carried between included.
+    fn ageing_took(&self) -> Duration;
+
+    /// Changes how flows are offloaded. When this returns, none is offloaded in another way.
+    fn set_offload(&self, usage: OffloadUse);
+
+    /// Why flows are not offloaded that could be.
+    fn offload_error(&self) -> Option<String>;
+
+    /// Counters of offloaded flows, with their names in `coverage/show`.
+    fn offload_events(&self) -> Vec<(&'static str, u64)>;
+
+    /// The devices with these names have changed: link, administrative state, speed or MTU.
+    fn links_changed(&self, devices: &BTreeSet<&str>);
+
+    /// The threads that move packets; `None` where the datapath has none of its own.
+    fn workers(&self) -> Option<&dyn WorkerControl>;
+
     /// Packets dropped by cause, summed over workers, in the order of [`DropCause::ALL`].
     fn drops(&self) -> Vec<(DropCause, u64)>;
 }
@@ -144,6 +178,18 @@ pub struct PortCounters {
     /// received here, and, for what an egress device can be the cause of, copies that were to be
     /// sent here.
     pub drops: [u64; DropCause::ALL.len()],
+}
+
+/// How many megaflows are cached, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At most so many.
+    pub flows: usize,
+    /// One that carries nothing stays for so long.
+    pub idle: Duration,
+    /// All of them are looked at so often at most: to let go those that carry nothing, and to
+    /// report what the others have carried.
+    pub period: Duration,
 }
 
 /// Use of one megaflow.

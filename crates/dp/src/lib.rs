@@ -23,10 +23,11 @@ mod punt;
 mod set_field;
 mod show;
 mod upcall;
+mod workers;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
 pub use changes::{Change, Changes, Dep, Region, merged};
-pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, PortCounters, QosReport};
+pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, QosReport};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
@@ -34,3 +35,6 @@ pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
 pub use show::{ActionList, ToController};
 pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};
+pub use workers::{
+    Assign, AutoBalance, Perf, QueueReport, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport,
+};

@@ -37,6 +37,20 @@ mod rewrite;
 pub use kind::PacketKind;
 pub use rewrite::Rewrite;
 
+/// Whether and how known flows are offloaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OffloadUse {
+    /// None is: every packet goes through a worker.
+    Off,
+    /// An offloaded flow sends to the egress device, through its qdisc.
+    #[default]
+    Device,
+    /// As `Device`; but where the egress device is a veth whose other end is in another network
+    /// namespace, packets arrive at that end directly, past the device's qdisc, captures and
+    /// counters.
+    Peer,
+}
+
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
 /// Most ports, and one more: number 0 is nobody's.

@@ -50,19 +50,12 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         state.dp().flush_flows();
         Ok(String::new())
     });
-    add("upcall/show", "", 0, 0, |state, _| {
-        let datapath = &state.datapath;
-        Ok(show::upcall_show(
-            state.dp(),
-            datapath.flow_limit(),
-            datapath.ageing_took(),
-        ))
-    });
+    add("upcall/show", "", 0, 0, |state, _| Ok(show::upcall_show(state.dp())));
     // The limit holds until the configuration changes, as in Open vSwitch.
     add("upcall/set-flow-limit", "flow-limit-number", 1, 1, |state, args| {
         let number = args.first().and_then(|word| word.parse::<usize>().ok());
         let limit = number.filter(|limit| *limit > 0).ok_or("invalid flow limit")?;
-        state.datapath.set_flow_limit(limit);
+        state.dp().set_flow_limit(limit);
         Ok(format!("set flow_limit to {limit}\n"))
     });
     add("ofproto/list", "", 0, 0, |state, _| {
@@ -113,7 +106,9 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         );
         let stats = counted.dp().cache_stats();
         usage.insert("udpif keys", stats.flows);
-        usage.insert("workers", counted.datapath.workers() as u64);
+        if let Some(workers) = counted.dp().workers() {
+            usage.insert("workers", workers.count() as u64);
+        }
         counted.openflow.count_memory(usage);
     });
     coverage(server, state);
@@ -130,7 +125,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        for (name, count) in drops.chain(counted.datapath.offload_events()) {
+        for (name, count) in drops.chain(counted.dp().offload_events()) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
             }
@@ -143,7 +138,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let events = counted.datapath.offload_events();
+        let events = counted.dp().offload_events();
         let event = events.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),

@@ -9,7 +9,7 @@ use crate::state::State;
 use crate::status::{Complaints, Report};
 use crate::system_ids;
 use anyhow::Context;
-use dp_user::Limits;
+use dp::{Limits, WorkerControl};
 use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
@@ -253,7 +253,7 @@ impl Daemon {
                     self.owed.statistics = true;
                     state.bridges.borrow_mut().warn_of_contenders();
                     self.state.reclaim();
-                    if self.state.datapath.sample() {
+                    if self.state.dp().workers().is_some_and(WorkerControl::sample) {
                         tracing::info!(target: "dpif_netdev", "rebalanced receive queues by load");
                     }
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
@@ -336,7 +336,7 @@ impl Daemon {
             let mut bridges = self.state.bridges.borrow_mut();
             let names = events.iter().map(|event| event.name.as_str());
             let ours = names.filter(|name| bridges.has_device(name).is_some()).collect();
-            self.state.datapath.links_changed(&ours);
+            self.state.dp().links_changed(&ours);
             for event in events {
                 let Some(open) = bridges.has_device(&event.name) else {
                     continue;
@@ -384,19 +384,16 @@ impl Daemon {
                     keys.apply(tables.ssl.as_ref());
                 }
                 let mut bridges = self.state.bridges.borrow_mut();
-                self.desired.workers.start_workers(&self.state.datapath);
-                let defaults = self.state.datapath_options.limits();
+                self.desired.workers.start_workers(self.state.dp());
+                let defaults = self.state.dp().default_limits();
                 let idle = self.desired.max_idle.unwrap_or(defaults.idle);
-                self.state.datapath.set_limits(Limits {
-                    flows: self
-                        .desired
-                        .flow_limit
-                        .unwrap_or(defaults.flows * self.state.datapath.workers()),
+                self.state.dp().set_limits(Limits {
+                    flows: self.desired.flow_limit.unwrap_or(defaults.flows),
                     idle,
                     period: self.desired.max_revalidator.unwrap_or(defaults.period).min(idle),
                 });
                 bridges.apply(&self.desired);
-                self.desired.workers.place_queues(&self.state.datapath, &bridges);
+                self.desired.workers.place_queues(self.state.dp(), &bridges);
                 self.complaints.about(&self.desired, &bridges, self.state.dp());
                 drop(bridges);
                 self.state.forget_dead_meters();

@@ -5,7 +5,6 @@ use dp::{Datapath, FlowDump, PortCounters, PortNo};
 use netdev::DeviceDrops;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Duration;
 
 /// The name of the one datapath.
 pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
@@ -194,14 +193,15 @@ fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
 }
 
 /// `upcall/show`: how full the caches are.
-pub(crate) fn upcall_show(datapath: &dyn Datapath, flow_limit: usize, ageing: Duration) -> String {
+pub(crate) fn upcall_show(datapath: &dyn Datapath) -> String {
     let stats = datapath.cache_stats();
     format!(
-        "{}:\n  flows         : (current {}) (limit {flow_limit})\n  dump duration : {}ms\n  masks         : {}\n  \
+        "{}:\n  flows         : (current {}) (limit {})\n  dump duration : {}ms\n  masks         : {}\n  \
          exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
         datapath_name(datapath),
         stats.flows,
-        ageing.as_millis(),
+        datapath.flow_limit(),
+        datapath.ageing_took().as_millis(),
         stats.masks,
         stats.exact_hits,
         stats.megaflow_hits,

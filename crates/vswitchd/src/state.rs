@@ -5,7 +5,7 @@ use crate::controllers::Controllers;
 use crate::openflow::OpenFlow;
 use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
-use dp_user::DpUser;
+use dp_user::{DpUser, Options};
 use mgmt::stream::Tls;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,12 +17,10 @@ use wire::Nanos;
 /// workers.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) datapath: Arc<DpUser>,
+    datapath: Arc<dyn Datapath>,
     pub(crate) bridges: RefCell<Bridges>,
     pub(crate) openflow: OpenFlow,
     pub(crate) controllers: Controllers,
-    /// The datapath's default options.
-    pub(crate) datapath_options: dp_user::Options,
     /// When the daemon's loop checks the switch's tables next.
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
@@ -39,8 +37,7 @@ impl State {
     pub(crate) fn start(seed: u64, tls: Tls) -> io::Result<State> {
         let shared = Shared::new(seed);
         shared.serve_long()?;
-        let options = dp_user::Options::default();
-        let datapath = DpUser::new(options.clone(), shared.clone(), shared.changes.clone())?;
+        let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
         datapath.offload_to(|| Ok(Arc::new(dp_ebpf::Ebpf::load()?)));
         let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
         Ok(State {
@@ -49,7 +46,6 @@ impl State {
             bridges: RefCell::new(bridges),
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),
-            datapath_options: options,
             armed: Cell::new(None),
             held: Cell::new((0, 0)),
             rearm: Notify::new(),
@@ -58,7 +54,7 @@ impl State {
         })
     }
 
-    /// The datapath as its trait.
+    /// The datapath.
     pub(crate) fn dp(&self) -> &dyn Datapath {
         &*self.datapath
     }

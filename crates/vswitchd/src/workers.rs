@@ -4,7 +4,8 @@
 //! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
-use dp_user::{Assign, AutoBalance, DpUser, OffloadUse, QueueRules};
+use dp::offload::OffloadUse;
+use dp::{Assign, AutoBalance, Datapath, QueueRules, SHORTEST_LATENCY_HOLD};
 use ovsdb::rows;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ const MOST_CORES: usize = 1024;
 const MOST_SPIN: u64 = 1_000_000;
 
 /// Shortest `cpu-dma-latency-hold` but 0, in microseconds.
-const LEAST_LATENCY_HOLD: u64 = DpUser::SHORTEST_LATENCY_HOLD.as_micros() as u64;
+const LEAST_LATENCY_HOLD: u64 = SHORTEST_LATENCY_HOLD.as_micros() as u64;
 
 /// Longest `cpu-dma-latency-hold`, in microseconds.
 const MOST_LATENCY_HOLD: u64 = 60_000_000;
@@ -143,22 +144,23 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 
 impl Wanted {
     /// Starts the configured workers, before ports are opened.
-    pub(crate) fn start_workers(&mut self, datapath: &DpUser) {
+    pub(crate) fn start_workers(&mut self, datapath: &dyn Datapath) {
         datapath.set_offload(self.offload);
-        datapath.set_spin(self.spin);
-        if let Err(error) = datapath.set_latency_hold(self.latency_hold) {
+        let Some(workers) = datapath.workers() else { return };
+        workers.set_spin(self.spin);
+        if let Err(error) = workers.set_latency_hold(self.latency_hold) {
             self.problems.push(format!(
                 "other_config:cpu-dma-latency-hold: the kernel does not keep processors awake ({error})"
             ));
         }
-        if let Err(error) = datapath.set_cores(self.cores.as_deref()) {
+        if let Err(error) = workers.set_cores(self.cores.as_deref()) {
             self.problems
                 .push(format!("other_config:pmd-cpu-mask: cannot start a worker ({error})"));
         }
     }
 
     /// Assigns receive queues to workers, once ports are open.
-    pub(crate) fn place_queues(&mut self, datapath: &DpUser, bridges: &Bridges) {
+    pub(crate) fn place_queues(&mut self, datapath: &dyn Datapath, bridges: &Bridges) {
         let pinned = bridges.interfaces().filter_map(|(_, name, interface)| {
             let affinity = self.affinity.get(name)?;
             Some((interface.port?, affinity.clone()))
@@ -169,7 +171,9 @@ impl Wanted {
             affinity: pinned.collect(),
             balance: self.balance,
         };
-        self.problems.extend(datapath.set_queue_rules(rules));
+        let workers = datapath.workers();
+        self.problems
+            .extend(workers.map_or(Vec::new(), |workers| workers.set_queue_rules(rules)));
         let refused = datapath.offload_error().filter(|_| self.offload != OffloadUse::Off);
         self.problems
             .extend(refused.map(|why| format!("flows are not offloaded to the kernel ({why})")));

@@ -9,10 +9,11 @@
 
 use super::{DpUser, Handle, Port, Usage, open_tx};
 use crate::command::Command;
-use crate::placement::{Assign, Placed, Wish, improvement, place};
+use crate::latency_request;
+use crate::placement::{Placed, Wish, improvement, place};
 use crate::worker::clock;
+use dp::{Assign, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport};
 use flow::PortNo;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -22,51 +23,15 @@ use wire::Nanos;
 /// How far back the cost of a queue counts when queues are placed.
 const LATELY: Duration = Duration::from_secs(60);
 
-/// What is asked of the placement of queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueRules {
-    /// How queues are spread that are not pinned.
-    pub assign: Assign,
-    /// Whether a worker that queues are pinned to serves no others.
-    pub isolate: bool,
-    /// Queues that are pinned: of a port, by number, to the worker of a core.
-    pub affinity: BTreeMap<PortNo, BTreeMap<u32, usize>>,
-    /// Whether queues are rebalanced automatically.
-    pub balance: Option<AutoBalance>,
-}
-
-/// When queues are rebalanced automatically.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AutoBalance {
-    /// At most once in so long.
-    pub interval: Duration,
-    /// Where a worker is busy for at least so many percent of the time.
-    pub load_percent: u64,
-    /// Where the variance of the workers' loads becomes smaller by at least so many percent.
-    pub improvement_percent: u64,
-}
-
-impl Default for QueueRules {
-    fn default() -> QueueRules {
-        QueueRules {
-            assign: Assign::Cycles,
-            isolate: true,
-            affinity: BTreeMap::new(),
-            balance: None,
-        }
-    }
-}
-
 /// A queue by its port and number.
 type QueueId = (PortNo, u32);
 
-impl DpUser {
-    /// Runs a worker on each of these cores, and none elsewhere; `None` for the usual number of
-    /// workers, where [`crate::Options`] put them. Does nothing where that is so already.
-    ///
-    /// # Errors
-    /// Where the kernel gives no thread, epoll or eventfd; the workers are the same then.
-    pub fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()> {
+impl WorkerControl for DpUser {
+    fn count(&self) -> usize {
+        self.workers.read().len()
+    }
+
+    fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()> {
         let _one_at_a_time = self.control.lock();
         let wanted: Vec<Option<usize>> = match cores.filter(|cores| !cores.is_empty()) {
             Some(cores) => cores.iter().copied().map(Some).collect(),
@@ -105,9 +70,7 @@ impl DpUser {
         Ok(())
     }
 
-    /// Places queues by other rules. Returns what of them cannot be followed, in words for the
-    /// user.
-    pub fn set_queue_rules(&self, rules: QueueRules) -> Vec<String> {
+    fn set_queue_rules(&self, rules: QueueRules) -> Vec<String> {
         let _one_at_a_time = self.control.lock();
         let before = std::mem::replace(&mut *self.rules.lock(), rules.clone());
         let anew = (before.assign, before.isolate) != (rules.assign, rules.isolate);
@@ -133,15 +96,12 @@ impl DpUser {
         missing
     }
 
-    /// Rebalances all queues by their recent load.
-    pub fn rebalance(&self) {
+    fn rebalance(&self) {
         let _one_at_a_time = self.control.lock();
         self.replace(Scope::All, &[]);
     }
 
-    /// Takes note of what queues and workers have cost until now, and places queues anew where the
-    /// rules ask for that. To be called every few seconds. Returns whether queues were placed anew.
-    pub fn sample(&self) -> bool {
+    fn sample(&self) -> bool {
         let _one_at_a_time = self.control.lock();
         let now = clock();
         for port in self.ports.write().values_mut() {
@@ -159,6 +119,28 @@ impl DpUser {
         due
     }
 
+    fn set_spin(&self, spin: Duration) {
+        self.spin.set(spin);
+    }
+
+    fn set_latency_hold(&self, hold: Duration) -> io::Result<()> {
+        self.spin.set_latency_hold(hold);
+        match hold < SHORTEST_LATENCY_HOLD {
+            true => Ok(()),
+            false => latency_request::request().map(drop),
+        }
+    }
+
+    fn reports(&self, window: Duration) -> Vec<WorkerReport> {
+        self.worker_reports(window)
+    }
+
+    fn clear_perf(&self, core: Option<usize>) {
+        self.clear_counters(core);
+    }
+}
+
+impl DpUser {
     /// Whether a worker has too much to do and another placement is better.
     fn is_balance_due(&self, now: Nanos) -> bool {
         let rules = self.rules.lock().clone();

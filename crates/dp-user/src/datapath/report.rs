@@ -3,7 +3,7 @@
 use super::{DpUser, Handle};
 use crate::load::{TimesRead, WorkerLoad, quantile};
 use crate::worker::clock;
-use flow::PortNo;
+use dp::{Perf, QueueReport, WorkerReport};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::Nanos;
@@ -68,43 +68,6 @@ impl Usage {
     }
 }
 
-/// A worker, as `ovs-appctl dpif-netdev/pmd-…` shows it.
-#[derive(Clone, Debug)]
-pub struct WorkerReport {
-    /// The core that it is bound to, or its number where it is not bound.
-    pub core: usize,
-    /// Whether it serves only queues that are pinned to it.
-    pub isolated: bool,
-    /// Its queues, in the order of ports and numbers.
-    pub queues: Vec<QueueReport>,
-    /// Percent of the time that it was busy with other things than its queues; `None` before it is
-    /// known.
-    pub overhead: Option<u64>,
-    /// What it has done since that was last cleared.
-    pub perf: Perf,
-    /// The cycles of its longest turn since then, without the wait for packets.
-    pub longest: u64,
-    /// One in a thousand of its turns took more cycles.
-    pub p999: u64,
-    /// How long ago it was cleared.
-    pub since: Duration,
-    /// The same, in cycles.
-    pub cycles: u64,
-    /// Cycles in a second.
-    pub hertz: f64,
-}
-
-/// A queue of a worker.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueReport {
-    /// Its port.
-    pub port: PortNo,
-    /// Its number among the port's queues.
-    pub number: u32,
-    /// Percent of the time that the worker has spent on it; `None` before it is known.
-    pub usage: Option<u64>,
-}
-
 /// A worker's counters when they were last cleared, and when that was by both clocks.
 pub(super) struct Cleared {
     perf: Perf,
@@ -125,61 +88,38 @@ impl Cleared {
     }
 }
 
+/// Fills [`Perf`] from a worker's counters.
 macro_rules! perf {
-    ($($(#[$doc:meta])* $name:ident: $($from:ident).+),* $(,)?) => {
-        /// What a worker has done.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Perf {
-            $($(#[$doc])* pub $name: u64,)*
+    ($($name:ident: $($from:ident).+),* $(,)?) => {
+        fn perf_of(worker: &Handle) -> Perf {
+            Perf { $($name: worker.$($from).+.get(),)* }
         }
 
-        impl Perf {
-            fn of(worker: &Handle) -> Perf {
-                Perf { $($name: worker.$($from).+.get(),)* }
-            }
-
-            fn since(self, before: &Perf) -> Perf {
-                Perf { $($name: self.$name.saturating_sub(before.$name),)* }
-            }
+        fn perf_since(now: &Perf, before: &Perf) -> Perf {
+            Perf { $($name: now.$name.saturating_sub(before.$name),)* }
         }
     };
 }
 
 perf! {
-    /// Packets received.
     packets: load.packets,
-    /// Turns: looks at everything that may be ready.
     turns: load.turns,
-    /// Those that received packets.
     busy_turns: load.busy_turns,
-    /// What those cost, in cycles.
     busy_cycles: load.busy_cycles,
-    /// Turns that waited first.
     sleeps: load.sleeps,
-    /// For how long, in cycles.
     sleep_cycles: load.sleep_cycles,
-    /// Packets that went through the datapath again.
     recirculations: stats.recirculations,
-    /// Packets answered by the exact-match cache.
     exact_hits: stats.exact_hits,
-    /// Packets answered by a megaflow.
     megaflow_hits: stats.megaflow_hits,
-    /// Masks that were tried for those.
     subtables: stats.subtables,
-    /// Packets that went up to the switch.
     upcalls: stats.upcalls,
-    /// Packets that would have, and were dropped.
     lost: stats.lost,
-    /// Packets that devices took.
     tx_packets: stats.tx_packets,
-    /// In so many batches.
     tx_batches: stats.tx_batches,
 }
 
 impl DpUser {
-    /// All workers, in the order of their cores, with what they have spent during about the last
-    /// `window`.
-    pub fn worker_reports(&self, window: Duration) -> Vec<WorkerReport> {
+    pub(super) fn worker_reports(&self, window: Duration) -> Vec<WorkerReport> {
         let (now, stamp, hertz) = (clock(), sys::cycles::now(), self.hertz());
         let workers = self.workers.read().clone();
         let isolated = self.isolated(&workers);
@@ -215,7 +155,7 @@ impl DpUser {
                 isolated,
                 queues,
                 overhead: usage.percent(other, now, window, hertz),
-                perf: Perf::of(worker).since(&perf),
+                perf: perf_since(&perf_of(worker), &perf),
                 longest: worker.load.longest.get(),
                 p999: quantile(&worker.load.times(), &times, 0.001),
                 since: now.since(at),
@@ -226,13 +166,12 @@ impl DpUser {
         workers.iter().zip(isolated).map(report).collect()
     }
 
-    /// Lets what workers have done begin anew; of all, or of that of one core.
-    pub fn clear_perf(&self, core: Option<usize>) {
+    pub(super) fn clear_counters(&self, core: Option<usize>) {
         for worker in &*self.workers.read() {
             if core.is_none_or(|core| core == worker.number) {
                 worker.load.clear();
                 *worker.cleared.lock() = Cleared {
-                    perf: Perf::of(worker),
+                    perf: perf_of(worker),
                     times: worker.load.times(),
                     ..Cleared::new(clock())
                 };

@@ -23,7 +23,7 @@
 use super::FlowTable;
 use super::storage::{Flow, Storage};
 use crate::dep_epochs::DepEpochs;
-use crate::options::OffloadUse;
+use dp::offload::OffloadUse;
 use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;

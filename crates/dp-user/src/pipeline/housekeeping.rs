@@ -3,7 +3,7 @@
 
 use super::Pipeline;
 use crate::megaflow::OffloadTally;
-use crate::options::Limits;
+use dp::Limits;
 use wire::Nanos;
 
 /// Effects reported in one call of [`Slowpath::refresh`](dp::Slowpath::refresh).

@@ -1,8 +1,7 @@
 //! Megaflows and the tables they were made from.
 
 use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
-use dp::{Change, Changes, Dep, Effect, Region};
-use dp_user::Limits;
+use dp::{Change, Changes, Dep, Effect, Limits, Region};
 use flow::{Field, Key, Mask, PortNo};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Queues that move between workers, and workers that come and go, while packets do.
 
 use crate::common::{FakeSwitch, dummy, eventually, number, output, packet, translation};
-use dp::{Datapath, PortNo};
-use dp_user::{Assign, AutoBalance, DpUser, Options, QueueRules};
+use dp::{Assign, AutoBalance, Datapath, PortNo, QueueRules, WorkerControl};
+use dp_user::{DpUser, Options};
 use flow::Field;
 use netdev::{Dummy, Offload};
 use qos::{Discipline, PortConfig, PortSpeed};
@@ -31,7 +31,7 @@ fn four_queues(workers: usize) -> (Arc<DpUser>, Arc<Dummy>, Arc<Dummy>) {
 /// The workers of the first port's queues, by core.
 fn places(datapath: &DpUser) -> Vec<usize> {
     let mut places = vec![usize::MAX; QUEUES as usize];
-    for worker in datapath.worker_reports(Duration::from_secs(60)) {
+    for worker in datapath.reports(Duration::from_secs(60)) {
         for queue in worker.queues.iter().filter(|queue| queue.port == PortNo(0)) {
             places[queue.number as usize] = worker.core;
         }
@@ -83,7 +83,7 @@ fn no_packet_is_lost_and_none_overtakes_another_while_queues_move() {
             && datapath.port_counters(PortNo(1)).unwrap().tx_packets == u64::from(n)
     });
     let received: u64 = datapath
-        .worker_reports(Duration::from_secs(60))
+        .reports(Duration::from_secs(60))
         .iter()
         .map(|worker| worker.perf.packets)
         .sum();
@@ -104,7 +104,7 @@ fn workers_come_and_go_while_packets_do() {
         }
         let cores = [core];
         datapath.set_cores((round % 2 == 0).then_some(&cores[..])).unwrap();
-        assert_eq!(datapath.workers(), 1);
+        assert_eq!(datapath.count(), 1);
         sent += to.take_sent().len();
     }
     eventually("all packets arrive", || {
@@ -162,7 +162,7 @@ fn a_queue_that_is_pinned_has_its_worker_for_itself_and_others_make_room() {
     assert_eq!(datapath.set_queue_rules(pinned(&[(2, 1)])), Vec::<String>::new());
     assert_eq!(places(&datapath), [0, 0, 1, 0]);
     let isolated = |datapath: &DpUser| -> Vec<bool> {
-        let reports = datapath.worker_reports(Duration::from_secs(60));
+        let reports = datapath.reports(Duration::from_secs(60));
         reports.iter().map(|worker| worker.isolated).collect()
     };
     assert_eq!(isolated(&datapath), [false, true]);
@@ -230,7 +230,7 @@ fn what_workers_have_done_is_told_and_begins_anew_when_it_is_cleared() {
         arrived += to.take_sent().len();
         arrived == 10
     });
-    let report = || datapath.worker_reports(Duration::from_secs(60)).remove(0);
+    let report = || datapath.reports(Duration::from_secs(60)).remove(0);
     eventually("the turn is over", || report().perf.packets == 10);
     let perf = report().perf;
     assert_eq!((perf.upcalls, perf.exact_hits + perf.megaflow_hits), (1, 9));

@@ -6,8 +6,9 @@
 //! name after the options is ignored, since there is only one datapath.
 
 use super::Answer;
+use crate::show;
 use crate::state::State;
-use dp_user::{Perf, WorkerReport};
+use dp::{Perf, WorkerControl, WorkerReport};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const COLUMN: usize = 34;
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, |state, args| {
         let asked = Asked::read(args)?;
-        let mut out: String = asked.reports(state).iter().map(stats).collect();
+        let mut out: String = asked.reports(state)?.iter().map(stats).collect();
         if asked.core.is_none() {
             out.push_str("main thread:\n");
             out.push_str(&counts(&Perf::default()));
@@ -33,7 +34,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         0,
         3,
         |state, args| {
-            state.datapath.clear_perf(Asked::read(args)?.core);
+            workers(state)?.clear_perf(Asked::read(args)?.core);
             Ok(String::new())
         },
     );
@@ -44,7 +45,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         8,
         |state, args| {
             let asked = Asked::read(args)?;
-            let reports = asked.reports(state);
+            let reports = asked.reports(state)?;
             Ok(reports.iter().map(|report| perf(report, asked.histograms)).collect())
         },
     );
@@ -56,12 +57,12 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         |state, args| {
             let asked = Asked::read(args)?;
             let mut out = format!("Displaying last {} seconds pmd usage %\n", asked.seconds);
-            out.extend(asked.reports(state).iter().map(|report| queues(state, report)));
+            out.extend(asked.reports(state)?.iter().map(|report| queues(state, report)));
             Ok(out)
         },
     );
     add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, _| {
-        state.datapath.rebalance();
+        workers(state)?.rebalance();
         Ok("pmd rxq rebalance requested.\n".to_owned())
     });
 }
@@ -103,13 +104,18 @@ impl Asked {
         Ok(asked)
     }
 
-    fn reports(&self, state: &State) -> Vec<WorkerReport> {
-        let mut reports = state.datapath.worker_reports(Duration::from_secs(self.seconds));
+    fn reports(&self, state: &State) -> Result<Vec<WorkerReport>, String> {
+        let mut reports = workers(state)?.reports(Duration::from_secs(self.seconds));
         if let Some(core) = self.core {
             reports.retain(|report| report.core == core);
         }
-        reports
+        Ok(reports)
     }
+}
+
+fn workers(state: &State) -> Result<&dyn WorkerControl, String> {
+    let none = || format!("{} has no workers", show::datapath_name(state.dp()));
+    state.dp().workers().ok_or_else(none)
 }
 
 fn title(report: &WorkerReport) -> String {

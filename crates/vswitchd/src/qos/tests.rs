@@ -3,6 +3,7 @@ use dp::{Action, CacheStats, DpError, FlowDump, MeterConfig, MeterStats, PortCou
 use netdev::Netdev;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A datapath that records its calls.
 #[derive(Default)]
@@ -73,6 +74,32 @@ impl Datapath for Fake {
         None
     }
     fn meter_stats(&self, _: u32) -> Option<MeterStats> {
+        None
+    }
+    fn default_limits(&self) -> dp::Limits {
+        dp::Limits {
+            flows: 0,
+            idle: Duration::ZERO,
+            period: Duration::ZERO,
+        }
+    }
+    fn set_limits(&self, _: dp::Limits) {}
+    fn set_flow_limit(&self, _: usize) {}
+    fn flow_limit(&self) -> usize {
+        0
+    }
+    fn ageing_took(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn set_offload(&self, _: dp::offload::OffloadUse) {}
+    fn offload_error(&self) -> Option<String> {
+        None
+    }
+    fn offload_events(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    fn links_changed(&self, _: &std::collections::BTreeSet<&str>) {}
+    fn workers(&self) -> Option<&dyn dp::WorkerControl> {
         None
     }
     fn drops(&self) -> Vec<(dp::DropCause, u64)> {

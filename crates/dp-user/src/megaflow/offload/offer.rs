@@ -3,7 +3,7 @@
 use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
-use crate::options::OffloadUse;
+use dp::offload::OffloadUse;
 use dp::offload::{Egress, PacketKind, Refused, Rewrite};
 use flow::PortNo;
 use wire::Nanos;

@@ -3,7 +3,7 @@
 use super::super::FlowTable;
 use super::OffloadedFlows;
 use crate::dep_epochs::PortOffload;
-use crate::options::OffloadUse;
+use dp::offload::OffloadUse;
 use dp::offload::{Egress, Epoch, OffloadPort};
 use flow::PortNo;
 use netdev::State;
