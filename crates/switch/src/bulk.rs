@@ -7,25 +7,25 @@ use openflow::OfError;
 use openflow::model::FlowMod;
 use wire::Nanos;
 
-/// Rules that are looked at while the tables are held once.
+/// Rules examined under one lock of the tables.
 const LOOK: usize = 512;
 
 impl Switch {
-    /// Whether a change of rules has to look at so many that others should have their turn
-    /// meanwhile. Its caller then lets no other change the bridge's tables, finds the rules by
-    /// [`Switch::find_meant`], and does [`Switch::change_meant`] to them: at once where they are
-    /// few, else by some at a time within a bundle ([`Switch::bundle_open`]).
+    /// Whether a flow-mod has to examine so many rules that it should be carried out in steps. The
+    /// caller then allows no other change of the bridge's tables, finds the rules with
+    /// [`Switch::find_meant`], and applies [`Switch::change_meant`] to them: all at once if they
+    /// are few, otherwise some at a time within a bundle ([`Switch::bundle_open`]).
     pub fn is_mass_change(&self, bridge: &str, change: &FlowMod) -> bool {
         self.bridge(bridge)
             .is_some_and(|bridge| bridge.tables.is_mass(change, LOOK))
     }
 
-    /// Adds some more of the rules that a change is about. Where to go on; `None` when all are
-    /// found. Begin with the default.
+    /// Appends some more of the rules that a flow-mod covers. Returns where to continue; `None`
+    /// when all are found. Start with the default.
     ///
     /// # Errors
-    /// [`OfError::BmcBadField`] where no rule can match as the change does,
-    /// [`OfError::FmfcUnknown`] where there is no such bridge.
+    /// [`OfError::BmcBadField`] if no rule can have the flow-mod's match, [`OfError::FmfcUnknown`]
+    /// if there is no such bridge.
     pub fn find_meant(
         &self,
         bridge: &str,
@@ -37,12 +37,12 @@ impl Switch {
         bridge.tables.find_meant(change, from, LOOK, meant)
     }
 
-    /// Does what a change asks to rules that it is about: with `bundled` in the bundle under way,
-    /// or for all to see. A modification that is about no rules is an addition where it may be.
+    /// Applies a flow-mod to the rules that it covers: with `bundled` in the open bundle, otherwise
+    /// visibly at once. A modify that covers no rules adds one if its command allows that.
     ///
     /// # Errors
-    /// As [`Switch::flow_mod`]. Without `bundled` nothing is changed then; with it the caller gives
-    /// the bundle up.
+    /// As [`Switch::flow_mod`]. Without `bundled`, nothing has changed then; with it, the caller
+    /// aborts the bundle.
     pub fn change_meant(
         &mut self,
         bridge: &str,

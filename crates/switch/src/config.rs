@@ -1,4 +1,4 @@
-//! What a switch shall be: the whole desired state.
+//! The configuration of a switch: the whole desired state.
 
 use crate::VlanSet;
 use flow::PortNo;
@@ -11,7 +11,7 @@ use wire::{EtherType, Vid};
 pub struct SwitchConfig {
     /// Bridges by name.
     pub bridges: BTreeMap<String, BridgeConfig>,
-    /// How many VLAN tags of a packet count, 1 or 2; further ones are payload
+    /// How many VLAN tags of a packet the switch looks at, 1 or 2; further tags are payload
     /// (`other_config:vlan-limit`, whose default is 1).
     pub vlan_limit: u8,
 }
@@ -28,25 +28,25 @@ impl Default for SwitchConfig {
 /// What a bridge does without a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailMode {
-    /// It switches.
+    /// It switches as a MAC learning bridge.
     #[default]
     Standalone,
-    /// It does what its rules say; it has none.
+    /// It follows its rules, which are none at first.
     Secure,
 }
 
 /// A bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeConfig {
-    /// Switch, or drop for lack of rules.
+    /// Whether the bridge switches or drops packets without a controller.
     pub fail_mode: FailMode,
-    /// How long a learned address is kept without traffic; forced into 15 s to 3600 s.
+    /// How long a learned address is kept without traffic; clamped to 15 s to 3600 s.
     pub mac_aging: Duration,
-    /// Most addresses; forced into 10 to 1 000 000.
+    /// Most addresses; clamped to 10 to 1 000 000.
     pub mac_table_size: usize,
-    /// VLANs in which nothing is learned and everything is flooded.
+    /// VLANs in which the bridge learns nothing and floods everything.
     pub flood_vlans: VlanSet,
-    /// Whether frames to reserved addresses are forwarded like others.
+    /// Whether the bridge forwards frames to reserved addresses.
     pub forward_bpdu: bool,
     /// Ports by name.
     pub ports: BTreeMap<String, PortConfig>,
@@ -73,25 +73,25 @@ pub enum VlanMode {
     /// Tagged packets of the trunked VLANs, untagged ones of VLAN 0.
     #[default]
     Trunk,
-    /// As a trunk; packets that come untagged are in the native VLAN.
+    /// As a trunk, but untagged packets that arrive belong to the native VLAN.
     NativeTagged,
     /// As native-tagged; packets of the native VLAN leave untagged.
     NativeUntagged,
-    /// Packets of one service VLAN, whose tag they do not carry on this port; their own tag is the
-    /// customer's.
+    /// Packets of one service VLAN. On this port they do not carry the service tag; a tag that they
+    /// carry is the customer's.
     Dot1qTunnel,
 }
 
-/// Whether packets without a VLAN leave with a tag for their priority
+/// Whether packets outside any VLAN leave with a tag for their priority
 /// (`Port.other_config:priority-tags`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PriorityTags {
-    /// Where a port's mode removes the tag, the priority goes with it.
+    /// No. If the port's mode removes the tag, the priority is lost.
     #[default]
     Never,
-    /// They do where the priority is not 0.
+    /// Yes, if the priority is not 0.
     IfNonzero,
-    /// They do, also where a tag that came in has neither VLAN nor priority.
+    /// Yes, even if a received tag has neither VLAN nor priority.
     Always,
 }
 
@@ -110,14 +110,14 @@ pub struct PortConfig {
     pub qinq_ethertype: u16,
     /// Tags for priorities.
     pub priority_tags: PriorityTags,
-    /// Protected ports do not talk to each other.
+    /// Protected ports do not forward to each other.
     pub protected: bool,
-    /// Nothing is flooded to it.
+    /// The bridge floods nothing to it.
     pub no_flood: bool,
-    /// The DSCP that packets are given which leave by a queue. That of queue 0 is for packets that
-    /// were told to leave by it.
+    /// The DSCP of packets by the queue that they leave through. That of queue 0 is only for
+    /// packets for which an action has chosen queue 0.
     pub dscp: BTreeMap<u32, u8>,
-    /// Its interfaces. Of several, the first that is up carries the traffic.
+    /// Its interfaces. If there are several, the first that is up carries the traffic.
     pub interfaces: Vec<InterfaceConfig>,
 }
 
@@ -147,37 +147,37 @@ pub struct InterfaceConfig {
     pub ofport: u16,
     /// What it is attached to.
     pub attach: Attach,
-    /// Whether it has a link. One that has not is no choice for fast failover groups, `bundle` and
-    /// ports of several interfaces; what is for it alone goes there all the same. A patch port is
-    /// up when it has its peer, whatever this says.
+    /// Whether it has a link. Fast failover groups, `bundle` and ports of several interfaces do not
+    /// choose an interface without a link; packets that are sent to it explicitly still go to it. A
+    /// patch port is up when it has its peer, whatever this says.
     pub up: bool,
 }
 
-/// What becomes of IP fragments in OpenFlow tables (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).
+/// How OpenFlow tables treat IP fragments (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FragMode {
-    /// They go through the tables with ports of zero, also the first ones.
+    /// All fragments go through the tables with ports of zero, also the first ones.
     #[default]
     Normal,
     /// They are dropped.
     Drop,
-    /// The first ones go through the tables with their ports, later ones with ports of zero.
+    /// First fragments go through the tables with their ports, later ones with ports of zero.
     NxMatch,
 }
 
-/// What a controller may say of a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`; OpenFlow 1.0
-/// §5.2.1 has more).
+/// The flags that a controller may set on a port (OpenFlow 1.3.5 §7.2.1, `ofp_port_config`;
+/// OpenFlow 1.0 §5.2.1 has more).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PortFlags {
-    /// Its packets are dropped, but those to the bridge group address.
+    /// Packets received on it are dropped, except those to the bridge group address.
     pub no_recv: bool,
-    /// Its packets to the bridge group address are dropped.
+    /// Packets received on it for the bridge group address are dropped.
     pub no_recv_stp: bool,
-    /// Nothing is flooded to it.
+    /// The bridge floods nothing to it.
     pub no_flood: bool,
     /// Nothing is sent to it.
     pub no_fwd: bool,
-    /// Its packets do not go to controllers because a table has no rule for them.
+    /// Table misses of its packets do not go to controllers.
     pub no_packet_in: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Applies a configuration, and returns what becomes stale.
+//! Applies a configuration, and returns what became stale.
 //!
-//! Bridges and ports keep their numbers as long as their names are in the configuration. A number
-//! is never used again, so an effect from before a change finds either the same port or none.
+//! Bridges and ports keep their numbers while their names are in the configuration. Numbers are
+//! never reused, so an effect from before a change finds either the same port or none.
 
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
@@ -22,8 +22,8 @@ const AGING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_sec
 const TABLE_SIZE: (usize, usize) = (10, 1_000_000);
 
 impl Switch {
-    /// Makes the switch what `config` says. What was learned on ports that stay, and keep their
-    /// VLANs, stays. Returns what became stale; nothing where nothing changed.
+    /// Applies `config`. Stations on ports that stay and keep their VLANs stay learned. Returns
+    /// what became stale: nothing if nothing changed.
     pub fn configure(&mut self, config: SwitchConfig, now: Nanos) -> Vec<Change> {
         let mut stale = Vec::new();
         self.remove_bridges(&config, &mut stale);
@@ -90,7 +90,7 @@ impl Switch {
         });
     }
 
-    /// Gives numbers to new bridges and ports. Ports that are no more keep theirs until
+    /// Gives numbers to new bridges and ports. Removed ports keep theirs until
     /// [`Bridge::set_ports`].
     fn number(&mut self, config: &SwitchConfig, now: Nanos) {
         for (name, bridge_config) in &config.bridges {
@@ -175,7 +175,7 @@ impl Bridge {
             self.fdb.flush(None);
         }
         if settings.fail_mode != self.settings.fail_mode {
-            // As Open vSwitch: the rules of the other mode are gone.
+            // As Open vSwitch: a change of the fail mode deletes the rules.
             self.tables = self.tables.renewed(settings.fail_mode, now);
         }
         self.settings = settings;
@@ -189,7 +189,7 @@ impl Bridge {
     }
 }
 
-/// Where each interface is, to find the peers of patch ports.
+/// The place of each interface, to find the peers of patch ports.
 struct Interfaces<'a>(HashMap<&'a str, (Ingress, &'a Attach)>);
 
 impl<'a> Interfaces<'a> {
@@ -212,7 +212,7 @@ impl<'a> Interfaces<'a> {
         Interfaces(interfaces)
     }
 
-    /// The other end of a patch, where each names the other.
+    /// The other end of a patch, if each end names the other.
     fn peer(&self, name: &str, peer: &str) -> Option<Ingress> {
         match self.0.get(peer)? {
             (at, Attach::Patch { peer: back }) if back == name && peer != name => Some(*at),

@@ -1,7 +1,7 @@
-//! What controllers ask of a bridge's tables.
+//! Changes of a bridge's tables by controllers.
 //!
-//! What happened beside what was asked (rules ended, tables ran short of room) is to be had from
-//! [`Switch::take_events`].
+//! [`Switch::take_events`] returns what else happened: rules that expired, tables that ran short of
+//! room.
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
@@ -25,30 +25,30 @@ pub enum BundleItem<'a> {
     Flow(&'a FlowMod),
     /// A change of groups.
     Group(&'a GroupMod),
-    /// A change of a port, whose number is checked here; the caller makes it when the bundle is
+    /// A change of a port. This module checks its number; the caller applies it when the bundle is
     /// committed.
     Port(&'a PortMod),
-    /// A packet, whose actions are checked here; the caller sends it when the bundle is committed.
+    /// A packet. This module checks its actions; the caller sends it when the bundle is committed.
     PacketOut(&'a PacketOut),
 }
 
-/// Why a bundle failed. Nothing is changed then.
+/// Why a bundle failed. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message {at} of the bundle: {error:?}")]
 pub struct BundleError {
-    /// The message that could not be carried out, from 0.
+    /// The index of the message that failed, from 0.
     pub at: usize,
     /// Why.
     pub error: OfError,
 }
 
 impl Switch {
-    /// Changes a bridge's rules as a controller asks. One that is about very many rules takes long:
-    /// see [`Switch::is_mass_change`].
+    /// Changes a bridge's rules by a flow-mod. A flow-mod for very many rules takes long: see
+    /// [`Switch::is_mass_change`].
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::FmfcUnknown`] where there is no
-    /// such bridge; nothing is changed then.
+    /// The error of the specification, and [`OfError::FmfcUnknown`] if there is no such bridge.
+    /// Nothing has changed then.
     pub fn flow_mod(&mut self, bridge: &str, change: &FlowMod, now: Nanos) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::FmfcUnknown)?;
         let (id, begins, stale) = bridge.flow_mod(change, now)?;
@@ -71,11 +71,12 @@ impl Switch {
         Ok((self.changes_of_tables(id, begins, &stale), events))
     }
 
-    /// Changes a bridge's groups as a controller asks. Rules that send to groups that go, go too.
+    /// Changes a bridge's groups by a group-mod. Deleting a group deletes the rules that send to
+    /// it.
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::GmfcUnknownGroup`] where there
-    /// is no such bridge; nothing is changed then.
+    /// The error of the specification, and [`OfError::GmfcUnknownGroup`] if there is no such
+    /// bridge. Nothing has changed then.
     pub fn group_mod(&mut self, bridge: &str, change: &GroupMod, now: Nanos) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::GmfcUnknownGroup)?;
         let mut log = bridge.tables.log();
@@ -88,14 +89,13 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Changes a bridge's meters as a controller asks. Rules that meters that go police, go too.
-    /// Before the changes are published the datapath is to be told of meters that are set, and of
-    /// those that are deleted after that; then their numbers are to be given back by
-    /// [`Switch::meters_deleted`].
+    /// Changes a bridge's meters by a meter-mod. Deleting a meter deletes the rules that use it.
+    /// The caller sets meters in the datapath before it publishes the changes, deletes meters after
+    /// that, and then frees their numbers with [`Switch::meters_deleted`].
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::MmfcUnknown`] where there is no
-    /// such bridge; nothing is changed then.
+    /// The error of the specification, and [`OfError::MmfcUnknown`] if there is no such bridge.
+    /// Nothing has changed then.
     pub fn meter_mod(
         &mut self,
         bridge: &str,
@@ -113,14 +113,14 @@ impl Switch {
         Ok((self.changes_of_tables(id, false, &log.stale), told))
     }
 
-    /// What the datapath is to be told of meters since bridges went by [`Switch::configure`], as
-    /// after [`Switch::meter_mod`].
+    /// Changes of meters for the datapath since [`Switch::configure`] deleted bridges, as after
+    /// [`Switch::meter_mod`].
     pub fn take_meter_changes(&mut self) -> Vec<MeterChange> {
         let gone = std::mem::take(&mut self.dead_meters);
         gone.into_iter().map(|number| MeterChange::Delete { number }).collect()
     }
 
-    /// Notes that the datapath has forgotten meters: their numbers are for others.
+    /// Frees the numbers of meters that the datapath has deleted.
     pub fn meters_deleted(&mut self, told: &[MeterChange]) {
         for change in told {
             if let MeterChange::Delete { number } = change {
@@ -129,12 +129,12 @@ impl Switch {
         }
     }
 
-    /// Changes how tables treat packets without rule (OpenFlow 1.1 and 1.2), make room, and tell of
-    /// it (OpenFlow 1.4 and later).
+    /// Changes a table's miss behaviour (OpenFlow 1.1 and 1.2), eviction and vacancy events
+    /// (OpenFlow 1.4 and later).
     ///
     /// # Errors
-    /// The error that the specification has for it, and [`OfError::TmfcBadTable`] where there is no
-    /// such bridge; nothing is changed then.
+    /// The error of the specification, and [`OfError::TmfcBadTable`] if there is no such bridge.
+    /// Nothing has changed then.
     pub fn table_mod(&mut self, bridge: &str, change: &TableMod, version: Version) -> Result<Vec<Change>, OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::TmfcBadTable)?;
         let was_builtin = bridge.tables.is_builtin();
@@ -151,8 +151,8 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Maps tunnels' options to fields, or takes that back. No packet is treated otherwise by that:
-    /// rules go by fields that are mapped.
+    /// Maps tunnel options to fields, or removes mappings. This changes no translation: rules can
+    /// only match fields that are mapped.
     ///
     /// # Errors
     /// As [`FlowTables::change_options`].
@@ -163,10 +163,10 @@ impl Switch {
         bridge.tables.change_options(command, maps)
     }
 
-    /// Gives tables names. No packet is treated otherwise by that.
+    /// Gives tables names. This changes no translation.
     ///
     /// # Errors
-    /// As [`FlowTables::name_tables`], and [`OfError::TffcBadTable`] where there is no such bridge.
+    /// As [`FlowTables::name_tables`], and [`OfError::TffcBadTable`] if there is no such bridge.
     ///
     /// [`FlowTables::name_tables`]: crate::tables::FlowTables::name_tables
     pub fn name_tables(&mut self, bridge: &str, names: &[(u8, &str)]) -> Result<(), OfError> {
@@ -174,8 +174,8 @@ impl Switch {
         bridge.tables.name_tables(names)
     }
 
-    /// Sets what the database says of a table. Rules that are too many then go, where they may be
-    /// evicted.
+    /// Applies the database's settings of a table. If the table then has too many rules and allows
+    /// eviction, rules are evicted.
     pub fn set_table(&mut self, bridge: &str, table: u8, settings: TableSettings, now: Nanos) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -188,10 +188,10 @@ impl Switch {
         self.changes_of_tables(id, false, &log.stale)
     }
 
-    /// Carries out a bundle as a whole. For one of many messages see [`Switch::bundle_open`].
+    /// Carries out a bundle as a whole. For a bundle of many messages see [`Switch::bundle_open`].
     ///
     /// # Errors
-    /// The first message that could not be carried out; nothing is changed then.
+    /// The first message that failed. Nothing has changed then.
     pub fn bundle(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<Vec<Change>, BundleError> {
         let failed = |error| BundleError { at: 0, error };
         self.bundle_open(bridge, now).map_err(failed)?;
@@ -205,15 +205,16 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Begins a bundle that is carried out in steps, between which packets and others have their
-    /// turn: [`Switch::bundle_apply`] for some messages at a time, [`Switch::bundle_commit`] or
-    /// [`Switch::bundle_abort`], then [`Switch::bundle_settle`] until that says that it was all.
-    /// Packets see nothing of it until the commit, and all from then on. A bridge has one bundle
-    /// under way; who does all this for a bridge lets no other change its tables meanwhile.
+    /// Opens a bundle that is carried out in steps, so that upcalls run between them:
+    /// [`Switch::bundle_apply`] for some messages at a time, [`Switch::bundle_commit`] or
+    /// [`Switch::bundle_abort`], then [`Switch::bundle_settle`] until it returns true. Packets see
+    /// none of its changes before the commit, and all of them after it. A bridge has one open
+    /// bundle at most; until it is settled, the caller must not change the bridge's tables
+    /// otherwise.
     ///
     /// # Errors
-    /// [`OfError::BfcBundleInProgress`] where one is under way, [`OfError::BfcUnknown`] where there
-    /// is no such bridge.
+    /// [`OfError::BfcBundleInProgress`] if a bundle is open, [`OfError::BfcUnknown`] if there is no
+    /// such bridge.
     pub fn bundle_open(&mut self, bridge: &str, now: Nanos) -> Result<(), OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::BfcUnknown)?;
         if bridge.tables.has_bundle() {
@@ -225,11 +226,11 @@ impl Switch {
         Ok(())
     }
 
-    /// Carries out messages of the bundle under way. The caller gives it up where one fails.
+    /// Carries out messages of the open bundle. If one fails, the caller aborts the bundle.
     ///
     /// # Errors
-    /// The first message that could not be carried out, counted from the first one here.
-    /// [`OfError::BfcBadId`] where no bundle is under way.
+    /// The first message that failed, counted from the first one of this call.
+    /// [`OfError::BfcBadId`] if no bundle is open.
     pub fn bundle_apply(&mut self, bridge: &str, items: &[BundleItem<'_>], now: Nanos) -> Result<(), BundleError> {
         self.in_bundle(bridge, |bridge, log| {
             let apply = |(at, item)| {
@@ -240,7 +241,7 @@ impl Switch {
         })
     }
 
-    /// Does a part of the bundle under way.
+    /// Runs a part of the open bundle.
     fn in_bundle(
         &mut self,
         bridge: &str,
@@ -259,10 +260,10 @@ impl Switch {
         result
     }
 
-    /// As [`Switch::bundle_apply`], of some of the rules that are to come.
+    /// As [`Switch::bundle_apply`], for some of the rules to add.
     ///
     /// # Errors
-    /// As [`Switch::bundle_apply`]; rules are counted from the first of `range`.
+    /// As [`Switch::bundle_apply`]; rules are counted from the start of `range`.
     pub fn bundle_add(
         &mut self,
         bridge: &str,
@@ -277,7 +278,7 @@ impl Switch {
         })
     }
 
-    /// Makes what the bundle under way has done what packets see.
+    /// Commits the open bundle: packets see its changes.
     pub fn bundle_commit(&mut self, bridge: &str) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return Vec::new();
@@ -292,15 +293,15 @@ impl Switch {
         changes
     }
 
-    /// Forgets what the bundle under way has done.
+    /// Drops the changes of the open bundle.
     pub fn bundle_abort(&mut self, bridge: &str) {
         if let Ok(bridge) = self.bridge_mut(bridge) {
             bridge.tables.abort();
         }
     }
 
-    /// Does a part of what is left to do after a bundle: for up to `most` rules. Whether that was
-    /// all.
+    /// Does a part of the work that is left after a bundle, for up to `most` rules. Returns whether
+    /// all is done.
     pub fn bundle_settle(&mut self, bridge: &str, most: usize, now: Nanos) -> bool {
         let Ok(bridge) = self.bridge_mut(bridge) else {
             return true;
@@ -311,19 +312,20 @@ impl Switch {
         done
     }
 
-    /// Whether all changes of a bridge's rules are noted among its events, for monitors.
+    /// Sets whether all changes of a bridge's rules become events, for flow monitors.
     pub fn set_monitored(&mut self, bridge: &str, monitored: bool) {
         if let Ok(bridge) = self.bridge_mut(bridge) {
             bridge.tables.set_monitored(monitored);
         }
     }
 
-    /// What happened in a bridge's tables since the last time.
+    /// The events of a bridge's tables since the last call.
     pub fn take_events(&mut self, bridge: &str) -> Vec<TableEvent> {
         self.bridge_mut(bridge).map(Bridge::take_events).unwrap_or_default()
     }
 
-    /// The rules of a bridge that went since the last time, for who wants no other events.
+    /// The rules of a bridge that were removed since the last call, for callers that need no other
+    /// events.
     pub fn take_removed(&mut self, bridge: &str) -> Vec<Removed> {
         let removed = |event| match event {
             TableEvent::Removed(removed) => Some(removed),
@@ -332,7 +334,7 @@ impl Switch {
         self.take_events(bridge).into_iter().filter_map(removed).collect()
     }
 
-    /// Adds what a datapath has carried.
+    /// Adds packets and bytes that the datapath has carried to the counters.
     pub fn credit_all(&mut self, carried: &[(Credit, Carried)]) {
         for (credit, carried) in carried {
             let Carried { packets, bytes, used } = *carried;
@@ -357,14 +359,14 @@ impl Switch {
         }
     }
 
-    /// What is stale by a change of a bridge's tables; `begins` where it was the first since the
+    /// What a change of a bridge's tables makes stale; `begins` if it is the first change since the
     /// bridge was made.
     pub(crate) fn changes_of_tables(&self, bridge: u32, begins: bool, stale: &Stale) -> Vec<Change> {
         if begins {
             return self.changes([Read::Bridge(bridge)]);
         }
         let tables = stale.tables();
-        // Most changes are of one rule.
+        // Most changes affect one rule.
         let mut changes = Vec::with_capacity(2 * tables.len());
         changes.extend(
             tables
@@ -379,11 +381,11 @@ impl Switch {
         changes
     }
 
-    /// What a match in a bridge's table says of packets as a datapath gets them; `None` where it is
-    /// for none of those that are in the table as they came.
+    /// The packets, as the datapath receives them, that a match in a bridge's table covers; `None`
+    /// if it covers no packet that enters the table unchanged.
     fn untouched(&self, bridge: u32, matching: &Match<WORDS>) -> Option<(Key, Mask)> {
         let (mut key, mut mask) = (words::key_of(matching.value()), words::mask_of(matching.mask()));
-        // Most rules are about packets alone.
+        // Most rules match packet fields only.
         let port = match words::has_metadata(matching.mask()) {
             true => entry_port(matching)?,
             false => None,
@@ -395,7 +397,7 @@ impl Switch {
         Some((key, mask))
     }
 
-    /// The datapath's number of a bridge's port that is a device.
+    /// The datapath port number of a bridge's port, if the port is a device.
     fn device_of(&self, bridge: u32, port: u32) -> Option<PortNo> {
         let bridge = self.bridges.get(&bridge)?;
         let (port, interface) = bridge.of_ports.get(&port)?;
@@ -406,13 +408,13 @@ impl Switch {
     }
 }
 
-/// The OpenFlow port that a match is about, if it is about one; nothing where it is for no packet
-/// that is in a table as it came.
+/// The OpenFlow port that a match names, if it names one; `None` if it covers no packet that enters
+/// the table unchanged.
 fn entry_port(matching: &Match<WORDS>) -> Option<Option<u32>> {
     let (value, mut mask) = (*matching.value(), *matching.mask());
     let port = (words::get(&mask, MatchField::InPortOxm) == MatchField::InPortOxm.info().valid)
         .then(|| words::get(&value, MatchField::InPortOxm) as u32);
-    // A conjunctive match's number and the action set's output come about on the way.
+    // Only tables set the number of a conjunctive match and the action set's output.
     for field in [MatchField::InPortOxm, MatchField::ConjId, MatchField::ActsetOutput] {
         words::put(&mut mask, field, 0);
     }
@@ -423,7 +425,8 @@ fn entry_port(matching: &Match<WORDS>) -> Option<Option<u32>> {
 }
 
 impl Bridge {
-    /// Changes rules: the bridge's number, whether that was its first change, and what is stale.
+    /// Changes rules. Returns the bridge's number, whether this was its first change, and what is
+    /// stale.
     fn flow_mod(&mut self, change: &FlowMod, now: Nanos) -> Result<(u32, bool, Stale), OfError> {
         let was_builtin = self.tables.is_builtin();
         let mut log = self.tables.log();

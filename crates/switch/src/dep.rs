@@ -10,7 +10,7 @@ use wire::{MacAddr, Vid};
 /// A part of the configuration or state that a translation has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Which bridge's port a datapath port is.
+    /// The bridge and port that a datapath port is attached to.
     Attachment(PortNo),
     /// A bridge's settings, or its whole MAC learning table.
     Bridge(u32),
@@ -22,10 +22,10 @@ pub(crate) enum Read {
     Station(u32, Vid, MacAddr),
     /// The rules of a bridge's table.
     Table(u32, u8),
-    /// The same, for packets that no action has changed: a changed rule concerns those that its
-    /// match covers.
+    /// As [`Read::Table`], for packets that no action has changed: a changed rule affects only
+    /// those that its match covers.
     UntouchedIn(u32, u8),
-    /// What a bridge's group does.
+    /// The definition of a bridge's group.
     Group(u32, u32),
     /// That packets refresh their source station. When the station moves, or is removed for another
     /// reason than to make room, its packets must be translated again to learn it.

@@ -1,11 +1,11 @@
-//! The filtering database of a bridge (IEEE 802.1Q §8.8): which station is where.
+//! The filtering database of a bridge (IEEE 802.1Q §8.8): the port of each station.
 //!
-//! Learned entries are in two doubly linked lists by the time they were last seen: one of all,
-//! whose head is the next to expire, and one of each port. When the table is full, the port with
-//! the most entries loses its oldest one, so that a port that invents addresses displaces its own.
-//! Learning, refreshing, expiring and evicting cost the same at any size (counting the ports in the
-//! order of their entries costs the logarithm of their number). What the packets of a port may
-//! teach has a [`budget`].
+//! Each learned entry is in two doubly linked lists, ordered by the time it was last seen: the list
+//! of all entries, whose head expires next, and the list of its port. When the table is full, the
+//! port with the most entries loses its oldest one, so a port that invents addresses displaces its
+//! own entries. Learning, refreshing, expiring and evicting take constant time, except that
+//! ordering the ports by their number of entries takes logarithmic time. A [`budget`] limits how
+//! much the packets of a port may change the table.
 
 mod budget;
 mod list;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::{MacAddr, Nanos, Vid};
 
-/// What happened to a table since it was made or its statistics were cleared.
+/// Statistics of a table since it was made or its statistics were cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FdbStats {
     /// Entries now.
@@ -32,36 +32,36 @@ pub struct FdbStats {
     pub learned: u64,
     /// Entries that expired.
     pub expired: u64,
-    /// Entries that made room for others.
+    /// Entries that were evicted.
     pub evicted: u64,
     /// Times that a station changed its port.
     pub moved: u64,
 }
 
-/// A station of a VLAN.
+/// A station in a VLAN.
 pub(crate) type Station = (Vid, MacAddr);
 
-/// What learning did.
+/// The result of learning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Learned {
-    /// The station was there, or may not be learned there.
+    /// The station was known on this port, or may not be learned on it.
     Nothing,
-    /// It is new, and may have displaced another.
+    /// The station is new. It may have evicted another.
     New { evicted: Option<Station> },
-    /// It was on another port.
+    /// The station was on another port.
     Moved,
     /// The port has spent its budget: nothing has changed.
     Ignored(Kind),
 }
 
-/// What learning would do.
+/// The result that learning would have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlook {
-    /// It would note that a known station was seen again.
+    /// It would refresh a known station.
     Seen,
-    /// It would change where stations are.
+    /// It would add or move a station.
     Learns,
-    /// It would change that, but the port has spent its budget.
+    /// It would add or move a station, but the port has spent its budget.
     Ignored(Kind),
 }
 
@@ -96,14 +96,15 @@ pub(crate) struct Fdb {
     busiest: BTreeSet<(u32, u32)>,
     /// Static entries.
     fixed: BTreeSet<(u32, Vid, MacAddr)>,
-    /// What ports may still teach; one that is not here, all that any may.
+    /// The budgets of ports. A port that is not in the map has its full budget.
     budgets: BTreeMap<u32, Budget>,
     aging: Duration,
     stats: FdbStats,
 }
 
 impl Fdb {
-    /// An empty table. The seed keeps those who choose addresses from making them collide.
+    /// An empty table. A secret seed keeps senders, who choose addresses, from making hashes
+    /// collide.
     pub(crate) fn new(seed: u64) -> Fdb {
         Fdb {
             seed,
@@ -131,7 +132,7 @@ impl Fdb {
         })
     }
 
-    /// What [`Fdb::learn`] would do.
+    /// The result that [`Fdb::learn`] would have.
     pub(crate) fn outlook(&self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Outlook {
         let kind = match self.lookup(vlan, mac) {
             Some((known, fixed)) if fixed || known == port => return Outlook::Seen,
@@ -184,14 +185,14 @@ impl Fdb {
         Learned::New { evicted }
     }
 
-    /// Takes one of what a port may teach; `false` where it has spent that.
+    /// Spends one token of a port's budget; `false` if it has none.
     fn within_budget(&mut self, kind: Kind, port: u32, now: Nanos) -> bool {
         let budget = self.budgets.entry(port).or_default();
         budget.take(kind, self.stats.max, now)
     }
 
-    /// Adds a static entry, in the place of any other of the same station. Returns what had to make
-    /// room. Static entries may exceed the size.
+    /// Adds a static entry in place of any other entry of the station. Returns the station that was
+    /// evicted. Static entries may exceed the maximum size.
     pub(crate) fn add_static(&mut self, vlan: Vid, mac: MacAddr, port: u32) -> Option<Station> {
         self.remove(vlan, mac);
         let evicted = if self.index.len() >= self.stats.max {
@@ -203,7 +204,7 @@ impl Fdb {
         evicted
     }
 
-    /// Removes a static entry; `false` where there is none.
+    /// Removes a static entry; `false` if there is none.
     pub(crate) fn del_static(&mut self, vlan: Vid, mac: MacAddr) -> bool {
         match self.lookup(vlan, mac) {
             Some((_, true)) => self.remove(vlan, mac),
@@ -211,8 +212,8 @@ impl Fdb {
         }
     }
 
-    /// Forgets what was learned: everywhere, or on one port. Static entries stay. Returns whether
-    /// there was anything.
+    /// Removes learned entries: all, or those of one port. Static entries stay. Returns whether
+    /// there were any.
     pub(crate) fn flush(&mut self, port: Option<u32>) -> bool {
         let mut any = false;
         loop {
@@ -228,7 +229,7 @@ impl Fdb {
         }
     }
 
-    /// Forgets a port that is no more, with its static entries.
+    /// Removes all entries of a port that no longer exists, static entries too.
     pub(crate) fn forget_port(&mut self, port: u32) {
         self.flush(Some(port));
         let range = (port, Vid::NONE, MacAddr::ZERO)..=(port, Vid::from_tci(0xfff), MacAddr::BROADCAST);
@@ -239,7 +240,7 @@ impl Fdb {
         self.budgets.remove(&port);
     }
 
-    /// Removes one entry that is too old. Call until it returns `None`.
+    /// Removes one expired entry. Call it until it returns `None`.
     pub(crate) fn expire(&mut self, now: Nanos) -> Option<Station> {
         if self.next_expiry()? > now {
             return None;
@@ -249,7 +250,7 @@ impl Fdb {
         Some(station)
     }
 
-    /// When the next entry gets too old.
+    /// When the next entry expires.
     pub(crate) fn next_expiry(&self) -> Option<Nanos> {
         let oldest = self.entries.get(self.by_age.head() as usize)?;
         Some(oldest.seen + self.aging)
@@ -259,7 +260,7 @@ impl Fdb {
         self.aging = aging;
     }
 
-    /// Sets the most entries. Returns whether some had to go.
+    /// Sets the maximum size. Returns whether entries were evicted.
     pub(crate) fn set_max(&mut self, max: usize) -> bool {
         self.stats.max = max;
         let mut any = false;
@@ -284,7 +285,7 @@ impl Fdb {
         };
     }
 
-    /// Static entries, then learned ones, the oldest first: station, port, and when it was last
+    /// Static entries, then learned ones, the oldest first: station, port and the time it was last
     /// seen.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Station, u32, Option<Nanos>)> + '_ {
         let fixed = self.fixed.iter().map(|(port, vlan, mac)| ((*vlan, *mac), *port, None));
@@ -362,7 +363,7 @@ impl Fdb {
         (vlan, mac)
     }
 
-    /// Removes the oldest entry of the port that has the most; `None` where nothing is learned.
+    /// Evicts the oldest entry of the port that has the most; `None` if no entry is learned.
     fn evict(&mut self) -> Option<Station> {
         let (_, port) = self.busiest.last()?;
         let oldest = self.ports.get(port)?.list.head();
@@ -371,7 +372,7 @@ impl Fdb {
         Some(station)
     }
 
-    /// Puts an entry at the young end of its lists.
+    /// Appends an entry to its lists.
     fn link(&mut self, at: u32) {
         let port = self.entries[at as usize].port;
         let of_port = self.ports.entry(port).or_default();
@@ -384,7 +385,7 @@ impl Fdb {
         self.busiest.insert((of_port.count, port));
     }
 
-    /// Moves an entry to the young end of its lists.
+    /// Moves an entry to the end of its lists.
     fn rejuvenate(&mut self, at: u32) {
         self.by_age.remove(&mut self.entries, at, |entry| &mut entry.by_age);
         self.by_age.push_back(&mut self.entries, at, |entry| &mut entry.by_age);

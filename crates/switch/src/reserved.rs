@@ -1,5 +1,4 @@
-//! Addresses that a bridge does not forward frames to, unless it is told to
-//! (`other_config:forward-bpdu`).
+//! Addresses that a bridge does not forward frames to, unless `other_config:forward-bpdu` is set.
 
 use wire::MacAddr;
 

@@ -82,8 +82,8 @@ pub enum FdbError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfDate(pub Vec<Change>);
 
-/// Stations and handles that one tick removes at most: many may expire at once, and no thread is to
-/// wait for all of them.
+/// Stations and handles that one tick removes at most: many may expire at once, and no thread
+/// should wait for all of them.
 const EXPIRIES: usize = 256;
 
 impl Switch {
@@ -105,7 +105,7 @@ impl Switch {
     }
 
     /// Notes the contexts of a translation and applies its effects, before the translation is used.
-    /// The changes are empty where all contexts are known and no station has moved.
+    /// Returns no changes if all contexts are known and no station has moved.
     ///
     /// # Errors
     /// [`OutOfDate`] where another translation has taken one of the handles or the last free one:
@@ -143,8 +143,8 @@ impl Switch {
         });
     }
 
-    /// Applies effects of translations. The changes are empty where no station has moved and no
-    /// rule is new.
+    /// Applies effects of translations. Returns no changes if no station has moved and no rule is
+    /// new.
     ///
     /// Each port has a budget: 512 stations a second and 4096 at once that move to it; 1024 a
     /// second and a full table at once that are new. Stations beyond it are not learned for now,
@@ -236,7 +236,7 @@ impl Switch {
                     return;
                 };
                 let mut log = bridge.tables.log();
-                // A rule that cannot be there is not made; nobody is to be told.
+                // If the table refuses the rule, nobody is notified.
                 if bridge.tables.learn(learned, now, &mut log).is_err() {
                     return;
                 }

@@ -1,26 +1,26 @@
-//! How much the packets of one port may teach a bridge: a token bucket for stations that move to
-//! the port, another for stations that are new.
+//! How much the packets of one port may change a bridge's MAC learning table: one token bucket for
+//! stations that move to the port, another for new stations.
 //!
-//! Each address that is learned costs other ports: megaflows that depend on it are removed, their
-//! packets ask again, and workers wait while the tables are changed. A port that invents addresses,
-//! or claims those of others, spends its own budget. What is beyond the budget is ignored for now:
-//! megaflows report their stations about once a second while they carry packets, so a station that
-//! keeps sending is learned as soon as the budget allows.
+//! Each learned address costs other ports: megaflows that depend on it are removed, their packets
+//! become upcalls, and workers wait while the tables change. A port that invents addresses, or
+//! claims those of others, spends its own budget. The bridge ignores stations beyond the budget for
+//! now. Megaflows report their stations about once a second while they carry packets, so the bridge
+//! learns a station that keeps sending as soon as the budget allows.
 
 use std::time::Duration;
 use wire::Nanos;
 
-/// What a port may teach: a virtual machine moves a few times a second at most, but many stations
-/// move together when another link takes over.
+/// Moves of stations to a port. A virtual machine moves a few times a second at most, but many
+/// stations move together when another link takes over.
 const MOVES: Rate = Rate {
     per_second: 512,
     burst: 4096,
 };
 
-/// New stations in a second; at once they may be as many as the table has room for.
+/// New stations in a second. The burst is the size of the table.
 const NEW_PER_SECOND: u64 = 1024;
 
-/// What learning would do.
+/// The kind of change to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A station changes its port.
@@ -37,7 +37,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Whether one more is within the budget, where the table has room for `max` stations.
+    /// Whether the budget allows one more change. The table has room for `max` stations.
     pub(super) fn allows(&self, kind: Kind, max: usize, now: Nanos) -> bool {
         match kind {
             Kind::Move => self.moves.allows(MOVES, now),
@@ -45,7 +45,7 @@ impl Budget {
         }
     }
 
-    /// The same, and takes it.
+    /// As [`Budget::allows`], and spends a token.
     pub(super) fn take(&mut self, kind: Kind, max: usize, now: Nanos) -> bool {
         match kind {
             Kind::Move => self.moves.take(MOVES, now),
@@ -72,13 +72,13 @@ impl Rate {
         Duration::from_nanos(1_000_000_000 / self.per_second)
     }
 
-    /// How long a bucket takes to fill up to all but one token.
+    /// How long an empty bucket takes to fill, less one token.
     fn depth(self) -> Duration {
         Duration::from_nanos(1_000_000_000 / self.per_second * self.burst.saturating_sub(1))
     }
 }
 
-/// A token bucket, as the time at which it is full again.
+/// A token bucket, kept as the time at which it is full.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     full: Nanos,

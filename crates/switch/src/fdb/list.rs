@@ -16,7 +16,7 @@ impl Default for Link {
     }
 }
 
-/// The ends of a list. `link` in its methods says which of an element's links the list uses.
+/// The ends of a list. `link` in its methods selects the links of an element that the list uses.
 #[derive(Debug)]
 pub(super) struct List {
     head: u32,

@@ -127,13 +127,13 @@ fn a_port_is_forgotten_with_everything_on_it() {
 }
 
 proptest! {
-    /// Against a table that is searched from end to end.
+    /// Compares the table with one that is searched linearly.
     #[test]
     fn it_agrees_with_a_simple_table(steps in proptest::collection::vec((0u8..10, 0u64..12, 0u32..3), 0..300)) {
         let mut fdb = Fdb::new(3);
         fdb.set_max(8);
         fdb.set_aging(Duration::from_secs(20));
-        // Station to port, last seen, order of being seen, static.
+        // Station to port, time last seen, order of refreshes, and whether it is static.
         let mut model: HashMap<u64, (u32, u64, usize, bool)> = HashMap::new();
         for (now, (step, n, port)) in steps.into_iter().enumerate() {
             let time = now as u64;

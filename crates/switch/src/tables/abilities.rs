@@ -1,26 +1,26 @@
-//! What rules may ask for: what a switch says it can, is what it does not refuse.
+//! What rules can use. A switch offers in its feature replies exactly what it accepts in rules.
 
 use super::{TunnelOptions, check, options};
 use flow::MatchField;
 use openflow::OfError;
 use openflow::model::{Action, Instructions};
 
-/// Whether rules can match a field, whatever tunnels' options are mapped to.
+/// Whether rules can match a field, without regard to the mapping of tunnel options.
 pub fn matches_field(field: MatchField) -> bool {
     check::is_seen(field)
 }
 
-/// Whether actions can set a field, whatever tunnels' options are mapped to.
+/// Whether actions can set a field, without regard to the mapping of tunnel options.
 pub fn sets_field(field: MatchField) -> bool {
     check::written(field, &TunnelOptions::default()).is_ok()
 }
 
-/// Whether a field is there for rules and actions once an option of tunnels is mapped to it.
+/// Whether rules and actions can use a field once a tunnel option is mapped to it.
 pub fn has_options(field: MatchField) -> bool {
     options::number(field).is_some()
 }
 
-/// Whether rules can have an action, where what it speaks of is there.
+/// Whether rules can have an action, if the objects that it refers to exist.
 pub fn does(action: &Action) -> bool {
     let refused = check::instructions(&Instructions::apply(vec![action.clone()]), 0, &TunnelOptions::default()).err();
     refused.is_none_or(|error| error == OfError::BacBadOutGroup)

@@ -1,8 +1,8 @@
-//! Rules that are to come together, kept small.
+//! Rules to add together, stored compactly.
 //!
-//! Of very many rules, most differ in nothing but priority, cookie and the values of their matches.
-//! What they have in common is kept once, so that what is left of each is less than the message
-//! that asks for it, and little is to be done when they come.
+//! Most of very many rules differ only in priority, cookie and the values of their matches. Their
+//! common part, the *form*, is stored once, so each rule takes less memory than its message, and
+//! adding it takes little work.
 
 use super::words::WORDS;
 use super::{TunnelOptions, condition};
@@ -12,21 +12,21 @@ use hashbrown::HashTable;
 use openflow::model::{self, FlowCommand, FlowMod};
 use std::hash::BuildHasher;
 
-/// Rules to be put in, in their order.
+/// Rules to add, in order.
 #[derive(Debug, Default)]
 pub struct Additions {
     forms: Vec<Form>,
     /// Numbers of forms, by their hashes.
     known: HashTable<u32>,
     rules: Vec<Addition>,
-    /// Of each rule, the words of its match's value of which the mask has bits.
+    /// For each rule, the words of its match's value for which the mask has bits.
     values: Vec<u64>,
 }
 
-/// What rules have in common.
+/// The common part of rules.
 #[derive(Debug)]
 struct Form {
-    /// With neither match, priority nor cookie.
+    /// Without match, priority and cookie.
     change: FlowMod,
     hash: u64,
     mask: [u64; WORDS],
@@ -36,14 +36,14 @@ struct Form {
 struct Addition {
     cookie: u64,
     form: u32,
-    /// Where its words begin.
+    /// The index of the first word of its value.
     values: u32,
     priority: u16,
 }
 
-/// A rule that is to come.
+/// A rule to add.
 pub(super) struct Wanted<'a> {
-    /// What is asked for, but for what the other fields say.
+    /// The flow-mod; the other fields here override it.
     pub(super) change: &'a FlowMod,
     pub(super) matching: &'a Match<WORDS>,
     pub(super) priority: u16,
@@ -61,21 +61,21 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Forms that are kept.
+/// Number of forms that are kept.
 const MOST_FORMS: usize = 1024;
 
 impl Additions {
-    /// Takes in a rule that is to be added. What is no addition, or so unlike others that nothing
-    /// would be saved, comes back.
+    /// Stores a rule to add. Refuses flow-mods that are no additions or that match tunnel options,
+    /// and those with a new form when there is no room for it.
     ///
     /// # Errors
-    /// The change as it was.
+    /// The flow-mod, unchanged.
     pub fn push(&mut self, mut change: Box<FlowMod>) -> Result<(), Box<FlowMod>> {
         let values = u32::try_from(self.values.len());
         let (FlowCommand::Add, Ok(values)) = (change.command, values) else {
             return Err(change);
         };
-        // What options are in which words can still change.
+        // The words of tunnel options can still change.
         if !change.matching.tun_metadata().is_empty() {
             return Err(change);
         }
@@ -101,17 +101,17 @@ impl Additions {
         Ok(())
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The number of a form, which is noted if need be and there is room.
+    /// The index of a form, which is added if it is new and there is room.
     fn form(&mut self, change: &FlowMod, mask: &[u64; WORDS]) -> Option<u32> {
         let hash = FixedState::with_seed(0).hash_one((change.table, &change.instructions, mask));
         let same = |form: &Form| form.mask == *mask && form.change == *change;
@@ -134,7 +134,7 @@ impl Additions {
         Some(number)
     }
 
-    /// What asks for a rule.
+    /// The flow-mod of a rule.
     pub fn flow_mod(&self, at: usize) -> Option<FlowMod> {
         let (_, words) = self.place(at)?;
         let wanted = self.wanted(at, &words)?;
@@ -146,7 +146,7 @@ impl Additions {
         })
     }
 
-    /// The table that a rule is for, and its match.
+    /// The table and the match of a rule.
     pub(super) fn place(&self, at: usize) -> Option<(u8, Match<WORDS>)> {
         let rule = self.rules.get(at)?;
         let form = self.forms.get(rule.form as usize)?;

@@ -1,5 +1,5 @@
-//! Changes of very many rules, which are looked for in steps, and changed in steps of a bundle:
-//! whoever else wants the tables waits for one step, and packets see all or nothing of it.
+//! Changes of very many rules. The rules are searched in steps and changed in steps of a bundle, so
+//! other users of the tables wait for one step only, and packets see all of the change or none.
 
 use super::condition::accepted;
 use super::update::Log;
@@ -9,7 +9,7 @@ use openflow::model::{FlowCommand, FlowMod};
 use wire::Nanos;
 
 impl FlowTables {
-    /// Whether a change has to look for the rules that it is about among more than `few`.
+    /// Whether a flow-mod has to search for its rules among more than `few`.
     pub(crate) fn is_mass(&self, change: &FlowMod, few: usize) -> bool {
         let loose = matches!(change.command, FlowCommand::Modify | FlowCommand::Delete);
         if !loose || change.table.is_some_and(|table| table >= TABLES) {
@@ -26,8 +26,8 @@ impl FlowTables {
         self.chosen(change.table).map(cost).sum::<usize>() > few
     }
 
-    /// Looks at up to `most` rules from `from` on, and adds those that a change is about. Where to
-    /// go on; `None` behind the last rule.
+    /// Examines up to `most` rules from `from` on, and appends those that a flow-mod covers.
+    /// Returns where to continue; `None` after the last rule.
     pub(crate) fn find_meant(
         &self,
         change: &FlowMod,
@@ -41,8 +41,8 @@ impl FlowTables {
         }))
     }
 
-    /// Does to rules what a change asks that is about them, as far as they are still there and
-    /// meant.
+    /// Applies a flow-mod to the rules that it covers, as far as they still exist and it still
+    /// covers them.
     pub(crate) fn change_meant(
         &mut self,
         change: &FlowMod,

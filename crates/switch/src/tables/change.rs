@@ -13,28 +13,27 @@ use std::ops::Range;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// Rules whose memory is fetched at once.
+/// Number of rules to prefetch at once.
 const AHEAD: usize = 8;
 
-/// What a flow-mod did.
+/// The result of a flow-mod.
 #[derive(Debug, Default)]
 pub struct Changed {
-    /// The tables whose answers may have changed, ascending.
+    /// The tables whose results may have changed, ascending.
     pub tables: Vec<u8>,
-    /// The rules that came.
+    /// The rules that were added.
     pub added: Vec<RuleRef>,
-    /// The rules whose instructions, or cookies, changed.
+    /// The rules whose instructions or cookies changed.
     pub modified: Vec<RuleRef>,
-    /// The rules that went, but for those that gave their place to another of the same match and
-    /// priority.
+    /// The rules that were removed, except those replaced by a rule of the same match and priority.
     pub removed: Vec<Removed>,
 }
 
 impl FlowTables {
-    /// Does what a controller asks.
+    /// Carries out a flow-mod.
     ///
     /// # Errors
-    /// The error that the specification has for it; nothing is changed then.
+    /// The error of the specification. Nothing has changed then.
     pub fn flow_mod(&mut self, change: &FlowMod, now: Nanos) -> Result<Changed, OfError> {
         let mut log = Log {
             everything: true,
@@ -53,7 +52,7 @@ impl FlowTables {
         })
     }
 
-    /// Does what a controller asks, and notes what somebody hears of.
+    /// Carries out a flow-mod and logs the events for controllers.
     pub(crate) fn change(&mut self, change: &FlowMod, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         check_table(change)?;
         let matching = accepted(&change.matching, &self.options)?;
@@ -69,7 +68,7 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Adds some of the rules that are to come. Where one cannot, its number and why.
+    /// Adds some of the prepared rules. If one fails, returns its index and the error.
     pub(crate) fn add_all(
         &mut self,
         additions: &Additions,
@@ -79,7 +78,7 @@ impl FlowTables {
     ) -> Result<(), (usize, OfError)> {
         let mut at = range.start;
         while at < range.end {
-            // The memory of some is fetched at once.
+            // Prefetches several rules at once.
             let end = range.end.min(at + AHEAD);
             let places: SmallVec<[_; AHEAD]> = (at..end).map_while(|at| additions.place(at)).collect();
             for (table, matching) in &places {
@@ -99,13 +98,13 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Notes that the tables are not any more what they were made as, if something has changed.
+    /// Marks the tables as changed since they were made, if something has changed.
     pub(super) fn note_changed(&mut self, log: &Log) {
         self.builtin &= log.stale.is_empty();
     }
 
-    /// Makes a rule that packets ask for. One that is there as it shall be begins its hard timeout
-    /// anew, and nothing has changed.
+    /// Adds a rule for a `learn` action. If the same rule exists, only its hard timeout restarts
+    /// and nothing else changes.
     pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
         let matching = accepted(&change.matching, &self.options)?;
@@ -131,7 +130,7 @@ impl FlowTables {
         self.change(change, now, log)
     }
 
-    /// Notes that a change is about the packets of one match, where it is about many rules.
+    /// Notes the packets that a change affects by one match, if the change covers many rules.
     fn note_stale(&mut self, meant: &[RuleRef], matching: &Match<WORDS>, log: &mut Log) {
         let stale = if self.journal.active {
             &mut self.journal.stale
@@ -187,7 +186,7 @@ impl FlowTables {
         self.modify_each(change, matching, &meant, now, log)
     }
 
-    /// Does to the rules that a modification is about what it asks.
+    /// Applies a modify to the rules that it covers.
     pub(super) fn modify_each(
         &mut self,
         change: &FlowMod,
@@ -197,7 +196,7 @@ impl FlowTables {
         log: &mut Log,
     ) -> Result<(), OfError> {
         if meant.is_empty() {
-            // A rule is asked for by what it does and by no other rule's cookie.
+            // The action names the rule by its contents; another rule's cookie does not change it.
             return match change.new_cookie {
                 Some(_) if change.cookie_mask == 0 => self.add(&Wanted::new(change, matching), now, log),
                 _ => self.check(&change.instructions, change.table.unwrap_or(0)),
@@ -213,7 +212,7 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Takes out the rules that a deletion is about.
+    /// Removes the rules that a delete covers.
     pub(super) fn delete_each(&mut self, matching: &Match<WORDS>, meant: &[RuleRef], now: Nanos, log: &mut Log) {
         self.note_stale(meant, matching, log);
         for at in meant {
@@ -239,7 +238,7 @@ impl FlowTables {
         let reset = change.flags.has(FlowFlags::RESET_COUNTS);
         let change_it = |rule: &mut Rule| {
             rule.cookie = cookie;
-            // The hard timeout begins anew; the place in the queue is early, which is no harm.
+            // The hard timeout restarts. The rule is now queued too early, which does no harm.
             rule.modified = now;
             rule.used = rule.used.max(now);
             if reset {
@@ -265,7 +264,7 @@ impl FlowTables {
         if reset && self.journal.active {
             self.journal.reset.insert(at);
         }
-        // Of one of the bundle's own rules nobody has heard yet.
+        // Nobody has been notified of the bundle's own rules yet.
         let entry = self.table(at.table).and_then(|table| table.rules.entry(at.id));
         if let Some(entry) = entry.filter(|_| !self.journal.active) {
             log.changed(at, priority, &matching, entry.rule, differs);
@@ -273,7 +272,7 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Puts a rule in, for packets to see or for the bundle under way.
+    /// Adds a rule, at once or in the open bundle.
     fn come(
         &mut self,
         table: u8,
@@ -297,12 +296,12 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Whether a change of a rule is a bundle's, and packets see the rule until then.
+    /// Whether a rule is removed by a bundle, so that packets see it until the commit.
     fn retires(&self, at: RuleRef) -> bool {
         self.journal.active && self.rule(at).is_some_and(|rule| rule.span == Span::Always)
     }
 
-    /// Lets a rule be there in the place of another once the bundle under way is committed.
+    /// Makes a rule replace another when the open bundle is committed.
     fn replace(
         &mut self,
         old: RuleRef,
@@ -332,7 +331,7 @@ impl FlowTables {
         }
     }
 
-    /// Takes a rule out, for packets or for the bundle under way.
+    /// Removes a rule, at once or in the open bundle.
     pub(super) fn drop_rule(&mut self, at: RuleRef, reason: Reason, now: Nanos, log: &mut Log) {
         if self.retires(at) {
             let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
@@ -343,7 +342,7 @@ impl FlowTables {
             self.journal.push(Step::Went(at, reason));
             self.retire(at, self.journal.versions().1);
         } else if self.journal.active {
-            // One of this bundle's own, of which nobody has heard.
+            // The rule was added by this bundle: nobody was notified of it.
             self.take(at);
         } else {
             self.end(at, reason, now, log);
@@ -351,7 +350,7 @@ impl FlowTables {
         self.watch_room(at.table, log);
     }
 
-    /// Takes a rule out for good and tells of it.
+    /// Removes a rule for good and logs it.
     pub(super) fn end(&mut self, at: RuleRef, reason: Reason, now: Nanos, log: &mut Log) {
         let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
             return;
@@ -368,22 +367,22 @@ impl FlowTables {
         check::references(instructions, self)
     }
 
-    /// Whether a packet may be sent through these actions.
+    /// Checks whether a packet may be sent through these actions.
     ///
     /// # Errors
-    /// The error that the specification has for what is wrong with them.
+    /// The error of the specification for what is wrong with them.
     pub fn check_actions(&self, actions: &[Action]) -> Result<(), OfError> {
         check::actions_of(actions, &self.options)?;
         check::lists_references(actions, self)
     }
 
-    /// Whether a rule is there for who changes rules.
+    /// Whether a rule is in the latest version.
     pub(super) fn is_latest(&self, at: RuleRef) -> bool {
         let there = self.table(at.table);
         there.is_some_and(|table| table.rules.get(at.id).is_some_and(|rule| table.rules.is_latest(rule)))
     }
 
-    /// The rules that a change or deletion is about.
+    /// The rules that a modify or delete covers.
     fn meant(&self, change: &FlowMod, matching: &Match<WORDS>) -> Vec<RuleRef> {
         let condition = Condition::of_change(change, *matching);
         let strict = matches!(change.command, FlowCommand::ModifyStrict | FlowCommand::DeleteStrict);
@@ -403,10 +402,10 @@ impl FlowTables {
     }
 }
 
-/// Whether there may be rules in the table that is asked for.
+/// Checks the table number of a flow-mod.
 fn check_table(change: &FlowMod) -> Result<(), OfError> {
     match change.table {
-        // The switch's own.
+        // The switch's hidden table.
         Some(TABLES) => Err(OfError::BrcEperm),
         Some(table) if table > TABLES => Err(OfError::BrcBadTableId),
         _ => Ok(()),

@@ -1,5 +1,5 @@
-//! What a rule may ask for. What is not acted upon is refused when the rule comes, not when its
-//! packets do.
+//! Checks of rules. The switch refuses what it cannot carry out when a rule is added, not when
+//! packets match it.
 
 use super::condition::each_action;
 use super::{FlowTables, TABLES, TunnelOptions};
@@ -8,7 +8,7 @@ use openflow::OfError;
 use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield};
 use wire::EtherType;
 
-/// Whether a match is of fields that are looked at.
+/// Checks that a match uses supported fields only.
 pub(super) fn matching(matching: &Match, options: &TunnelOptions) -> Result<(), OfError> {
     options.check_match(matching)?;
     if matching.entries().iter().any(|entry| !is_seen(entry.field)) {
@@ -17,7 +17,7 @@ pub(super) fn matching(matching: &Match, options: &TunnelOptions) -> Result<(), 
     Ok(())
 }
 
-/// Whether instructions of a rule of `table` can be carried out.
+/// Checks that the instructions of a rule in `table` can be carried out.
 pub(super) fn instructions(instructions: &Instructions, table: u8, options: &TunnelOptions) -> Result<(), OfError> {
     if instructions.goto.is_some_and(|to| to <= table || to >= TABLES) {
         return Err(OfError::BicBadTableId);
@@ -26,7 +26,7 @@ pub(super) fn instructions(instructions: &Instructions, table: u8, options: &Tun
     actions(&instructions.write, 0, options)
 }
 
-/// Whether what instructions refer to is there.
+/// Checks that the groups and meters that instructions refer to exist.
 pub(super) fn references(instructions: &Instructions, tables: &FlowTables) -> Result<(), OfError> {
     if instructions.meter.is_some_and(|meter| tables.meter(meter).is_none()) {
         return Err(OfError::MmfcInvalidMeter);
@@ -35,7 +35,7 @@ pub(super) fn references(instructions: &Instructions, tables: &FlowTables) -> Re
     lists_references(&instructions.write, tables)
 }
 
-/// Whether what actions refer to is there.
+/// Checks that the groups and meters that actions refer to exist.
 pub(super) fn lists_references(list: &[Action], tables: &FlowTables) -> Result<(), OfError> {
     let mut result = Ok(());
     each_action(list, &mut |action| {
@@ -49,12 +49,12 @@ pub(super) fn lists_references(list: &[Action], tables: &FlowTables) -> Result<(
     result
 }
 
-/// Whether actions can be carried out.
+/// Checks that actions can be carried out.
 pub(super) fn actions_of(list: &[Action], options: &TunnelOptions) -> Result<(), OfError> {
     actions(list, 0, options)
 }
 
-/// Actions within actions: what nobody needs more of, and what the stack has room for.
+/// Depth of actions within actions. It is enough in practice, and fits the stack.
 const MAX_WITHIN: u32 = 8;
 
 fn actions(list: &[Action], within: u32, options: &TunnelOptions) -> Result<(), OfError> {
@@ -126,7 +126,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
     }
 }
 
-/// Whether a rule can be made.
+/// Checks that the rules of a `learn` action can be added.
 fn learn(learn: &Learn, options: &TunnelOptions) -> Result<(), OfError> {
     if learn.table >= TABLES {
         return Err(OfError::BacBadArgument);
@@ -146,14 +146,14 @@ fn learn(learn: &Learn, options: &TunnelOptions) -> Result<(), OfError> {
 
 fn output(port: Port) -> Result<(), OfError> {
     match port {
-        // Not number 0, which no port has: a rule learned from a packet whose port was taken off
-        // sends there, that is, nowhere.
+        // Port 0 is allowed, although no port has it: a rule learned from a packet whose ingress
+        // port was cleared sends there, so it drops.
         Port::ANY | Port::TABLE | Port::UNSET => Err(OfError::BacBadOutPort),
         _ => Ok(()),
     }
 }
 
-/// Whether there are no more bits than a rule's own memory has room for.
+/// Checks that a part fits the 128 bits of an intermediate value.
 fn narrow(part: &Subfield) -> Result<(), OfError> {
     match part.n_bits() {
         ..=128 => Ok(()),
@@ -161,7 +161,7 @@ fn narrow(part: &Subfield) -> Result<(), OfError> {
     }
 }
 
-/// Whether a part of a field can be read.
+/// Checks that a part of a field can be read.
 fn read(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError> {
     match part.field().info().home {
         Home::Elsewhere => options.check_part(part),
@@ -170,7 +170,7 @@ fn read(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError> {
     }
 }
 
-/// Whether a part of a field can be written.
+/// Checks that a part of a field can be written.
 fn written_part(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError> {
     match part.field().info().home {
         Home::Elsewhere => options.check_part(part),
@@ -194,7 +194,7 @@ pub(super) fn is_seen(field: MatchField) -> bool {
     SEEN[field as usize]
 }
 
-/// By field, whether it is looked at.
+/// By field, whether tables can match it.
 static SEEN: [bool; MatchField::ALL.len()] = {
     let mut seen = [false; MatchField::ALL.len()];
     let mut n = 0;

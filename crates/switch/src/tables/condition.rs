@@ -1,4 +1,4 @@
-//! Which rules a request is about.
+//! The rules that a request covers.
 
 use super::{FlowTables, Rule, TunnelOptions, WORDS, check};
 use classifier::Match;
@@ -6,7 +6,7 @@ use openflow::OfError;
 use openflow::model::{self, ANY_GROUP, Action, FlowCommand, FlowMod, Port};
 use std::sync::Arc;
 
-/// Which rules are meant.
+/// A condition on rules.
 #[derive(Clone, Debug)]
 pub struct Condition {
     pub(super) matching: Match<WORDS>,
@@ -14,7 +14,7 @@ pub struct Condition {
     cookie_mask: u64,
     out_port: Port,
     out_group: u32,
-    /// What fields were when it was asked for.
+    /// The mapping of tunnel options at the time of the request.
     pub(super) options: Option<Arc<TunnelOptions>>,
 }
 
@@ -29,10 +29,10 @@ impl Condition {
         options: None,
     };
 
-    /// The rules that a request for statistics of these tables is about.
+    /// The condition of a request for statistics of these tables.
     ///
     /// # Errors
-    /// [`OfError::BmcBadField`] where the match is of fields that no rule can be of.
+    /// [`OfError::BmcBadField`] if no rule can have the fields of the match.
     pub fn of_request(request: &model::FlowStatsRequest, tables: &FlowTables) -> Result<Condition, OfError> {
         Ok(Condition {
             matching: accepted(&request.matching, &tables.options)?,
@@ -60,21 +60,20 @@ impl Condition {
         self.matching == Match::ANY
     }
 
-    /// The same for a rule as it was at a moment.
+    /// As [`Condition::accepts`], for a rule as it was at one time.
     pub(super) fn accepts_image(&self, image: &super::RuleImage) -> bool {
         (image.cookie ^ self.cookie) & self.cookie_mask == 0
             && sends_to(&image.instructions, self.out_port, self.out_group)
     }
 
-    /// Whether a rule meets what is not about its match.
+    /// Whether a rule meets the conditions other than the match.
     pub(super) fn accepts(&self, rule: &Rule) -> bool {
         (rule.cookie ^ self.cookie) & self.cookie_mask == 0
             && sends_to(&rule.instructions, self.out_port, self.out_group)
     }
 }
 
-/// Whether instructions send to a port and a group; any will do for [`Port::ANY`] and
-/// [`ANY_GROUP`].
+/// Whether instructions send to a port and a group; [`Port::ANY`] and [`ANY_GROUP`] accept any.
 pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u32) -> bool {
     let sends = |to: &dyn Fn(&Action) -> bool| {
         let lists = [&instructions.apply, &instructions.write];
@@ -84,10 +83,10 @@ pub(super) fn sends_to(instructions: &model::Instructions, port: Port, group: u3
         && (group == ANY_GROUP || sends(&|action| *action == Action::Group(group)))
 }
 
-/// What counts of a message's match, in words, where tables can look at it.
+/// The match of a message in the words of the tables.
 ///
 /// # Errors
-/// [`OfError::BmcBadField`] where it is of fields that no rule can be of.
+/// [`OfError::BmcBadField`] if no rule can have the fields of the match.
 pub(super) fn accepted(matching: &model::Match, options: &TunnelOptions) -> Result<Match<WORDS>, OfError> {
     check::matching(matching, options)?;
     Ok(match matching.is_normal() {
@@ -96,7 +95,7 @@ pub(super) fn accepted(matching: &model::Match, options: &TunnelOptions) -> Resu
     })
 }
 
-/// Shows actions, and those within them.
+/// Calls `show` for actions, and for the actions within them.
 pub(super) fn each_action(list: &[Action], show: &mut impl FnMut(&Action)) {
     for action in list {
         show(action);
@@ -106,7 +105,7 @@ pub(super) fn each_action(list: &[Action], show: &mut impl FnMut(&Action)) {
     }
 }
 
-/// Whether one of the actions, or of those within, is so.
+/// Whether a predicate holds for an action, or for one within.
 fn any_action(list: &[Action], is: &dyn Fn(&Action) -> bool) -> bool {
     list.iter().any(|action| {
         is(action)

@@ -1,9 +1,9 @@
 //! The lookup of a rule, with matches of several dimensions (ovs-fields(7), "Conjunctive Match
 //! Fields").
 //!
-//! Rules with `conjunction` actions stand for dimensions of a match. Where for each dimension of
-//! one a rule of one priority is for the packet, and no other rule of a higher one is, the packet
-//! is looked up again with that match's number in `conj_id`.
+//! Rules with `conjunction` actions are dimensions of a conjunctive match. The match is complete if
+//! a packet matches a rule of one priority for each of its dimensions, and no other rule of a
+//! higher priority. The packet is then looked up again with the number of the match in `conj_id`.
 
 use super::budget::cost;
 use super::pipeline::Pipeline;
@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Whether a rule stands for dimensions of a match and does nothing by itself.
+/// Whether a rule is a dimension of a match and has no other instructions.
 fn is_dimension(rule: &Rule) -> bool {
     let first = rule.instructions.apply.first();
     matches!(first, Some(Action::Conjunction { .. } | Action::Note(_)))
@@ -67,7 +67,7 @@ impl Pipeline<'_> {
     }
 }
 
-/// The matches of which rules of one priority have all dimensions.
+/// The conjunctive matches that are complete by rules of one priority.
 fn complete(rules: &[(u32, Arc<Instructions>)]) -> Vec<u32> {
     let mut seen = BTreeMap::<(u32, u8), u64>::new();
     for action in rules.iter().flat_map(|(_, instructions)| &instructions.apply) {

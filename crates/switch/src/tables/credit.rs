@@ -1,10 +1,10 @@
-//! What a datapath's packets are counted by, as the numbers that it carries along.
+//! The counters of packets, as numbers that a datapath carries with its megaflows.
 
 use super::RuleRef;
 use classifier::RuleId;
 use dp::Credit;
 
-/// Something that counts packets.
+/// A counter of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Credited {
     /// A rule.
@@ -25,13 +25,13 @@ pub enum Credited {
         /// The bucket's place in the group, from 0. A place behind the last stands for the group.
         bucket: u16,
     },
-    /// A table that was looked into.
+    /// A table lookup.
     Lookup {
         /// The bridge, by its number in the switch.
         bridge: u32,
         /// The table.
         table: u8,
-        /// Whether it had a rule.
+        /// Whether a rule matched.
         matched: bool,
     },
 }
@@ -59,7 +59,7 @@ impl Credited {
         })
     }
 
-    /// What a number means; `None` for those that mean nothing.
+    /// The counter of a number; `None` for numbers that stand for none.
     pub fn of(credit: Credit) -> Option<Credited> {
         let number = credit.0;
         let (bridge, small) = ((number >> 88) as u32, (number >> 80) as u8);

@@ -1,4 +1,4 @@
-//! Making room: which rules have to go for others.
+//! Eviction: which rules are removed to make room for others.
 
 use super::update::{Log, TableEvent};
 use super::{FlowTables, Overflow, Reason, Rule, RuleRef, Span, TABLES, TableSettings, WORDS, words};
@@ -8,15 +8,15 @@ use openflow::model::{Subfield, TableStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Nanos;
 
-/// Reasons of a table's status (OpenFlow 1.5.1 §7.4.5).
+/// Reasons of a table status message (OpenFlow 1.5.1 §7.4.5).
 const VACANCY_DOWN: u8 = 3;
 /// See [`VACANCY_DOWN`].
 const VACANCY_UP: u8 = 4;
 
-/// Importance, end as far as it is known, rule: who is first goes first.
+/// Importance, known expiry, rule: the lowest rank is evicted first.
 type Rank = (u16, Nanos, RuleId);
 
-/// The rules of a table that may be evicted: those with timeouts, in groups.
+/// The rules of a table that may be evicted, which are those with timeouts, in groups.
 #[derive(Debug)]
 pub(super) struct Eviction {
     seed: u64,
@@ -50,8 +50,8 @@ impl Eviction {
         }
     }
 
-    /// The rule that goes next, if one may: of the largest groups, of the least importance, the one
-    /// that ends first.
+    /// The next rule to evict, if any: in the largest group, the one of the lowest importance that
+    /// expires first.
     fn first(&self) -> Option<RuleId> {
         let (largest, _) = self.by_size.last()?;
         let groups = self.by_size.range((*largest, 0)..);
@@ -60,9 +60,9 @@ impl Eviction {
     }
 }
 
-/// The group of a rule, as a number: two groups have the same only by a collision of 64-bit hashes.
-/// The seed keeps senders, whose packets make rules where rules learn, from choosing rules of the
-/// group of others.
+/// The group of a rule as a number: two groups share it only if their 64-bit hashes collide. With a
+/// secret seed, senders whose packets make rules by `learn` cannot choose rules that fall into
+/// another group.
 fn group_of(seed: u64, fields: &[Subfield], matching: &Match<WORDS>) -> u64 {
     fields.iter().fold(seed, |hash, part| {
         let bits = words::get(matching.value(), part.field()) >> part.ofs();
@@ -76,8 +76,8 @@ fn rank(rule: &Rule, id: RuleId) -> Option<Rank> {
 }
 
 impl FlowTables {
-    /// Sets what the database says of a table, and takes out rules that are too many then, where
-    /// they may be evicted.
+    /// Applies the database's settings of a table. If the table then has too many rules and allows
+    /// eviction, rules are evicted.
     pub fn set_table(&mut self, table: u8, settings: TableSettings, now: Nanos) -> Vec<super::Removed> {
         let mut log = Log {
             everything: true,
@@ -106,7 +106,7 @@ impl FlowTables {
         self.watch_room(number, log);
     }
 
-    /// Notes which rules may be evicted, or that it does not matter.
+    /// Builds the eviction groups of a table, or drops them if the table does not evict.
     pub(super) fn prepare_eviction(&mut self, number: u8) {
         let (evicts, seed) = (self.evicts(number), self.seed);
         let Some(table) = self.there(number) else { return };
@@ -124,7 +124,7 @@ impl FlowTables {
         }
     }
 
-    /// Notes that a rule may be evicted, or that it may not.
+    /// Notes whether a rule may be evicted.
     pub(super) fn note_evictable(&mut self, at: RuleRef, may: bool) {
         let Some(table) = self.there(at.table) else { return };
         let Some(eviction) = &mut table.eviction else { return };
@@ -153,7 +153,7 @@ impl FlowTables {
         Ok(())
     }
 
-    /// Whether a table has no room for so many more rules.
+    /// Whether a table has no room for this many more rules.
     fn is_full(&self, table: u8, more: usize) -> bool {
         let Some(table) = self.table(table) else { return false };
         table
@@ -167,7 +167,7 @@ impl FlowTables {
             let first = self.table(table).and_then(|table| table.eviction.as_ref()?.first());
             let Some(id) = first else { return false };
             let at = RuleRef { table, id };
-            // Packets may have come since it got its place.
+            // The rule may have had packets since it was queued.
             match self.rule(at).map(|rule| (rule.queued, rule.end())) {
                 Some((Some(queued), Some(end))) if queued < end => self.queue_at(at, end),
                 _ => {
@@ -178,7 +178,7 @@ impl FlowTables {
         }
     }
 
-    /// Tells of a table's room where it has become too little or enough.
+    /// Reports a vacancy event if the room in a table has crossed a threshold.
     pub(super) fn watch_room(&mut self, number: u8, log: &mut Log) {
         let Some(table) = self.there(number) else { return };
         let room = table.room();
@@ -194,8 +194,8 @@ impl FlowTables {
         }));
     }
 
-    /// Sets how many rules a table may have (any number for `None`) and what it does beyond. Rules
-    /// that are too many already stay.
+    /// Sets the maximum number of rules of a table (`None` for no limit) and its overflow policy.
+    /// Existing rules beyond the maximum stay.
     pub fn set_limit(&mut self, table: u8, limit: Option<usize>, overflow: Overflow) {
         if table >= TABLES {
             return;
@@ -220,8 +220,8 @@ mod tests {
             let words = words::words_of(&FlowState::new(key, 0));
             group_of(seed, &[part], &Match::new(&words, &[u64::MAX; WORDS]))
         };
-        // Of a known seed a sender knows what goes into the last step, and one word that makes it
-        // zero.
+        // With a known seed, a sender knows the input of the last step and can choose the word that
+        // makes it zero.
         let crafted = |low: u64| (0x9e37_79b9_7f4a_7c15 ^ flow::mix(0, low), low);
         let of_all = |seed| {
             (1..9)

@@ -1,34 +1,34 @@
-//! How rules end by themselves.
+//! Timeouts of rules.
 
 use super::update::{Log, TableEvent};
 use super::{FlowTables, Removed, RuleRef};
 use wire::Nanos;
 
-/// Why a rule went, as messages number it.
+/// Why a rule was removed, as messages number it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// No packet came for its idle timeout.
+    /// Its idle timeout: no packet came.
     IdleTimeout = 0,
-    /// Its hard timeout passed.
+    /// Its hard timeout.
     HardTimeout = 1,
-    /// A controller took it out.
+    /// A controller deleted it.
     Delete = 2,
     /// Its group was deleted.
     GroupDelete = 3,
     /// Its meter was deleted.
     MeterDelete = 4,
-    /// It made room for another.
+    /// It was evicted.
     Eviction = 5,
 }
 
-/// Most rules that end in one call: one who holds the tables meanwhile does so for about a
+/// Most rules that expire in one call, which then holds the lock of the tables for about a
 /// millisecond.
 const AT_ONCE: usize = 2048;
 
 impl FlowTables {
-    /// Takes out rules whose time is over, in the order of their ends; not more than some
-    /// thousands, so that the next call may be due at once.
+    /// Removes expired rules in the order of their expiry. It removes a few thousand at most, so
+    /// the next call may be due at once.
     pub fn tick(&mut self, now: Nanos) -> Vec<Removed> {
         let mut log = Log {
             everything: true,
@@ -42,7 +42,7 @@ impl FlowTables {
         removed.collect()
     }
 
-    /// As [`FlowTables::tick`], noting what somebody hears of.
+    /// As [`FlowTables::tick`], with a log for the events.
     pub(crate) fn end_old(&mut self, now: Nanos, log: &mut Log) {
         for _ in 0..AT_ONCE {
             let Some((due, at)) = self.queue.first().copied().filter(|(due, _)| *due <= now) else {
@@ -63,8 +63,8 @@ impl FlowTables {
         }
     }
 
-    /// Lets a rule end sooner: after so many seconds without packets, and in all, where that is not
-    /// 0 and less than it has.
+    /// Shortens a rule's timeouts: idle and hard, if the new one is not 0 and less than the old
+    /// one.
     pub(crate) fn shorten(&mut self, at: RuleRef, idle: u16, hard: u16) {
         let there = self
             .tables
@@ -87,7 +87,7 @@ impl FlowTables {
         }
     }
 
-    /// When [`FlowTables::tick`] has something to do; `None` while no rule ends by itself.
+    /// When [`FlowTables::tick`] is due; `None` if no rule has a timeout.
     pub fn next_event(&self) -> Option<Nanos> {
         if self.makers.has_orphans() {
             return Some(Nanos::ZERO);
@@ -95,7 +95,7 @@ impl FlowTables {
         self.queue.first().map(|(due, _)| *due)
     }
 
-    /// Gives a rule a place in the queue, in the place of any that it has.
+    /// Sets a rule's time in the expiry queue.
     pub(super) fn queue_at(&mut self, at: RuleRef, due: Nanos) {
         self.unqueue(at);
         let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) else {

@@ -7,22 +7,22 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// Groups have numbers up to this.
+/// The highest group number.
 pub const MAX_GROUP: u32 = 0xffff_ff00;
 
-/// A group as packets meet it.
+/// A group as the translator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Its number.
     pub id: u32,
     /// How it treats its buckets.
     pub kind: GroupType,
-    /// How one of type select selects, if a controller said so.
+    /// The selection method of a select group, if a controller has set one.
     pub selection: Option<Selection>,
     /// Its buckets, in the order in which they are tried.
     pub buckets: Vec<Bucket>,
-    /// Differs between groups of the same number that were there at different times, and before and
-    /// after a change.
+    /// Differs between groups that had the same number at different times, and before and after a
+    /// change.
     pub generation: u32,
 }
 
@@ -68,32 +68,32 @@ impl Counted {
 
 /// The groups of a bridge.
 ///
-/// While a bundle is under way, its groups stand in a second layer that packets do not see.
+/// While a bundle is open, its changes are in a second layer that packets do not see.
 #[derive(Debug, Default)]
 pub struct GroupTable {
     groups: BTreeMap<u32, Counted>,
-    /// What a bundle has made of groups; `None` for those that it took out.
+    /// The groups as the bundle leaves them; `None` for those that it deletes.
     coming: BTreeMap<u32, Option<Counted>>,
     generation: u32,
 }
 
 impl GroupTable {
-    /// The group of a number.
+    /// The group with a number.
     pub fn get(&self, id: u32) -> Option<&Group> {
         self.groups.get(&id).map(|counted| &*counted.group)
     }
 
-    /// The group of a number, for who keeps it.
+    /// The group with a number, for a caller that keeps it.
     pub fn shared(&self, id: u32) -> Option<Arc<Group>> {
         self.groups.get(&id).map(|counted| counted.group.clone())
     }
 
-    /// How many there are.
+    /// Number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -103,12 +103,12 @@ impl GroupTable {
         self.groups.values().map(|counted| &*counted.group)
     }
 
-    /// Adds what a datapath has carried by a bucket.
+    /// Adds packets and bytes that the datapath has carried through a bucket.
     pub(super) fn credit(&mut self, id: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
         let Some(counted) = self.groups.get_mut(&id).filter(|c| c.group.generation == generation) else {
             return;
         };
-        // A packet is the group's once, whichever and however many buckets act on it.
+        // A packet counts once for the group, however many of its buckets run.
         let counters = match counted.buckets.get_mut(usize::from(bucket)) {
             Some((packets, bytes)) => (packets, bytes),
             None => (&mut counted.packets, &mut counted.bytes),
@@ -117,14 +117,14 @@ impl GroupTable {
         *counters.1 += bytes;
     }
 
-    /// The first groups of these numbers, up to `most`, as messages describe them.
+    /// The descriptions of the first groups in this range of numbers, up to `most`.
     pub(super) fn descriptions(&self, numbers: RangeInclusive<u32>, most: usize) -> Vec<model::GroupDesc> {
         let groups = self.groups.range(numbers).take(most);
         groups.map(|(_, counted)| describe(&counted.group)).collect()
     }
 
-    /// The counters of the first groups of these numbers, up to `most`; `references` says how many
-    /// rules use one.
+    /// The counters of the first groups in this range of numbers, up to `most`; `references`
+    /// returns the number of rules that use a group.
     pub(super) fn stats(
         &self,
         numbers: RangeInclusive<u32>,
@@ -146,7 +146,7 @@ impl GroupTable {
             .collect()
     }
 
-    /// As who changes groups sees it: with what the bundle under way has made.
+    /// The group in the latest version, which has the changes of the open bundle.
     pub(super) fn latest(&self, id: u32) -> Option<&Group> {
         let counted = match self.coming.get(&id) {
             Some(coming) => coming.as_ref(),
@@ -155,7 +155,7 @@ impl GroupTable {
         counted.map(|counted| &*counted.group)
     }
 
-    /// The numbers of all groups, as who changes them sees it.
+    /// The numbers of all groups in the latest version.
     pub(super) fn latest_ids(&self) -> Vec<u32> {
         let there = self.groups.keys().filter(|id| !self.coming.contains_key(id));
         let coming = self.coming.iter().filter(|(_, group)| group.is_some());
@@ -164,8 +164,8 @@ impl GroupTable {
         ids
     }
 
-    /// Puts a group in, in the place of any of its number: for packets at once, or when the bundle
-    /// is committed. One that was there keeps its age.
+    /// Adds a group in place of any with its number: at once, or when the bundle is committed. A
+    /// group that is replaced keeps its age.
     pub(super) fn put(&mut self, mut group: Group, now: Nanos, in_bundle: bool) {
         self.generation = self.generation.wrapping_add(1);
         group.generation = self.generation;
@@ -183,7 +183,7 @@ impl GroupTable {
         }
     }
 
-    /// Takes a group out.
+    /// Removes a group.
     pub(super) fn remove(&mut self, id: u32, in_bundle: bool) {
         if in_bundle {
             self.coming.insert(id, None);
@@ -193,7 +193,7 @@ impl GroupTable {
         }
     }
 
-    /// Makes what a bundle has changed what packets see. Returns the numbers of the groups.
+    /// Commits the changes of a bundle. Returns the numbers of the changed groups.
     pub(super) fn commit(&mut self) -> Vec<u32> {
         let coming = std::mem::take(&mut self.coming);
         let ids = coming.keys().copied().collect();
@@ -206,7 +206,7 @@ impl GroupTable {
         ids
     }
 
-    /// Forgets what a bundle has changed.
+    /// Drops the changes of a bundle.
     pub(super) fn abort(&mut self) {
         self.coming.clear();
     }
@@ -221,14 +221,14 @@ pub(super) fn describe(group: &Group) -> model::GroupDesc {
     }
 }
 
-/// What groups a bridge can have.
+/// The group features that the switch supports.
 pub fn group_features(version: Version) -> model::GroupFeatures {
     /// Weights in select groups, live buckets in select groups, groups behind groups.
     const CAPABILITIES: u32 = 1 | 2 | 4;
     let actions = match version {
-        // All that there are: output, what sets each field, enqueue.
+        // All of OpenFlow 1.0: output, setting of fields, enqueue.
         Version::V10 => 0xfff,
-        // All that there are, from output to the time to live's.
+        // All of OpenFlow 1.1, from output to the time to live.
         Version::V11 => 0x1ff_ffff,
         // Output, copies of the time to live, MPLS time to live, VLAN tags, MPLS labels, queue,
         // group, time to live, set-field.

@@ -1,7 +1,8 @@
 //! Group-mods (OpenFlow 1.5.1 §7.3.4.4).
 //!
-//! A group may send to one that is not there (packets that get so far are dropped), so that a
-//! controller may make groups in any order; it may not send to itself, through whatever others.
+//! A group may send to a group that does not exist, so a controller may add groups in any order;
+//! packets that reach the missing group are dropped. A group must not send to itself, not even
+//! through other groups.
 
 use super::update::Log;
 use super::{FlowTables, Group, MAX_GROUP, Reason, check, group, users};
@@ -10,11 +11,11 @@ use openflow::model::{ALL_GROUPS, ANY_GROUP, Bucket, GroupCommand, GroupMod, Gro
 use std::collections::BTreeSet;
 use wire::Nanos;
 
-/// How select groups can select.
+/// The selection methods of select groups.
 const METHODS: [&str; 3] = ["", "hash", "dp_hash"];
 
 impl FlowTables {
-    /// Does what a controller asks. Returns the groups that packets see otherwise.
+    /// Carries out a group-mod. Returns the groups whose behaviour for packets changes.
     pub(crate) fn group_mod(&mut self, change: &GroupMod, now: Nanos, log: &mut Log) -> Result<Vec<u32>, OfError> {
         let id = change.group;
         if change.command == GroupCommand::Delete {
@@ -91,15 +92,15 @@ impl FlowTables {
         if self.reaches(group, group.id) {
             return Err(OfError::GmfcLoop);
         }
-        // Nobody could be told of it as a whole. A request holds no more either, but buckets come
-        // one by one too.
+        // The description of the group must fit a message. A request is no larger, but buckets can
+        // also be added one by one.
         if !group::describe(group).fits() {
             return Err(OfError::GmfcOutOfBuckets);
         }
         Ok(())
     }
 
-    /// Whether a group sends to another, through whatever others.
+    /// Whether a group sends to another, directly or through others.
     fn reaches(&self, from: &Group, to: u32) -> bool {
         let mut seen = BTreeSet::new();
         let mut next: Vec<u32> = group::chained(&from.buckets).collect();
@@ -124,7 +125,7 @@ fn selection(how: &Selection, kind: GroupType) -> Result<(), OfError> {
     Ok(())
 }
 
-/// A group with more buckets.
+/// The group with more buckets.
 fn with_buckets(there: &Group, change: &GroupMod) -> Result<Group, OfError> {
     let place = match change.bucket_id {
         bucket_ids::FIRST => 0,
@@ -137,7 +138,7 @@ fn with_buckets(there: &Group, change: &GroupMod) -> Result<Group, OfError> {
     Ok(group)
 }
 
-/// A group with fewer buckets.
+/// The group with fewer buckets.
 fn without_buckets(there: &Group, id: u32) -> Result<Group, OfError> {
     let mut group = there.clone();
     match id {

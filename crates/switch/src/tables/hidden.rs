@@ -1,8 +1,8 @@
-//! Rules that are the switch's own: above every priority that a controller can name, in the way of
-//! every packet that table 0 is asked about, and in no dump, count or timeout.
+//! Hidden rules of the switch: above every priority that a controller can set, looked up for every
+//! packet in table 0, and in no dump, count or timeout.
 //!
-//! They let the switch reach its controllers over its own ports, and go on switching when none
-//! answers.
+//! With them the switch reaches its controllers through its own ports, and keeps forwarding when no
+//! controller answers.
 
 use super::rule::Rule;
 use super::rules::Rules;
@@ -14,14 +14,14 @@ use dp::Change;
 use openflow::model::{Instructions, Match};
 use wire::Nanos;
 
-/// A rule of the switch's own.
+/// A hidden rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HiddenRule {
-    /// Above 65535; the highest that matches counts.
+    /// Above 65535. The matching rule of the highest priority wins.
     pub priority: u32,
-    /// Which packets. What no packet can have never matches.
+    /// The packets. A match that no packet can have is legal and never matches.
     pub matching: Match,
-    /// What is done with them.
+    /// What the rule does with them.
     pub instructions: Instructions,
 }
 
@@ -39,12 +39,12 @@ impl Hidden {
         self.rules.as_deref()
     }
 
-    /// Whether there are none, and nothing else that is the switch's own.
+    /// Whether there are no hidden rules, and in-band control is off.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_none() && !self.in_band
     }
 
-    /// Whether the local port gets every answer of a DHCP server.
+    /// Whether the local port gets every reply of a DHCP server.
     pub(crate) fn is_in_band(&self) -> bool {
         self.in_band
     }
@@ -54,7 +54,7 @@ impl Hidden {
         for rule in &given {
             debug_assert!(rule.priority > u16::MAX.into());
             if rule.matching.tun_metadata().is_empty() {
-                // Two that say the same are one.
+                // Two equal rules are one.
                 let made = Rule::builtin(rule.instructions.clone(), now);
                 let _ = rules.insert(&words::match_words(&rule.matching), rule.priority, made);
             }
@@ -65,7 +65,7 @@ impl Hidden {
 }
 
 impl Switch {
-    /// Makes a bridge's hidden rules these.
+    /// Replaces a bridge's hidden rules.
     pub fn set_hidden_rules(&mut self, bridge: &str, rules: Vec<HiddenRule>, now: Nanos) -> Vec<Change> {
         let seed = self.seed;
         let id = self.bridge_ids.get(bridge);
@@ -80,9 +80,9 @@ impl Switch {
         self.changes([Read::Bridge(id)])
     }
 
-    /// Says whether a bridge is controlled in-band. Then its local port gets what DHCP servers
-    /// answer to clients, whatever the tables do with it besides, lest the switch never have the
-    /// address from which it reaches its controllers.
+    /// Sets whether a bridge is controlled in-band. If so, its local port always gets a copy of the
+    /// replies of DHCP servers to clients, whatever the tables do with them. Without it the switch
+    /// might never get the address from which it reaches its controllers.
     pub fn set_in_band(&mut self, bridge: &str, in_band: bool) -> Vec<Change> {
         let id = self.bridge_ids.get(bridge);
         let Some(bridge) = id.and_then(|id| self.bridges.get_mut(id)) else {
@@ -155,7 +155,7 @@ mod tests {
         key
     }
 
-    /// The ports that a packet leaves by.
+    /// The ports through which a packet leaves.
     fn ways(switch: &Switch, key: &Key) -> Vec<u32> {
         let actions = switch.ask(key).translation.actions;
         let port = |action: &Out| match action {
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(ways(&switch, &packet(0x0806)), [2, 3, 9]);
     }
 
-    /// What a DHCP server says to a client: from `server` to `client`.
+    /// A DHCP server's reply to a client: from port `server` to port `client`.
     fn answer(in_port: u32, server: u16, client: u16) -> Key {
         let mut key = packet(0x0800);
         key.set(Field::InPort, u128::from(in_port));

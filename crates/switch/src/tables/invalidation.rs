@@ -1,22 +1,21 @@
-//! Which packets a change of rules may treat otherwise.
+//! The packets that a change of rules may affect.
 
 use super::WORDS;
 use classifier::Match;
 use smallvec::SmallVec;
 
-/// For each table that was changed, matches that have all packets about which its answers may have
-/// changed.
+/// For each changed table, matches that cover all packets for which its result may have changed.
 ///
-/// Many matches are made one that has all their packets and others, so that what comes of a change
-/// is short whatever the change was.
+/// Many matches are merged into one that covers all their packets and others, so the list stays
+/// short whatever the change is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stale {
     tables: SmallVec<[(u8, Vec<Match<WORDS>>); 1]>,
-    /// Whether there were too many in some table: from then on each has one.
+    /// Whether some table had too many: from then on each table has one match.
     many: bool,
 }
 
-/// Matches that are told apart, in one table.
+/// Number of separate matches for one table.
 const MOST: usize = 8;
 
 impl Stale {
@@ -25,7 +24,7 @@ impl Stale {
         let at = match self.tables.iter().position(|(number, _)| *number == table) {
             Some(at) => at,
             None => {
-                // Most changes are of one rule; a match is large.
+                // Most changes affect one rule; a match is large.
                 self.tables.push((table, Vec::with_capacity(1)));
                 self.tables.len() - 1
             }
@@ -44,7 +43,7 @@ impl Stale {
         matches.push(all);
     }
 
-    /// Adds what another has.
+    /// Adds the matches of another.
     pub(crate) fn extend(&mut self, other: &Stale) {
         for (table, matching) in other.iter() {
             self.add(table, matching);
@@ -71,7 +70,7 @@ impl Stale {
     }
 }
 
-/// The narrowest match that has the packets of both.
+/// The narrowest match that covers the packets of both.
 fn union(a: &Match<WORDS>, b: &Match<WORDS>) -> Match<WORDS> {
     let mask = std::array::from_fn(|n| a.mask()[n] & b.mask()[n] & !(a.value()[n] ^ b.value()[n]));
     Match::new(a.value(), &mask)

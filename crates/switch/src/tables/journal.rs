@@ -1,10 +1,10 @@
-//! Bundles: changes that packets see all at once, or never.
+//! Bundles: packets see all changes of a bundle at once, or none.
 //!
-//! Between [`FlowTables::open`] and [`FlowTables::commit`] or [`FlowTables::abort`], changes that
-//! are made with [`FlowTables::in_bundle`] set are of a version that only who changes rules sees.
-//! What is left to do when that is decided is done by [`FlowTables::settle`], in as many steps as
-//! one likes. Other changes meanwhile (rules end, packets make rules) are in force at once, and are
-//! to the bundle as if they came after it.
+//! Between [`FlowTables::open`] and [`FlowTables::commit`] or [`FlowTables::abort`], changes made
+//! with [`FlowTables::in_bundle`] set belong to a new version that lookups do not see yet.
+//! [`FlowTables::settle`] then cleans up, in as many steps as the caller likes. Other changes
+//! meanwhile (rules expire, `learn` adds rules) take effect at once; to the bundle they look as if
+//! they came after it.
 
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
@@ -14,41 +14,41 @@ use wire::Nanos;
 /// A change of a bundle.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A rule is coming.
+    /// The bundle adds a rule.
     Came(RuleRef),
-    /// A rule is going.
+    /// The bundle removes a rule.
     Went(RuleRef, Reason),
-    /// A rule is coming for another that is going.
+    /// The bundle replaces a rule.
     Replaced {
         old: RuleRef,
         new: RuleRef,
-        /// Whether the new one goes on with the old one's counters.
+        /// Whether the new rule keeps the old one's counters.
         keep: bool,
-        /// Whether it is a change of the old one.
+        /// Whether this modifies the old rule, instead of adding another.
         modified: bool,
     },
 }
 
-/// What a bundle has done, and what of it is left to settle.
+/// The changes of a bundle, and the work that is left to settle.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     committed: u32,
-    /// More than `committed` while a bundle is under way.
+    /// Higher than `committed` while a bundle is open.
     latest: u32,
     /// The last version that was used.
     last: u32,
     pub(super) active: bool,
-    /// The steps that are not settled.
+    /// The steps that are not settled yet.
     steps: Steps,
-    /// Whether the bundle was given up.
+    /// Whether the bundle was aborted.
     aborted: bool,
-    /// The packets that the bundle is about.
+    /// The packets that the bundle's changes affect.
     pub(super) stale: Stale,
-    /// The bundle's own rules that a later change of it has reset: they start at zero.
+    /// Rules of the bundle that a later change in it has reset: their counters start at zero.
     pub(super) reset: BTreeSet<RuleRef>,
 }
 
-/// Steps in chunks, so that neither the next one nor the end of all is a matter of megabytes.
+/// Steps in chunks, so that neither growing nor freeing the list touches megabytes at once.
 #[derive(Debug, Default)]
 struct Steps {
     chunks: VecDeque<VecDeque<Step>>,
@@ -91,7 +91,7 @@ impl Steps {
 }
 
 impl Journal {
-    /// What packets see, and what who changes rules sees.
+    /// The committed version, which packets see, and the latest one, which changes see.
     pub(super) fn versions(&self) -> (u32, u32) {
         (self.committed, self.latest)
     }
@@ -102,7 +102,7 @@ impl Journal {
 }
 
 impl FlowTables {
-    /// Begins a bundle. What an earlier one has left is settled first.
+    /// Opens a bundle. Settles an earlier one first.
     pub(crate) fn open(&mut self, log: &mut Log, now: Nanos) {
         while !self.settle(usize::MAX, log, now) {}
         self.journal.last += 1;
@@ -111,17 +111,17 @@ impl FlowTables {
         self.set_versions();
     }
 
-    /// Whether a bundle is under way.
+    /// Whether a bundle is open.
     pub(crate) fn has_bundle(&self) -> bool {
         self.journal.latest > self.journal.committed
     }
 
-    /// Whether changes are the bundle's from here on. Without one under way they are not.
+    /// Sets whether further changes belong to the bundle. Without an open bundle they do not.
     pub(crate) fn in_bundle(&mut self, active: bool) {
         self.journal.active = active && self.journal.latest > self.journal.committed;
     }
 
-    /// Makes what the bundle has done what packets see. Returns the groups that it has changed.
+    /// Commits the bundle: packets see its changes. Returns the groups that it has changed.
     pub(crate) fn commit(&mut self, log: &mut Log) -> Vec<u32> {
         self.journal.active = false;
         self.journal.committed = self.journal.latest;
@@ -131,7 +131,7 @@ impl FlowTables {
         self.groups.commit()
     }
 
-    /// Forgets what the bundle has done.
+    /// Drops the changes of the bundle.
     pub(crate) fn abort(&mut self) {
         self.journal.active = false;
         self.journal.latest = self.journal.committed;
@@ -141,13 +141,13 @@ impl FlowTables {
         self.groups.abort();
     }
 
-    /// Does up to `most` of what is left to do after a bundle. Whether that was all. What is stale
-    /// by it was told by the commit.
+    /// Does up to `most` steps of the work that is left after a bundle. Returns whether all is
+    /// done. The commit has already reported what is stale.
     pub(crate) fn settle(&mut self, most: usize, log: &mut Log, now: Nanos) -> bool {
         for _ in 0..most {
             let step = match self.journal.aborted {
                 true => self.journal.steps.pop_last(),
-                // One that is under way is left alone.
+                // An open bundle is not settled.
                 false if self.has_bundle() => return self.journal.steps.is_empty(),
                 false => self.journal.steps.pop_first(),
             };
@@ -228,8 +228,8 @@ impl FlowTables {
         }
     }
 
-    /// Whether a rule has come meanwhile that has the match and priority of one that was to go and
-    /// stays.
+    /// Whether a rule was added meanwhile with the match and priority of one that the aborted
+    /// bundle was to remove.
     fn has_twin(&self, at: RuleRef) -> bool {
         let Some(table) = self.table(at.table) else {
             return false;

@@ -187,7 +187,7 @@ impl Pipeline<'_> {
         self.packet.base.key = self.packet.state.key;
     }
 
-    /// Restores the packet under a header that was pushed here; outer fields stay.
+    /// Restores the packet under a header that this translation has pushed; outer fields stay.
     fn uncover(&mut self, inner: &Key) {
         let outside = |field: &&Field| !is_payload(**field);
         let mut key = *inner;

@@ -77,7 +77,7 @@ impl FlowTables {
     /// Deletes the rules whose learning rules have all been deleted.
     pub(crate) fn delete_orphans(&mut self, now: Nanos, log: &mut Log) {
         while let Some((table, cookie)) = self.makers.orphans.pop() {
-            // One that was changed to make the same has come back.
+            // A changed rule learns with the same table and cookie again.
             if self.makers.count.contains_key(&(table, cookie)) {
                 continue;
             }
@@ -88,7 +88,7 @@ impl FlowTables {
                 cookie_mask: u64::MAX,
                 ..FlowMod::default()
             };
-            // There is nothing in a deletion to be refused.
+            // A deletion cannot be refused.
             let _ = self.change(&delete, now, log);
         }
     }

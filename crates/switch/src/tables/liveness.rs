@@ -37,8 +37,8 @@ impl Pipeline<'_> {
         let live = self.watches_live(bucket, 0);
         let cut = std::mem::take(&mut self.liveness.cut);
         for group in std::mem::take(&mut self.liveness.asked) {
-            // All that it leads to was looked at where nothing was found and nothing was left out.
-            // Otherwise it may still be live by a group of its circle.
+            // If no bucket is live and nothing was left out, the search has examined all that these
+            // groups watch. Otherwise a group may still be live by another of its circle.
             if live || cut {
                 self.liveness.known.remove(&group);
             } else {

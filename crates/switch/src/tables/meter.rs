@@ -1,4 +1,4 @@
-//! Meters (OpenFlow 1.5.1 §5.11) and the numbers that datapaths know them by.
+//! Meters (OpenFlow 1.5.1 §5.11) and their numbers in the datapath.
 
 use super::update::Log;
 use super::{FlowTables, Reason, users};
@@ -11,26 +11,26 @@ use wire::Nanos;
 /// A meter of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meter {
-    /// As a controller has made it.
+    /// The configuration from the controller.
     pub config: model::MeterConfig,
     /// The datapath's meter.
     pub number: u32,
-    /// When it came.
+    /// When it was added.
     pub created: Nanos,
 }
 
-/// What is to be told the datapath after a change of meters, in order.
+/// The calls of the datapath that a change of meters needs, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeterChange {
     /// [`Datapath::set_meter`](dp::Datapath::set_meter).
     Set {
         /// The datapath's number.
         number: u32,
-        /// What it measures and does.
+        /// Its rates and bands.
         config: dp::MeterConfig,
     },
-    /// [`Datapath::del_meter`](dp::Datapath::del_meter), once the changes are published that came
-    /// with this.
+    /// [`Datapath::del_meter`](dp::Datapath::del_meter), after the changes that came with this are
+    /// published.
     Delete {
         /// The datapath's number.
         number: u32,
@@ -43,7 +43,7 @@ pub struct MeterTable {
     meters: BTreeMap<u32, Meter>,
 }
 
-/// The datapath's meters that no bridge has.
+/// The datapath's free meter numbers.
 #[derive(Debug, Default)]
 pub(crate) struct MeterNumbers {
     free: Vec<u32>,
@@ -67,37 +67,38 @@ impl MeterNumbers {
     }
 }
 
-/// Meters that are not for rules: of packets to the slow path, to controllers, and of all there
-/// are.
+/// Meter numbers that rules cannot use: for packets to the slow path, for packets to controllers,
+/// and for all meters.
 const SLOWPATH: u32 = 0xffff_fffd;
 /// See [`MeterTable::controller`].
 const CONTROLLER: u32 = 0xffff_fffe;
-/// Highest number of a meter for rules.
+/// Highest meter number for rules.
 const MAX: u32 = 0xffff_0000;
 
 impl MeterTable {
-    /// The meter of a number.
+    /// The meter with a number.
     pub fn get(&self, id: u32) -> Option<&Meter> {
         self.meters.get(&id)
     }
 
-    /// The meter of packets that go to controllers without one of their own, if there is one.
+    /// The meter of packets to controllers that have no meter of their own, if it exists.
     pub fn controller(&self) -> Option<&Meter> {
         self.get(CONTROLLER)
     }
 
-    /// The meter of packets that miss the caches, if there is one.
+    /// The meter of packets that miss the caches, if it exists.
     pub fn slowpath(&self) -> Option<&Meter> {
         self.get(SLOWPATH)
     }
 
-    /// All meters, by number; one, or none, for a number that is not [`model::ALL_METERS`].
+    /// All meters in order of number for [`model::ALL_METERS`]; otherwise the meter with this
+    /// number, if any.
     pub fn wanted(&self, id: u32) -> impl Iterator<Item = &Meter> {
         let range = if id == model::ALL_METERS { 0..=u32::MAX } else { id..=id };
         self.meters.range(range).map(|(_, meter)| meter)
     }
 
-    /// Adds or changes a meter, and says what the datapath is to be told.
+    /// Adds or changes a meter. Returns the calls that the datapath needs.
     pub(super) fn set(
         &mut self,
         change: &model::MeterMod,
@@ -131,7 +132,7 @@ impl MeterTable {
         })
     }
 
-    /// Takes meters out: one, or all.
+    /// Removes one meter, or all.
     pub(super) fn remove(&mut self, id: u32) -> Vec<Meter> {
         if id == model::ALL_METERS {
             return std::mem::take(&mut self.meters).into_values().collect();
@@ -141,8 +142,8 @@ impl MeterTable {
 }
 
 impl FlowTables {
-    /// Does what a controller asks: what the datapath is to be told. The numbers of meters that go
-    /// are for others once it was told.
+    /// Carries out a meter-mod. Returns the calls that the datapath needs. The numbers of deleted
+    /// meters are free after these calls.
     pub(crate) fn meter_mod(
         &mut self,
         change: &model::MeterMod,
@@ -164,15 +165,14 @@ impl FlowTables {
         Ok(gone.into_iter().map(delete).collect())
     }
 
-    /// Forgets all meters, of a bridge that goes: their numbers in the datapath.
+    /// Removes all meters of a deleted bridge. Returns their numbers in the datapath.
     pub(crate) fn forget_meters(&mut self) -> Vec<u32> {
         let gone = self.meters.remove(model::ALL_METERS);
         gone.into_iter().map(|meter| meter.number).collect()
     }
 }
 
-/// A meter's counters as messages have them, from what the datapath has measured by it; `flows`
-/// rules use it.
+/// A meter's counters for messages, from the datapath's measurements; `flows` rules use it.
 pub fn meter_stats(meter: &Meter, flows: usize, measured: &dp::MeterStats, now: Nanos) -> model::MeterStats {
     let mut bands: Vec<(u64, u64)> = measured.bands.iter().map(|band| (band.packets, band.bytes)).collect();
     bands.resize(meter.config.bands.len(), (0, 0));
@@ -186,7 +186,7 @@ pub fn meter_stats(meter: &Meter, flows: usize, measured: &dp::MeterStats, now: 
     }
 }
 
-/// What meters a bridge can have.
+/// The meter features that the switch supports.
 pub fn meter_features() -> model::MeterFeatures {
     model::MeterFeatures {
         max_meters: MAX_METERS,
@@ -209,7 +209,7 @@ fn for_datapath(config: &model::MeterConfig) -> Result<dp::MeterConfig, OfError>
     let unit = match (flags & meter_flags::KBPS != 0, flags & meter_flags::PKTPS != 0) {
         (true, true) => return Err(OfError::MmfcBadFlags),
         (_, true) => MeterUnit::Pktps,
-        // Kilobits are what the specification takes for granted.
+        // The specification's default unit is the kilobit.
         (_, false) => MeterUnit::Kbps,
     };
     if flags & !KNOWN != 0 {

@@ -1,14 +1,15 @@
 //! The OpenFlow tables of a bridge: rules, groups and meters, how they change, how they end.
 //!
-//! [`FlowTables`] is told what controllers ask ([`FlowTables::flow_mod`], and through
-//! [`Switch`](crate::Switch) the rest), what datapaths have carried ([`FlowTables::credit`]) and
-//! that time passed ([`FlowTables::tick`], due at [`FlowTables::next_event`]). What each of these
-//! changed comes back as values: what is stale, and events for those who asked to hear of them.
+//! The input of [`FlowTables`] is messages of controllers ([`FlowTables::flow_mod`], others through
+//! [`Switch`](crate::Switch)), the packets and bytes that datapaths have carried
+//! ([`FlowTables::credit`]) and the time ([`FlowTables::tick`], due at [`FlowTables::next_event`]).
+//! Each call returns its results as values: what became stale, and events for controllers that
+//! asked for them.
 //!
-//! Where things are: flow-mods in `change`, those of very many rules in `bulk`, group-mods in
-//! `group_mod`, table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and what
-//! packets see of them meanwhile in `rules`; timeouts in `expiry`, eviction in `evict`; the packets
-//! that a change concerns in `invalidation`; what monitors hear in `update`.
+//! Flow-mods are in `change`, those of very many rules in `bulk`, group-mods in `group_mod`,
+//! table-mods in `table_mod`, meters in `meter`; bundles in `journal`, and their versions of the
+//! rules in `rules`; timeouts in `expiry`, eviction in `evict`; the packets that a change affects
+//! in `invalidation`; the events of flow monitors in `update`.
 //!
 //! Invariants
 //! - A flow-mod is done as a whole or refused as a whole; a bundle too, and packets see all of it
@@ -110,16 +111,16 @@ use table::Table;
 use wire::Nanos;
 use words::WORDS;
 
-/// Tables that a bridge has, numbered from 0.
+/// Number of tables of a bridge, from 0.
 pub const TABLES: u8 = 254;
 
 /// The tables of a bridge. See the module's page.
 #[derive(Debug)]
 pub struct FlowTables {
     seed: u64,
-    /// By number; a table without rules, of which nobody has set anything, is not there.
+    /// By number; `None` for a table without rules and settings.
     tables: Vec<Option<Box<Table>>>,
-    /// When rules have to be looked at.
+    /// When to examine which rule for its timeouts.
     queue: BTreeSet<(Nanos, RuleRef)>,
     builtin: bool,
     builtin_rule: Option<RuleRef>,
@@ -127,20 +128,20 @@ pub struct FlowTables {
     meters: MeterTable,
     /// The rules that send to a group, by group.
     by_group: BTreeSet<(u32, RuleRef)>,
-    /// The rules that a meter polices, by meter.
+    /// The rules that use a meter, by meter.
     by_meter: BTreeSet<(u32, RuleRef)>,
     makers: learn::Makers,
     instructions: Shared,
     journal: Journal,
-    /// Whether changes are told with all that is to be said of the rules.
+    /// Whether events have full images of the rules.
     monitored: bool,
-    /// Which options of tunnels are which fields.
+    /// The mapping of tunnel options to fields.
     options: Arc<TunnelOptions>,
 }
 
 impl FlowTables {
-    /// The tables of a bridge without controller: as standalone it has one rule, to do as a switch
-    /// without OpenFlow does. Who chooses packets must not know the seed.
+    /// The tables of a bridge without a controller. In standalone mode they have one rule, with the
+    /// action NORMAL. Senders of packets must not know the seed.
     pub fn new(mode: FailMode, seed: u64, now: Nanos) -> FlowTables {
         let mut tables = FlowTables {
             seed,
@@ -165,14 +166,14 @@ impl FlowTables {
                 max_len: 0,
             };
             let rule = Rule::builtin(model::Instructions::apply(vec![output]), now);
-            // The only rule there is: nothing can be in its way.
+            // The table has no other rule, so none conflicts.
             let id = tables.table_mut(0).rules.put(&Match::ANY, 0, rule);
             tables.builtin_rule = id.map(|id| RuleRef { table: 0, id });
         }
         tables
     }
 
-    /// Tables as [`FlowTables::new`] makes them, in which no handle of these means a rule. They
+    /// New tables as by [`FlowTables::new`], in which the handles of the old ones are invalid. They
     /// take over groups, meters and settings.
     pub(crate) fn renewed(&mut self, mode: FailMode, now: Nanos) -> FlowTables {
         let mut tables = FlowTables::new(mode, flow::mix(self.seed, 1), now);
@@ -190,17 +191,17 @@ impl FlowTables {
         tables
     }
 
-    /// Whether nothing was changed since the tables were made.
+    /// Whether nothing has changed since the tables were made.
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// The rule that there is as long as [`FlowTables::is_builtin`] holds, where there is one.
+    /// The rule of new tables, while [`FlowTables::is_builtin`] holds; `None` if they have none.
     pub(crate) fn builtin_rule(&self) -> Option<RuleRef> {
         self.builtin_rule
     }
 
-    /// The group of a number.
+    /// The group with a number.
     pub fn group(&self, id: u32) -> Option<&Group> {
         self.groups.get(id)
     }
@@ -210,7 +211,7 @@ impl FlowTables {
         &self.groups
     }
 
-    /// The meter of a number.
+    /// The meter with a number.
     pub fn meter(&self, id: u32) -> Option<&Meter> {
         self.meters.get(id)
     }
@@ -220,23 +221,23 @@ impl FlowTables {
         &self.meters
     }
 
-    /// How many rules a meter polices.
+    /// Number of rules that use a meter.
     pub fn metered(&self, id: u32) -> usize {
         users(&self.by_meter, id).count()
     }
 
-    /// The first groups of these numbers, up to `most`, as messages describe them; ascending.
+    /// The descriptions of the first groups in this range of numbers, up to `most`; ascending.
     pub fn group_descriptions(&self, numbers: RangeInclusive<u32>, most: usize) -> Vec<model::GroupDesc> {
         self.groups.descriptions(numbers, most)
     }
 
-    /// The counters of the first groups of these numbers, up to `most`; ascending.
+    /// The counters of the first groups in this range of numbers, up to `most`; ascending.
     pub fn group_stats(&self, numbers: RangeInclusive<u32>, most: usize, now: Nanos) -> Vec<model::GroupStats> {
         let references = |id| users(&self.by_group, id).count();
         self.groups.stats(numbers, most, now, references)
     }
 
-    /// How many rules there are in all tables.
+    /// Number of rules in all tables.
     pub fn len(&self) -> usize {
         self.tables
             .iter()
@@ -250,23 +251,23 @@ impl FlowTables {
         self.len() == 0
     }
 
-    /// How many rules a table has.
+    /// Number of rules in a table.
     pub fn rules_in(&self, table: u8) -> usize {
         self.table(table).map_or(0, |table| table.rules.committed_len())
     }
 
-    /// The rule, unless it is gone.
+    /// The rule, unless it was removed.
     pub fn rule(&self, at: RuleRef) -> Option<&Rule> {
         self.table(at.table)?.rules.get(at.id)
     }
 
-    /// A rule's priority and match, unless it is gone.
+    /// A rule's priority and match, unless it was removed.
     pub fn describe(&self, at: RuleRef) -> Option<(u16, model::Match)> {
         let entry = self.table(at.table)?.rules.entry(at.id)?;
         Some((entry.priority as u16, self.options.match_of(&entry.matching())))
     }
 
-    /// Shows all rules of a table, or of all tables, that meet a condition, table by table.
+    /// Calls `show` for all rules of one or all tables that meet a condition, table by table.
     pub fn for_each(&self, table: Option<u8>, condition: &Condition, mut show: impl FnMut(RuleRef, u16, &Rule)) {
         for (number, table) in self.chosen(table) {
             let mut visit = |entry: Entry<'_, Rule, WORDS>| {
@@ -287,34 +288,35 @@ impl FlowTables {
         }
     }
 
-    /// Adds what a datapath has carried by a rule since the last time, `used` being when the last
-    /// packet came.
+    /// Adds packets and bytes that a datapath has carried by a rule since the last time; `used` is
+    /// when the last packet came.
     pub fn credit(&mut self, at: RuleRef, packets: u64, bytes: u64, used: Nanos) {
         if let Some(rule) = self.there(at.table).and_then(|table| table.rules.get_mut(at.id)) {
             rule.credit(packets, bytes, used);
         }
     }
 
-    /// How many rules of a table have a cookie; not more than `most` are counted.
+    /// Number of rules of a table with a cookie, counted up to `most`.
     pub(crate) fn count_cookie(&self, table: u8, cookie: u64, most: usize) -> usize {
         let Some(table) = self.table(table) else { return 0 };
         let own = table.rules.iter().filter(|entry| entry.rule.cookie == cookie);
         own.take(most).count()
     }
 
-    /// Adds what a datapath has carried by a bucket of a group. See [`Credited::Bucket`].
+    /// Adds packets and bytes that a datapath has carried through a bucket of a group. See
+    /// [`Credited::Bucket`].
     pub fn credit_bucket(&mut self, group: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
         self.groups.credit(group, generation, bucket, packets, bytes);
     }
 
-    /// Adds to a table's counters packets that were looked up in it.
+    /// Adds packets that were looked up in a table to its counters.
     pub fn credit_lookups(&mut self, table: u8, matched: bool, packets: u64) {
         if table < TABLES {
             self.table_mut(table).count(matched, packets);
         }
     }
 
-    /// Whether changes are told with all that is to be said of the rules, for monitors.
+    /// Sets whether events have full images of the rules, for flow monitors.
     pub fn set_monitored(&mut self, monitored: bool) {
         self.monitored = monitored;
     }
@@ -345,7 +347,7 @@ impl FlowTables {
         })
     }
 
-    /// Puts a rule in where there is none of its match and priority.
+    /// Adds a rule. There is none of its match and priority.
     fn put(&mut self, table: u8, matching: &Match<WORDS>, priority: u16, rule: Rule) -> Result<RuleRef, OfError> {
         let (due, instructions) = (rule.end(), rule.instructions.clone());
         let there = self.table_mut(table);
@@ -361,7 +363,7 @@ impl FlowTables {
         Ok(at)
     }
 
-    /// Takes a rule out for good.
+    /// Removes a rule for good.
     fn take(&mut self, at: RuleRef) -> Option<Rule> {
         self.note_evictable(at, false);
         let rule = self.there(at.table)?.rules.take(at.id)?;
@@ -373,7 +375,7 @@ impl FlowTables {
         Some(rule)
     }
 
-    /// Notes which groups and meters a rule refers to, or that it does no more.
+    /// Notes that a rule refers to groups and meters, or that it no longer does.
     fn refer(&mut self, at: RuleRef, instructions: &model::Instructions, refers: bool) {
         let note = |set: &mut BTreeSet<(u32, RuleRef)>, id: u32| {
             if refers {
@@ -398,14 +400,14 @@ impl FlowTables {
     }
 }
 
-/// The committed rules that match no key that `matching` does not.
+/// The committed rules whose matches `matching` covers.
 fn classifier_covered<'a>(rules: &'a Rules, matching: &Match<WORDS>) -> impl Iterator<Item = classifier::RuleId> + 'a {
     let all: &Classifier<Rule, WORDS> = rules;
     let committed = |id: &_| all.get(*id).is_some_and(|rule| rules.is_committed(rule));
     all.covered_by(matching).into_iter().filter(committed)
 }
 
-/// The rules that use a group or meter.
+/// The rules that use a group or a meter.
 fn users(index: &BTreeSet<(u32, RuleRef)>, id: u32) -> impl Iterator<Item = RuleRef> + '_ {
     let first = RuleRef {
         table: 0,
@@ -415,7 +417,7 @@ fn users(index: &BTreeSet<(u32, RuleRef)>, id: u32) -> impl Iterator<Item = Rule
     used.map(|(_, at)| *at)
 }
 
-/// How long something is there.
+/// The time since something was added.
 fn duration(now: Nanos, since: Nanos) -> model::Duration {
     let age = now.since(since);
     model::Duration {

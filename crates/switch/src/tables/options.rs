@@ -1,8 +1,9 @@
-//! Which options of tunnels are which `tun_metadata` fields, and where a state has them.
+//! The mapping of tunnel options to `tun_metadata` fields, and the place of these fields in a
+//! state.
 //!
-//! A controller maps options to fields before it speaks of these. A field's value has as many bytes
-//! as its option; in matches and actions that are shorter what is missing is zero. A field is told
-//! from one that is not there, and there are conditions on nothing else.
+//! A controller maps options to fields before it uses the fields. A field has as many bytes as its
+//! option; shorter values in matches and actions are padded with zeros. A present field differs
+//! from an absent one, and only present fields can meet a condition.
 
 use super::words;
 use super::{FlowTables, Rule, WORDS, check};
@@ -12,35 +13,35 @@ use openflow::OfError;
 use openflow::model::{self, Subfield, TlvMap, TlvTable, Value};
 use std::sync::Arc;
 
-/// The fields that there are for options, by whose numbers controllers choose.
+/// Number of `tun_metadata` fields; controllers choose their numbers.
 const FIELDS: u16 = 64;
 
-/// The bytes of a unit.
+/// Bytes of a unit.
 const UNIT: usize = 4;
 
-/// The commands of a change.
+/// The commands of a change (`NXT_TLV_TABLE_MOD`).
 const ADD: u16 = 0;
 const DELETE: u16 = 1;
 const CLEAR: u16 = 2;
 
-/// The map of a bridge.
+/// The mapping of a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct TunnelOptions {
     fields: Vec<Mapped>,
 }
 
-/// A field that has an option.
+/// A field that is mapped to an option.
 #[derive(Clone, Debug)]
 struct Mapped {
     map: TlvMap,
-    /// The bit that says that it is there.
+    /// The bit that is set if the field is present.
     present: usize,
-    /// Where its bytes are, the highest first.
+    /// The units that hold its bytes, the highest first.
     units: Vec<usize>,
 }
 
 impl TunnelOptions {
-    /// The map, by field.
+    /// The mapping as a message.
     pub fn table(&self) -> TlvTable {
         let mut maps: Vec<TlvMap> = self.fields.iter().map(|field| field.map).collect();
         maps.sort_by_key(|map| map.index);
@@ -51,7 +52,7 @@ impl TunnelOptions {
         }
     }
 
-    /// The map of a field.
+    /// The mapping of a field.
     fn get(&self, number: u8) -> Option<&Mapped> {
         self.fields.iter().find(|field| field.map.index == u16::from(number))
     }
@@ -60,8 +61,7 @@ impl TunnelOptions {
         self.get(number(field)?)
     }
 
-    /// Whether a match is of fields that options are mapped to, and says nothing of them that none
-    /// of their values can be.
+    /// Checks that the match uses mapped fields only, with values that fit them.
     pub(super) fn check_match(&self, matching: &model::Match) -> Result<(), OfError> {
         matching.tun_metadata().iter().try_for_each(|condition| {
             let field = self.get(condition.number).ok_or(OfError::NxFmfcInvalidTlvField)?;
@@ -72,7 +72,7 @@ impl TunnelOptions {
         })
     }
 
-    /// Whether a part of a field can be read.
+    /// Checks that a part of a field can be read.
     pub(super) fn check_part(&self, part: &Subfield) -> Result<(), OfError> {
         let field = self.of(part.field()).ok_or(OfError::NxFmfcInvalidTlvField)?;
         match usize::from(part.ofs() + part.n_bits()) <= field.len() * 8 {
@@ -81,7 +81,7 @@ impl TunnelOptions {
         }
     }
 
-    /// Whether a field can be set so; any field can be taken away.
+    /// Checks that a field can be set to a value. Any mapped field can be deleted.
     pub(super) fn check_value(
         &self,
         field: MatchField,
@@ -95,7 +95,7 @@ impl TunnelOptions {
         }
     }
 
-    /// The words of a match. Conditions on fields without options are left out.
+    /// The words of a match. Conditions on unmapped fields are left out.
     pub(crate) fn match_words(&self, matching: &model::Match) -> Match<WORDS> {
         let mut words = words::match_words(matching);
         for condition in matching.tun_metadata() {
@@ -119,20 +119,20 @@ impl TunnelOptions {
         words
     }
 
-    /// A rule's match, from its words.
+    /// The match of a rule, from its words.
     pub(crate) fn match_of(&self, words: &Match<WORDS>) -> model::Match {
         let mut matching = words::match_of(words);
         for field in self.fields.iter().filter(|field| field.is_in(words.mask())) {
             let (value, mask) = (field.read(words.value()), field.read(words.mask()));
             let exact = !mask.is_empty() && mask.iter().all(|byte| *byte == 0xff);
             let mask = (!exact).then_some(&mask[..]);
-            // Of each field there is one condition, and what words have fits its field.
+            // There is one condition on each field, and the value comes from words of its size.
             let _ = matching.add_tun_metadata(field.map.index as u8, &value, mask);
         }
         matching
     }
 
-    /// Adds what a state has of options to what a controller is told of its metadata.
+    /// Adds the options of a state to the metadata in a packet-in.
     pub(super) fn tell(&self, state: &FlowState, metadata: &mut model::Match) {
         for field in self.fields.iter().filter(|field| field.is_in(state.meta())) {
             let value = field.read(state.meta());
@@ -142,8 +142,7 @@ impl TunnelOptions {
         }
     }
 
-    /// Gives a state the fields that a match has exact values of; those that no option is mapped to
-    /// are left out.
+    /// Sets the fields of a state for which a match has exact values. Unmapped fields are left out.
     pub fn give(&self, matching: &model::Match, state: &mut FlowState) {
         for condition in matching.tun_metadata() {
             if let Some(field) = self.get(condition.number)
@@ -154,7 +153,7 @@ impl TunnelOptions {
         }
     }
 
-    /// Sets a field, or some bits of it.
+    /// Sets a field, or some of its bits.
     pub(super) fn set(&self, state: &mut FlowState, field: MatchField, value: &Value, mask: Option<&Value>) {
         let Some(mapped) = self.of(field) else { return };
         let bytes = |value: &Value| match value {
@@ -166,7 +165,7 @@ impl TunnelOptions {
         }
     }
 
-    /// Takes a field away.
+    /// Deletes a field.
     pub(super) fn remove(&self, state: &mut FlowState, field: MatchField) {
         if let Some(mapped) = self.of(field) {
             mapped.write(state, &vec![0; mapped.len()], None);
@@ -175,7 +174,7 @@ impl TunnelOptions {
         }
     }
 
-    /// At most 128 bits of a field.
+    /// Reads up to 128 bits of a field.
     pub(super) fn read_bits(&self, state: &FlowState, part: &Subfield) -> u128 {
         let Some(mapped) = self.of(part.field()) else { return 0 };
         let bytes = mapped.read(state.meta());
@@ -186,7 +185,7 @@ impl TunnelOptions {
         })
     }
 
-    /// Sets at most 128 bits of a field.
+    /// Writes up to 128 bits of a field.
     pub(super) fn write_bits(&self, state: &mut FlowState, part: &Subfield, bits: u128) {
         if let Some(mapped) = self.of(part.field()) {
             let (value, mask) = mapped.place(part, bits);
@@ -194,7 +193,7 @@ impl TunnelOptions {
         }
     }
 
-    /// Adds a condition on at most 128 bits of a field to a match.
+    /// Adds a condition on up to 128 bits of a field to a match.
     pub(super) fn require(&self, matching: &mut model::Match, part: &Subfield, bits: u128) {
         let Some(mapped) = self.of(part.field()) else { return };
         let number = mapped.map.index as u8;
@@ -211,7 +210,7 @@ impl TunnelOptions {
         let _ = matching.add_tun_metadata(number, &value, Some(&mask));
     }
 
-    /// The map with a change.
+    /// The mapping after a change.
     fn changed(&self, command: u16, maps: &[TlvMap]) -> Result<TunnelOptions, OfError> {
         let mut new = self.clone();
         match command {
@@ -250,14 +249,14 @@ impl Mapped {
         self.units.len() * UNIT
     }
 
-    /// A value in as many bytes as the field has; `None` where it is too large.
+    /// A value padded to the size of the field; `None` if it is too large.
     fn fit(&self, value: &[u8]) -> Option<Vec<u8>> {
         let (over, bytes) = value.split_at(value.len().saturating_sub(self.len()));
         let fits = over.iter().all(|byte| *byte == 0);
         fits.then(|| [&vec![0; self.len() - bytes.len()], bytes].concat())
     }
 
-    /// Bits of a part of the field among its bytes, and the mask of them.
+    /// The bits of a part of the field, placed in its bytes, and their mask.
     fn place(&self, part: &Subfield, bits: u128) -> (Vec<u8>, Vec<u8>) {
         let (mut value, mut mask) = (vec![0; self.len()], vec![0; self.len()]);
         for n in 0..part.n_bits().min(128) {
@@ -282,7 +281,7 @@ impl Mapped {
             .collect()
     }
 
-    /// Sets the field, or some bits of it; value and mask are as long as it.
+    /// Sets the field, or some of its bits; value and mask have the field's size.
     fn write(&self, state: &mut FlowState, value: &[u8], mask: Option<&[u8]>) {
         let meta = state.meta_mut();
         let (word, bit) = option_present(self.present);
@@ -309,16 +308,16 @@ pub(super) fn number(field: MatchField) -> Option<u8> {
 }
 
 impl FlowTables {
-    /// Which options are which fields.
+    /// The mapping of tunnel options to fields.
     pub fn options(&self) -> &TunnelOptions {
         &self.options
     }
 
-    /// Maps options to fields, or takes that back: all that is asked for, or nothing.
+    /// Maps options to fields, or removes mappings: all of the request, or nothing.
     ///
     /// # Errors
-    /// That of the first map that cannot be; [`OfError::NxTtmfcInvalidTlvDel`] where rules use a
-    /// field whose option would go.
+    /// The error of the first mapping that fails; [`OfError::NxTtmfcInvalidTlvDel`] if rules use a
+    /// field whose mapping would be removed.
     pub fn change_options(&mut self, command: u16, maps: &[TlvMap]) -> Result<(), OfError> {
         let new = self.options.changed(command, maps)?;
         let gone = |field: &&Mapped| new.get(field.map.index as u8).is_none();

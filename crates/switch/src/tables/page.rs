@@ -1,18 +1,18 @@
-//! Walks over rules in steps, for those who must not hold the tables for long.
+//! Walks over rules in steps, for callers that must not lock the tables for long.
 
 use super::{Condition, FlowTables, Rule, RuleImage, RuleRef, TunnelOptions, words};
 use crate::tables::WORDS;
 use classifier::Entry;
 use openflow::model;
 
-/// Where a walk over the rules of tables goes on. The default is their beginning.
+/// Where a walk over the rules of tables continues. The default is the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     table: u8,
     at: classifier::Cursor,
 }
 
-/// A rule that was met.
+/// A rule that a walk has found.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// Its handle.
@@ -33,9 +33,9 @@ impl Found<'_> {
 }
 
 impl FlowTables {
-    /// Looks at up to `max` rules from `from` on and shows those of a table, or of all, that meet a
-    /// condition. Where to go on; `None` after the last rule. A rule that is there all the time is
-    /// met once, whatever comes and goes between the steps.
+    /// Examines up to `max` rules from `from` on and shows those that meet a condition, in one
+    /// table or all. Returns where to continue; `None` after the last rule. A rule that exists
+    /// during the whole walk is found once, whatever is added and removed between the steps.
     pub fn page(
         &self,
         table: Option<u8>,
@@ -47,8 +47,7 @@ impl FlowTables {
         self.walk((table, false), condition, from, max, show)
     }
 
-    /// As [`FlowTables::page`], of the rules that there are for who changes rules, where `latest`
-    /// is set.
+    /// As [`FlowTables::page`], with `latest` for the rules of the latest version.
     pub(super) fn walk(
         &self,
         (table, latest): (Option<u8>, bool),
@@ -88,7 +87,7 @@ impl FlowTables {
             }
             left -= looked_at;
             if left == 0 {
-                // The next table, if there is one, at its beginning.
+                // The start of the next table, if there is one.
                 let table = number.checked_add(1)?;
                 return Some(Cursor {
                     table,
@@ -101,12 +100,12 @@ impl FlowTables {
 }
 
 impl Condition {
-    /// Whether a rule that was met is meant.
+    /// Whether a rule that was found meets the condition.
     pub fn meets_found(&self, found: &Found<'_>) -> bool {
         self.meets(found.entry)
     }
 
-    /// Whether a rule is meant, as it was at a moment.
+    /// Whether a rule, as it was at one time, meets the condition.
     pub fn covers_image(&self, image: &RuleImage) -> bool {
         let words = || match &self.options {
             Some(options) => options.match_words(&image.matching),
@@ -115,7 +114,7 @@ impl Condition {
         self.accepts_image(image) && (self.is_any_match() || self.matching.covers(&words()))
     }
 
-    /// Whether a rule is meant.
+    /// Whether a rule meets the condition.
     fn meets(&self, entry: &Entry<'_, Rule, WORDS>) -> bool {
         (self.is_any_match() || self.matching.covers(&entry.matching())) && self.accepts(entry.rule)
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// A rule's handle.
+/// The handle of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleRef {
     /// Its table.
@@ -17,49 +17,49 @@ pub struct RuleRef {
     pub id: RuleId,
 }
 
-/// A rule, without what the table keeps for it: match and priority.
+/// A rule without its match and priority, which the table keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The controller's word for it.
+    /// The controller's cookie.
     pub cookie: u64,
-    /// What is done with its packets.
+    /// What it does with packets.
     pub instructions: Arc<Instructions>,
-    /// What it was made with.
+    /// The flags of the flow-mod that added it.
     pub flags: FlowFlags,
-    /// The lowest goes first when room is needed.
+    /// Rules of the lowest importance are evicted first.
     pub importance: u16,
-    /// Seconds without packets until it ends; 0 for never.
+    /// Idle timeout in seconds; 0 for none.
     pub idle_timeout: u16,
-    /// Seconds until it ends, since the last change; 0 for never.
+    /// Hard timeout in seconds, counted from the last change; 0 for none.
     pub hard_timeout: u16,
-    /// When it came.
+    /// When it was added.
     pub created: Nanos,
     /// When it was last changed.
     pub modified: Nanos,
-    /// When its last packet came, or it was last changed.
+    /// When its last packet came, or when it was last changed.
     pub used: Nanos,
-    /// Its packets.
+    /// Packets that it has counted.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes that it has counted.
     pub bytes: u64,
-    /// Its place in the queue of ends.
+    /// Its time in the expiry queue.
     pub(super) queued: Option<Nanos>,
-    /// When it is there.
+    /// The versions that have it.
     pub(super) span: Span,
 }
 
-/// A rule that is gone.
+/// A rule that was removed.
 #[derive(Clone, Debug)]
 pub struct Removed {
-    /// Its handle, which means no rule any more.
+    /// Its handle, which is no longer valid.
     pub at: RuleRef,
     /// Its priority.
     pub priority: u16,
     /// Its match.
     pub matching: model::Match,
-    /// Why it went.
+    /// Why it was removed.
     pub reason: Reason,
-    /// When it went.
+    /// When it was removed.
     pub when: Nanos,
     /// The rule.
     pub rule: Rule,
@@ -89,7 +89,7 @@ impl Rule {
         Rule::new(&change, Arc::new(instructions), now)
     }
 
-    /// When it ends, if no packet comes; `None` for never.
+    /// When it expires if no packet comes; `None` for never.
     pub fn end(&self) -> Option<Nanos> {
         let after = |since: Nanos, secs: u16| (secs != 0).then(|| since + Duration::from_secs(secs.into()));
         let hard = after(self.modified, self.hard_timeout);
@@ -97,7 +97,7 @@ impl Rule {
         hard.into_iter().chain(idle).min()
     }
 
-    /// Why it has ended, if it has.
+    /// Which timeout has expired, if one has.
     pub(super) fn ended(&self, now: Nanos) -> Option<Reason> {
         let over = |since: Nanos, secs: u16| secs != 0 && now.since(since) >= Duration::from_secs(secs.into());
         if over(self.modified, self.hard_timeout) {
@@ -117,7 +117,7 @@ impl Rule {
 }
 
 impl Removed {
-    /// What controllers are told, where the rule was made to be told of.
+    /// The flow-removed message, if the rule asks for one.
     pub fn message(&self) -> Option<model::FlowRemoved> {
         if !self.rule.flags.has(FlowFlags::SEND_FLOW_REM) {
             return None;

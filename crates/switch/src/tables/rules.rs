@@ -1,17 +1,17 @@
-//! A table's rules, some of which packets do not see yet, or still see.
+//! A table's rules in two versions: the committed one, which lookups see, and the latest one.
 //!
-//! While a bundle is under way, rules that it brings are *coming* and rules that it takes are
-//! *going*. Lookups see what is committed; who changes rules sees what will be. To commit is to
-//! raise one number; the rules are made plain afterwards, little by little.
+//! While a bundle is open, rules that it adds are *coming* and rules that it removes are *going*.
+//! Lookups see the committed version; changes see the latest one. A commit raises one version
+//! number; the rules are cleaned up afterwards, in steps.
 
 use super::{Rule, WORDS};
 use classifier::{Classifier, Cursor, Entry, Found, Match, RuleId};
 use std::ops::{Deref, DerefMut};
 
-/// When a rule is there.
+/// The versions that have a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Span {
-    /// At all times.
+    /// All versions.
     #[default]
     Always,
     /// From this version on.
@@ -30,19 +30,19 @@ impl Span {
     }
 }
 
-/// The rules of a table. What is not here is the classifier's: it knows nothing of versions.
+/// The rules of a table. The classifier holds them and knows nothing of versions.
 #[derive(Debug)]
 pub(crate) struct Rules {
     all: Classifier<Rule, WORDS>,
-    /// What lookups see.
+    /// The version that lookups see.
     committed: u32,
-    /// What who changes rules sees.
+    /// The version that changes see.
     latest: u32,
-    /// How many rules are not there at all times.
+    /// Number of rules that are not in all versions.
     spanned: usize,
-    /// How many rules there are in the latest version.
+    /// Number of rules in the latest version.
     len: usize,
-    /// How many are committed.
+    /// Number of rules in the committed version.
     len_committed: usize,
 }
 
@@ -72,7 +72,7 @@ impl Rules {
         }
     }
 
-    /// As [`Classifier::lookup_where`], of what is committed.
+    /// As [`Classifier::lookup_where`], in the committed version.
     pub(crate) fn lookup_where<'a>(
         &'a self,
         key: &[u64; WORDS],
@@ -85,17 +85,17 @@ impl Rules {
         })
     }
 
-    /// How many rules there are in the latest version.
+    /// Number of rules in the latest version.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many rules are committed.
+    /// Number of committed rules.
     pub(crate) fn committed_len(&self) -> usize {
         self.len_committed
     }
 
-    /// As [`Classifier::page`], of the committed rules, or of those of the latest version.
+    /// As [`Classifier::page`], for the committed rules or those of the latest version.
     pub(crate) fn page(
         &self,
         latest: bool,
@@ -117,12 +117,12 @@ impl Rules {
         self.all.iter().filter(move |entry| entry.rule.span.holds(committed))
     }
 
-    /// Whether the rule is there for who looks things up.
+    /// Whether a rule is in the committed version.
     pub(super) fn is_committed(&self, rule: &Rule) -> bool {
         rule.span.holds(self.committed)
     }
 
-    /// Whether the rule is there for who changes rules.
+    /// Whether a rule is in the latest version.
     pub(super) fn is_latest(&self, rule: &Rule) -> bool {
         rule.span.holds(self.latest)
     }
@@ -133,7 +133,7 @@ impl Rules {
             .find_strict_where(matching, priority, |rule| self.is_latest(rule))
     }
 
-    /// The latest version's rules that match no key that `matching` does not.
+    /// The rules of the latest version whose matches `matching` covers.
     pub(super) fn covered_by(&self, matching: &Match<WORDS>) -> Vec<RuleId> {
         let mut found = self.all.covered_by(matching);
         if self.spanned > 0 {
@@ -142,13 +142,13 @@ impl Rules {
         found
     }
 
-    /// A rule of the latest version and this priority that matches some key that `matching` does.
+    /// A rule of the latest version with this priority whose match overlaps `matching`.
     pub(super) fn overlapping_at(&self, matching: &Match<WORDS>, priority: u32) -> Option<RuleId> {
         self.all
             .overlapping_at_where(matching, priority, |rule| self.is_latest(rule))
     }
 
-    /// Puts a rule in; the latest version has none of its match and priority.
+    /// Adds a rule. The latest version has no rule of its match and priority.
     pub(super) fn put(&mut self, matching: &Match<WORDS>, priority: u32, rule: Rule) -> Option<RuleId> {
         let span = rule.span;
         let id = self.all.insert_over(matching, priority, rule).ok()?;
@@ -156,14 +156,14 @@ impl Rules {
         Some(id)
     }
 
-    /// Takes a rule out for good.
+    /// Removes a rule for good.
     pub(super) fn take(&mut self, id: RuleId) -> Option<Rule> {
         let rule = self.all.remove(id)?;
         self.count(rule.span, usize::MAX);
         Some(rule)
     }
 
-    /// Says when a rule is there.
+    /// Sets the versions that have a rule.
     pub(super) fn set_span(&mut self, id: RuleId, span: Span) {
         let Some(rule) = self.all.get_mut(id) else { return };
         let before = std::mem::replace(&mut rule.span, span);
@@ -171,8 +171,8 @@ impl Rules {
         self.count(span, 1);
     }
 
-    /// Says what is seen: what is latest becomes committed, or what is committed the latest, or
-    /// something new the latest.
+    /// Sets the versions: the latest becomes the committed one (commit), the committed becomes the
+    /// latest one (abort), or a new one becomes the latest (open).
     pub(super) fn set_versions(&mut self, committed: u32, latest: u32) {
         if committed != self.committed {
             self.len_committed = self.len;
@@ -183,7 +183,7 @@ impl Rules {
         self.latest = latest;
     }
 
-    /// Counts a rule in (1) or out (-1, wrapping).
+    /// Adds a rule to the counts (1) or subtracts it (-1, wrapping).
     fn count(&mut self, span: Span, one: usize) {
         if span != Span::Always {
             self.spanned = self.spanned.wrapping_add(one);

@@ -1,4 +1,4 @@
-//! Instructions that rules have in common, kept once.
+//! Instructions that several rules have in common, stored once.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 /// The different instructions of the rules of a bridge.
 ///
-/// One is forgotten when its last rule goes. Where somebody else holds it at that moment it stays,
-/// until it is used again and let go or there are as many that nobody uses as others.
+/// Instructions are freed with their last rule. If another holder still has them then, they stay
+/// until they are used and released again, or until the limit is reached.
 #[derive(Debug)]
 pub(super) struct Shared {
     known: HashTable<Arc<Instructions>>,
     hash: FixedState,
-    /// How many there may be until the unused are looked for.
+    /// The number of instructions at which the unused ones are removed.
     limit: usize,
 }
 
@@ -29,7 +29,7 @@ impl Shared {
         }
     }
 
-    /// These instructions, as others have them already if they do.
+    /// These instructions, as the copy that other rules share if there is one.
     pub(super) fn share(&mut self, instructions: &Instructions) -> Arc<Instructions> {
         let hash = self.hash.hash_one(instructions);
         if let Some(known) = self.known.find(hash, |known| **known == *instructions) {
@@ -45,9 +45,10 @@ impl Shared {
         new
     }
 
-    /// Notes that a rule that has these goes, and holds them for the last time.
+    /// Notes that a rule with these instructions is removed. The caller holds them for the last
+    /// time.
     pub(super) fn release(&mut self, instructions: &Arc<Instructions>) {
-        // The one here and the rule's own.
+        // One reference here and the rule's.
         if Arc::strong_count(instructions) > 2 {
             return;
         }
@@ -57,7 +58,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::release`], of those that a rule had until now.
+    /// As [`Shared::release`], for the instructions that a rule had until now.
     pub(super) fn release_held(&mut self, instructions: Arc<Instructions>) {
         self.release(&instructions);
     }

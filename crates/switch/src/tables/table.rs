@@ -1,4 +1,4 @@
-//! One table: its rules, its settings, its counters.
+//! One table: rules, settings, counters.
 
 use super::evict::Eviction;
 use super::rules::Rules;
@@ -6,41 +6,41 @@ use super::{FlowTables, TABLES};
 use openflow::model::{self, Subfield};
 use openflow::{OfError, Version};
 
-/// What a table does when it has as many rules as it may.
+/// What a full table does with a new rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// It refuses more.
+    /// It refuses the rule.
     #[default]
     Refuse,
-    /// A rule with a timeout goes: of the largest group, of the least importance, the one that ends
-    /// first.
+    /// It evicts a rule with a timeout: in the largest group, the one of the lowest importance that
+    /// expires first.
     Evict,
 }
 
-/// What the database says of a table.
+/// The database's settings of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableSettings {
-    /// What controllers see as its name; empty for the number.
+    /// Its name in OpenFlow messages; if empty, its number.
     pub name: String,
-    /// Most rules; any number for `None`.
+    /// Maximum number of rules; `None` for no limit.
     pub limit: Option<usize>,
-    /// What it does beyond.
+    /// What it does when it is full.
     pub overflow: Overflow,
-    /// What rules have to have in common to be of one group, of which the largest has to make room.
+    /// The fields that define its eviction groups; the largest group loses a rule first.
     pub groups: Vec<Subfield>,
 }
 
-/// What becomes of a packet for which a table has no rule (OpenFlow 1.1 and 1.2).
+/// What a table does with a packet that matches no rule (OpenFlow 1.1 and 1.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableMiss {
-    /// What controllers of the packet's bridge expect.
+    /// The default of the OpenFlow version of the bridge's controllers.
     #[default]
     Default,
-    /// It goes to the controllers.
+    /// It sends the packet to the controllers.
     Controller,
-    /// It goes on to the next table.
+    /// The packet continues with the next table.
     Continue,
-    /// It is dropped.
+    /// It drops the packet.
     Drop,
 }
 
@@ -49,11 +49,11 @@ pub enum TableMiss {
 pub(crate) struct Table {
     pub(crate) rules: Rules,
     pub(super) settings: TableSettings,
-    /// The name that a controller gave it, which counts where the database has none.
+    /// The name that a controller has set. A name in the database overrides it.
     given_name: String,
-    /// Whether a controller has asked for eviction.
+    /// Whether a controller has enabled eviction.
     pub(super) evicts: bool,
-    /// The rules that may be evicted, where some may.
+    /// The rules that may be evicted, if the table evicts.
     pub(super) eviction: Option<Eviction>,
     pub(super) watch: Option<Watch>,
     miss: TableMiss,
@@ -61,12 +61,12 @@ pub(crate) struct Table {
     matched: u64,
 }
 
-/// What is told of a table's room next.
+/// The thresholds of vacancy events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watch {
     pub(super) down: u8,
     pub(super) up: u8,
-    /// Whether it is a lack of room that is told next.
+    /// Whether the next event reports a lack of room.
     pub(super) awaits_down: bool,
 }
 
@@ -94,10 +94,10 @@ impl Table {
         self.miss = miss;
     }
 
-    /// The room that there is, in percent of the limit.
+    /// The vacancy: free room in percent of the limit.
     pub(super) fn room(&self) -> u8 {
         let rules = self.rules.len();
-        // OpenFlow's numbers of rules have 32 bits.
+        // OpenFlow counts rules in 32 bits.
         let limit = self.settings.limit.unwrap_or(u32::MAX as usize);
         if limit == 0 {
             return 100;
@@ -106,22 +106,22 @@ impl Table {
     }
 }
 
-/// What the database would have to say for more rules to be refused; what messages tell.
+/// The maximum that messages report for a table without a limit.
 const NOMINAL_LIMIT: u32 = 1_000_000;
 
 impl FlowTables {
-    /// What becomes of packets for which a table has no rule.
+    /// What a table does with packets that match no rule.
     pub fn miss(&self, table: u8) -> TableMiss {
         self.table(table).map_or(TableMiss::Default, |table| table.miss)
     }
 
-    /// Whether the table gives rules up for others, whoever wants it.
+    /// Whether the table evicts rules, by the database's or a controller's setting.
     pub fn evicts(&self, table: u8) -> bool {
         self.table(table)
             .is_some_and(|table| table.evicts || table.settings.overflow == Overflow::Evict)
     }
 
-    /// The table's vacancy, while somebody wants to hear of it.
+    /// The vacancy, while a controller has enabled vacancy events.
     pub fn vacancy(&self, table: u8) -> Option<model::Vacancy> {
         let table = self.table(table)?;
         let watch = table.watch?;
@@ -132,7 +132,7 @@ impl FlowTables {
         })
     }
 
-    /// A table's name: the database's, or else a controller's, or none.
+    /// A table's name: the database's, otherwise a controller's; may be empty.
     pub fn table_name(&self, table: u8) -> &str {
         let Some(table) = self.table(table) else { return "" };
         match table.settings.name.as_str() {
@@ -141,10 +141,10 @@ impl FlowTables {
         }
     }
 
-    /// Gives tables names, or takes them away: all of them, or none.
+    /// Sets or removes names of tables: all of them, or none.
     ///
     /// # Errors
-    /// [`OfError::TffcEperm`] where the database has another name for a table.
+    /// [`OfError::TffcEperm`] if the database has another name for a table.
     pub fn name_tables(&mut self, names: &[(u8, &str)]) -> Result<(), OfError> {
         let changed = names.iter().filter(|(table, name)| self.table_name(*table) != *name);
         let changed: Vec<(u8, &str)> = changed.copied().collect();
@@ -158,16 +158,16 @@ impl FlowTables {
         Ok(())
     }
 
-    /// How many rules a table may have, as messages tell: 1 000 000 where there is no limit, though
-    /// more may come.
+    /// The maximum number of rules that messages report: 1 000 000 if there is no limit, though the
+    /// table takes more.
     pub fn max_entries(&self, table: u8) -> u32 {
         let limit = self.table(table).and_then(|table| table.settings.limit);
         limit.map_or(NOMINAL_LIMIT, |limit| u32::try_from(limit).unwrap_or(u32::MAX))
     }
 
-    /// The counters of every table, as messages tell them. `wildcards` is OpenFlow 1.0's.
+    /// The counters of every table for messages. `wildcards` is OpenFlow 1.0's.
     pub fn table_stats(&self) -> Vec<model::TableStats> {
-        /// All that OpenFlow 1.0's match has.
+        /// All wildcards of OpenFlow 1.0.
         const WILDCARDS: u32 = (1 << 22) - 1;
         let stats = |number: u8| {
             let there = self.table(number);

@@ -1,4 +1,4 @@
-//! Table-mods, and what tables say of themselves (OpenFlow 1.5.1 §7.3.4.3, §7.3.5.17).
+//! Table-mods, and descriptions of tables (OpenFlow 1.5.1 §7.3.4.3, §7.3.5.17).
 
 use super::table::Watch;
 use super::update::Log;
@@ -6,20 +6,19 @@ use super::{FlowTables, TABLES, TableMiss};
 use openflow::model::{TableDesc, TableMod, eviction, table_config};
 use openflow::{OfError, Version};
 
-/// Every table, in a table-mod.
+/// All tables, in a table-mod.
 const ALL: u8 = 255;
 
-/// What eviction goes by: other things (the largest group), importance, lifetime. Nobody can change
-/// it.
+/// What eviction goes by: other criteria (the largest group), importance, lifetime. It cannot be
+/// changed.
 const EVICTION_FLAGS: u32 = eviction::OTHER | eviction::IMPORTANCE | eviction::LIFETIME;
 
 impl FlowTables {
-    /// Does what a controller asks. Returns the tables of which packets that have no rule may be
-    /// treated otherwise.
+    /// Carries out a table-mod. Returns the tables whose miss behaviour may change.
     pub(crate) fn table_mod(&mut self, change: &TableMod, version: Version, log: &mut Log) -> Result<Vec<u8>, OfError> {
         let numbers = match change.table {
             ALL => 0..TABLES,
-            // The switch's own.
+            // The switch's hidden table.
             TABLES => return Err(OfError::TmfcEperm),
             table if table < TABLES => table..table + 1,
             _ => return Err(OfError::TmfcBadTable),
@@ -41,8 +40,8 @@ impl FlowTables {
         }
         let watches = change.config & table_config::VACANCY != 0;
         for number in numbers {
-            // Tables of which nobody has said anything are not there, and stay so where this says
-            // nothing either.
+            // A table without any setting does not exist, and this table-mod does not make one
+            // either.
             if self.table(number).is_none() && !evicts && !watches {
                 continue;
             }
@@ -67,7 +66,7 @@ impl FlowTables {
 
     fn set_misses(&mut self, numbers: std::ops::Range<u8>, config: u32, version: Version) -> Result<Vec<u8>, OfError> {
         let miss = match config {
-            // OpenFlow 1.3 has rules for this.
+            // Since OpenFlow 1.3, table-miss rules decide this.
             _ if version >= Version::V13 => return Ok(Vec::new()),
             0 => TableMiss::Controller,
             1 => TableMiss::Continue,
@@ -85,8 +84,8 @@ impl FlowTables {
         Ok(changed)
     }
 
-    /// A table's configuration as messages of a version tell it: what becomes of packets without
-    /// rule until OpenFlow 1.2, eviction and vacancy events from OpenFlow 1.4 on.
+    /// A table's configuration for messages of a version: miss behaviour up to OpenFlow 1.2,
+    /// eviction and vacancy events since OpenFlow 1.4.
     pub fn table_config(&self, table: u8, version: Version) -> u32 {
         if version < Version::V13 {
             return match self.miss(table) {

@@ -1,11 +1,11 @@
-//! What happened in tables, for those who asked to hear of it.
+//! Events of tables, for controllers that asked for them.
 
 use super::{FlowTables, Reason, Removed, Rule, RuleRef, Stale, TunnelOptions, WORDS};
 use classifier::Match;
 use openflow::model::{FlowFlags, Instructions, Match as ModelMatch, TableStatus};
 use std::sync::Arc;
 
-/// A rule as it was at a moment.
+/// A rule as it was at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleImage {
     /// Its table.
@@ -16,27 +16,27 @@ pub struct RuleImage {
     pub matching: ModelMatch,
     /// Its cookie.
     pub cookie: u64,
-    /// Seconds without packets until it ends; 0 for never.
+    /// Idle timeout in seconds; 0 for none.
     pub idle_timeout: u16,
-    /// Seconds until it ends; 0 for never.
+    /// Hard timeout in seconds; 0 for none.
     pub hard_timeout: u16,
-    /// What it does.
+    /// Its instructions.
     pub instructions: Arc<Instructions>,
 }
 
-/// A change of a rule, as monitors are told of it (OpenFlow 1.5.1 §7.3.5.18).
+/// A change of a rule, for flow monitors (OpenFlow 1.5.1 §7.3.5.18).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleUpdate {
-    /// It came, if need be in the place of another of its match and priority.
+    /// The rule was added; it may have replaced another of its match and priority.
     Added(RuleImage),
     /// Its instructions or its cookie changed.
     Modified(RuleImage),
-    /// It went.
+    /// The rule was removed.
     Removed(RuleImage, Reason),
 }
 
 impl RuleUpdate {
-    /// The rule; of one that went, as it was.
+    /// The rule; a removed rule as it last was.
     pub fn image(&self) -> &RuleImage {
         match self {
             RuleUpdate::Added(image) | RuleUpdate::Modified(image) | RuleUpdate::Removed(image, _) => image,
@@ -44,15 +44,15 @@ impl RuleUpdate {
     }
 }
 
-/// Something that controllers may have asked to hear of.
+/// An event that controllers may have asked for.
 #[derive(Clone, Debug)]
 pub enum TableEvent {
-    /// A rule went that was made with the wish to be told ([`Removed::message`]), or whose end
-    /// monitors hear of.
+    /// A rule was removed that has a flow-removed message ([`Removed::message`]), or whose removal
+    /// flow monitors report.
     Removed(Removed),
     /// A change of a rule; only while the tables are monitored ([`FlowTables::set_monitored`]).
     Update(RuleUpdate),
-    /// A table ran short of room, or has enough again.
+    /// A table ran short of room, or has enough again (vacancy event).
     Status(TableStatus),
 }
 
@@ -71,18 +71,18 @@ impl RuleImage {
     }
 }
 
-/// What a change of tables did, as it is collected.
+/// The events of a change of tables, as they are collected.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Whether every rule is noted, or only what somebody hears of.
+    /// Whether to note every rule, or only events that controllers have asked for.
     pub(super) everything: bool,
     pub(super) monitored: bool,
     pub(crate) stale: Stale,
     pub(crate) events: Vec<TableEvent>,
-    /// The rules that came and that were changed; only with `everything`.
+    /// The rules that were added and modified; only with `everything`.
     pub(super) added: Vec<RuleRef>,
     pub(super) modified: Vec<RuleRef>,
-    /// What fields are in the tables.
+    /// The mapping of tunnel options to fields in the tables.
     pub(super) options: Arc<TunnelOptions>,
 }
 
@@ -136,7 +136,7 @@ impl Log {
 }
 
 impl FlowTables {
-    /// Where to note what somebody hears of.
+    /// An empty log for the events that controllers have asked for.
     pub(crate) fn log(&self) -> Log {
         Log {
             monitored: self.monitored,

@@ -28,7 +28,7 @@ const PREFIXES: [Field; 6] = [
     Field::TpDst,
 ];
 
-/// What the classifiers of all tables are told about states.
+/// The layout of states for the classifiers of all tables.
 pub(crate) fn layout() -> Layout {
     let fields = PREFIXES.map(|field| {
         let info = field.info();
@@ -61,7 +61,7 @@ pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
             Home::Meta { word, shift } => (usize::from(word), shift, condition.field.info().valid > u64::MAX.into()),
             Home::Elsewhere => continue,
         };
-        // Of a field that is wider than a word, the word before has the highest bits.
+        // If a field is wider than a word, the word before has its highest bits.
         let (value, mask) = (condition.value << shift, condition.mask << shift);
         words.require(word, value as u64, mask as u64);
         if wide {
@@ -71,8 +71,8 @@ pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
     words
 }
 
-/// By field, in the order of [`MatchField::ALL`]: which words it is in, one bit each; 0 for those
-/// that are no canonical ones.
+/// By field, in the order of [`MatchField::ALL`]: the words that hold it, one bit each; 0 for
+/// fields that are not canonical.
 static WORDS_OF: [u64; MatchField::ALL.len()] = {
     assert!(WORDS <= 64);
     let mut all = [0; MatchField::ALL.len()];
@@ -104,18 +104,18 @@ pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
     model::Match::from_fields(fields)
 }
 
-/// The bits of a packet's key that are among the words of a mask.
+/// The bits of a packet's key in a mask of words.
 pub(crate) fn mask_of(words: &StateWords) -> Mask {
     Mask::from_words(key_words(words))
 }
 
-/// Whether there are bits of the key that a mask does not have.
+/// Whether the words have bits of the key that a mask does not have.
 pub(crate) fn has_bits_beyond(words: &StateWords, mask: &Mask) -> bool {
     let pairs = key_words(words).iter().zip(mask.words());
     pairs.fold(0, |beyond, (word, bits)| beyond | word & !bits) != 0
 }
 
-/// The key that is among the words of a state.
+/// The key in the words of a state.
 pub(crate) fn key_of(words: &StateWords) -> Key {
     Key::from_words(key_words(words))
 }
@@ -128,7 +128,7 @@ fn key_words(words: &StateWords) -> &[u64; KEY_WORDS] {
     }
 }
 
-/// Whether there are bits of metadata.
+/// Whether the words have bits of metadata.
 pub(crate) fn has_metadata(words: &StateWords) -> bool {
     words[..META_WORDS].iter().any(|word| *word != 0)
 }
@@ -152,7 +152,7 @@ pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
     }
 }
 
-/// What OpenFlow 1.0 calls ports: of ICMP, type and code.
+/// The fields that OpenFlow 1.0 calls ports; for ICMP they are type and code.
 const PORTS: [Field; 4] = [Field::TpSrc, Field::TpDst, Field::IcmpType, Field::IcmpCode];
 
 /// Sets the ports to zero.
@@ -163,7 +163,7 @@ pub(crate) fn clear_ports(words: &mut StateWords) {
     }
 }
 
-/// Whether there are bits of ports.
+/// Whether the words have bits of ports.
 pub(crate) fn has_ports(words: &StateWords) -> bool {
     PORTS.into_iter().any(|field| of_key(words, field) != 0)
 }
@@ -177,7 +177,7 @@ pub(crate) fn put(words: &mut StateWords, field: MatchField, value: u64) {
     }
 }
 
-/// The bits of a canonical field in words.
+/// The bits of a canonical field in the words.
 pub(crate) fn get(words: &StateWords, field: MatchField) -> u128 {
     let info = field.info();
     let bits = match info.home {
