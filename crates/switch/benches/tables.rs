@@ -1,5 +1,5 @@
-//! What a million rules of two addresses take: memory, and the time of changes of them, one by one
-//! and in bundles. Prints a table.
+//! The cost of a million rules of two addresses: memory, and the time of changes, one by one and in
+//! bundles. Prints a table.
 
 use flow::MatchField as F;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
@@ -158,7 +158,7 @@ fn time(name: &str, what: &str, work: impl FnOnce()) {
     println!("  {name}: {what}: {each} ns a rule");
 }
 
-/// Bytes of memory that the process has.
+/// Memory of the process in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok());

@@ -1,5 +1,5 @@
-//! What a unit of work takes: the time of translations of different kinds, divided by the work that
-//! they were.
+//! The time that a unit of work takes: times of translations of different kinds, divided by their
+//! work.
 
 #[path = "../tests/support/ask.rs"]
 mod ask;

@@ -79,7 +79,7 @@ impl Switch {
         let mut pipeline = Pipeline::new(self, &key, patience);
         pipeline.watch(report);
         pipeline.run_from(&start);
-        let (report, last) = pipeline.told();
+        let (report, last) = pipeline.take_report();
         let translated = pipeline.finish(now)?;
 
         let style = Style {

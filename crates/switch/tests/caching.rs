@@ -1,8 +1,8 @@
-//! Random rules of many kinds, and what a datapath makes of their megaflows: a packet that one
-//! covers has the same actions as the packet that made it. This is what padding, protocol 0 and
-//! neighbour discovery options have undone elsewhere.
+//! Random rules of many kinds, and the megaflows of their translations: every packet that a
+//! megaflow covers has the same actions as the packet that made it. Padding, protocol 0 and
+//! neighbour discovery options have broken this in other switches.
 //!
-//! `OXVS_SOAK` in the environment asks for that many times as many rules, `OXVS_SEED` for others.
+//! `OXVS_SOAK` in the environment multiplies the number of rules, `OXVS_SEED` selects others.
 
 #[path = "support/ask.rs"]
 mod ask;
@@ -25,9 +25,9 @@ use switch::tables::Translated;
 use testkit::Rng;
 use wire::Nanos;
 
-/// What a datapath does to a packet for a translation. The mask may be another: there is more than
-/// one proof of an answer. So may be how much of a field is written, where the packet is known to
-/// have the rest: what it has afterwards counts.
+/// The effect of a translation on a packet. The mask may differ: there is more than one proof of a
+/// result. A set-field may also write fewer bits if the mask proves the others; only the result
+/// counts.
 fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use<> {
     #[derive(Debug, PartialEq)]
     enum Does {
@@ -142,7 +142,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             let mut key = extract(&bytes, &PortNo(port).into()).unwrap();
             let first = switch.ask(&key);
             switch.accept(&first, Nanos::ZERO).unwrap();
-            // What is frozen goes on with the same packet, or with what is behind its label.
+            // A frozen packet continues unchanged, or behind its label.
             let again = first.translation.actions.iter().find_map(|action| match action {
                 Action::Recirc(id) => Some(*id),
                 _ => None,

@@ -2,9 +2,9 @@
 //! vSwitch.
 //!
 //! Open vSwitch runs with dummy devices in a sandbox; `ofproto/trace` translates a packet and
-//! learns from it, as we do. What is compared is what comes out, which ports, with which tags, and
-//! what was learned. In what order, and by which actions, may differ; we may not need more of them.
-//! Where we mean to differ is in [`model::Config::excuse`].
+//! learns from it, as our switch does. The test compares the egress ports, the tags of the packets,
+//! and the learned stations. The order and the actions may differ, but we must not need more
+//! actions. [`model::Config::excuse`] has the intended differences.
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, configurations;
 //! `ORACLE_ALL=1` prints all differences.

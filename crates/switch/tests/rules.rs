@@ -1,7 +1,8 @@
-//! Random rules, and random packets through them: here and in Debian's Open vSwitch, and through
-//! what caches would make of them.
+//! Random rules and random packets: our translation compared with Debian's Open vSwitch, and with
+//! itself through caches.
 //!
-//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules.
+//! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment set the number of rounds and the random
+//! seed.
 
 #[path = "support/ask.rs"]
 mod ask;
@@ -43,8 +44,8 @@ fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What a datapath does for a translation. The mask may be another: there is more than one proof of
-/// an answer.
+/// The effect of a translation in a datapath. The mask may differ: there is more than one proof of
+/// a result.
 fn parts(t: &Translation) -> impl PartialEq + std::fmt::Debug + use<> {
     (t.actions.clone(), t.deps.to_vec(), t.effects.to_vec(), t.drop)
 }
@@ -146,9 +147,10 @@ fn packets_leave_by_rules_as_they_leave_open_vswitch() {
             ours.apply(&translation.effects, Nanos::ZERO);
             let theirs = frames::run(&steps::parse(line.unwrap_or("drop")), &Frame::new(&key), false);
             let got = frames::run(&translation.actions, &Frame::new(&key), false);
-            // Of a loop through patch ports it keeps the copies that it made before it noticed; we
-            // keep none. And it drops what NORMAL finds with a bared tag that `vlan-limit` has
-            // hidden; we know nothing of that tag and forward the packet as it is.
+            // In a loop through patch ports, Open vSwitch keeps the copies that it made before it
+            // noticed the loop; we keep none. It also drops a packet that NORMAL handles after a
+            // pop has uncovered a tag hidden by `vlan-limit`; we know nothing of that tag and
+            // forward the packet.
             if got.is_empty() && trace.contains("over max") || trace.contains("partial VLAN tag") {
                 excused += 1;
                 for bridge in model::BRIDGES {

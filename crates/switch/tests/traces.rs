@@ -1,5 +1,5 @@
-//! The same random rules and packets through `ofproto/trace` here and of Debian's Open vSwitch:
-//! what leaves, and what is told of it, in which words.
+//! The same random rules and packets through our `ofproto/trace` and that of Debian's Open vSwitch:
+//! which packets leave, and the text of the trace.
 //!
 //! `ORACLE_ROUNDS` and `ORACLE_SEED` in the environment ask for more, or other, rules, `OXVS_SOAK`
 //! for that many times as many; `ORACLE_ALL=1` prints all differences. Where we mean to differ is
@@ -83,7 +83,7 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
                     faults.push(format!("longer {long}: theirs {want:#?}\nours {have:#?}"));
                 }
             }
-            // What is learned is no news the second time.
+            // A rule that is learned a second time changes nothing.
             if translation.translation.actions != *actions && !theirs.contains("learn") {
                 faults.push(format!("translated {:?}", translation.translation.actions));
             }
@@ -168,8 +168,8 @@ fn excuse(theirs: &str, ours: &str) -> Option<&'static str> {
     None
 }
 
-/// What a trace tells, without the megaflow, which is wider here, and the actions, which are
-/// compared by what they do.
+/// The text of a trace without the megaflow, which is wider here, and without the actions, which
+/// are compared by their effect.
 fn told(text: &str) -> Vec<String> {
     // A miss in another bridge it tells by the match of a rule of its own.
     let text = text.replace(". reg0=0x2, priority 0\n", ". No match.\n");
@@ -189,7 +189,7 @@ fn told(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is said of packets for controllers, but for the number that stands for it, sorted.
+/// The attributes of punts to controllers, without their handle, sorted.
 fn controllers(text: &str) -> Vec<String> {
     let mut all: Vec<String> = text
         .split("controller(reason=")
@@ -238,7 +238,7 @@ fn install(oracle: &Vswitch, ours: &mut Switch, rng: &mut Rng, topology: &Topolo
                 assert!(rules.len() < before, "{}", done.stderr);
                 continue;
             }
-            // Actions that do not suit what those before them made of the packet.
+            // Actions that do not fit the packet after the actions before them.
             let line = done
                 .stderr
                 .split("flows:")

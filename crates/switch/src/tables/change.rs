@@ -167,18 +167,18 @@ impl FlowTables {
         let mut rule = Rule::new(change, instructions, now);
         rule.cookie = cookie;
         let Some(id) = known else {
-            return self.come(number, matching, priority, rule, log);
+            return self.add_rule(number, matching, priority, rule, log);
         };
         let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
         let old = RuleRef { table: number, id };
-        if self.retires(old) {
+        if self.removes_by_bundle(old) {
             return self.replace(old, (matching, priority), rule, keep, false);
         }
         if let Some(old) = self.take(old).filter(|_| keep) {
             rule.packets = old.packets;
             rule.bytes = old.bytes;
         }
-        self.come(number, matching, priority, rule, log)
+        self.add_rule(number, matching, priority, rule, log)
     }
 
     fn modify(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
@@ -246,7 +246,7 @@ impl FlowTables {
             }
             std::mem::replace(&mut rule.instructions, instructions.clone())
         };
-        if self.retires(at) {
+        if self.removes_by_bundle(at) {
             let mut rule = entry.rule.clone();
             change_it(&mut rule);
             (rule.packets, rule.bytes, rule.queued) = (0, 0, None);
@@ -273,7 +273,7 @@ impl FlowTables {
     }
 
     /// Adds a rule, at once or in the open bundle.
-    fn come(
+    fn add_rule(
         &mut self,
         table: u8,
         matching: &Match<WORDS>,
@@ -285,7 +285,7 @@ impl FlowTables {
             rule.span = Span::From(self.journal.versions().1);
             let at = self.put(table, matching, priority, rule)?;
             self.journal.stale.add(table, matching);
-            self.journal.push(Step::Came(at));
+            self.journal.push(Step::Added(at));
         } else {
             let at = self.put(table, matching, priority, rule)?;
             if let Some(rule) = self.table(table).and_then(|table| table.rules.get(at.id)) {
@@ -297,7 +297,7 @@ impl FlowTables {
     }
 
     /// Whether a rule is removed by a bundle, so that packets see it until the commit.
-    fn retires(&self, at: RuleRef) -> bool {
+    fn removes_by_bundle(&self, at: RuleRef) -> bool {
         self.journal.active && self.rule(at).is_some_and(|rule| rule.span == Span::Always)
     }
 
@@ -333,13 +333,13 @@ impl FlowTables {
 
     /// Removes a rule, at once or in the open bundle.
     pub(super) fn drop_rule(&mut self, at: RuleRef, reason: Reason, now: Nanos, log: &mut Log) {
-        if self.retires(at) {
+        if self.removes_by_bundle(at) {
             let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) else {
                 return;
             };
             let matching = entry.matching();
             self.journal.stale.add(at.table, &matching);
-            self.journal.push(Step::Went(at, reason));
+            self.journal.push(Step::Removed(at, reason));
             self.retire(at, self.journal.versions().1);
         } else if self.journal.active {
             // The rule was added by this bundle: nobody was notified of it.

@@ -308,7 +308,7 @@ impl Pipeline<'_> {
         let meaning = ForController {
             bridge: bridge.id,
             controller: to.id,
-            reason: continuation.map_or_else(|| self.told_reason(to.reason), |_| to.reason),
+            reason: continuation.map_or_else(|| self.packet_in_reason(to.reason), |_| to.reason),
             table: self.packet.place.table,
             cookie: self.packet.place.cookie,
             userdata: to.userdata.clone(),

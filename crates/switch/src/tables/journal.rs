@@ -15,9 +15,9 @@ use wire::Nanos;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// The bundle adds a rule.
-    Came(RuleRef),
+    Added(RuleRef),
     /// The bundle removes a rule.
-    Went(RuleRef, Reason),
+    Removed(RuleRef, Reason),
     /// The bundle replaces a rule.
     Replaced {
         old: RuleRef,
@@ -171,11 +171,11 @@ impl FlowTables {
 
     fn finish(&mut self, step: Step, log: &mut Log, now: Nanos) {
         match step {
-            Step::Came(at) => {
+            Step::Added(at) => {
                 self.set_span(at, Span::Always);
                 self.tell_came(at, log);
             }
-            Step::Went(at, reason) => {
+            Step::Removed(at, reason) => {
                 if self.span(at).is_some_and(|span| span != Span::Always) {
                     self.end(at, reason, now, log);
                 }
@@ -211,8 +211,8 @@ impl FlowTables {
 
     fn undo(&mut self, step: Step) {
         let (came, went) = match step {
-            Step::Came(at) => (Some(at), None),
-            Step::Went(at, _) => (None, Some(at)),
+            Step::Added(at) => (Some(at), None),
+            Step::Removed(at, _) => (None, Some(at)),
             Step::Replaced { old, new, .. } => (Some(new), Some(old)),
         };
         if let Some(at) = came.filter(|at| matches!(self.span(*at), Some(Span::From(_)))) {

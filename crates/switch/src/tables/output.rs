@@ -78,7 +78,7 @@ impl Pipeline<'_> {
 
     /// The packet-in reason that the message gives: an output of a table-miss rule counts as a miss
     /// (OpenFlow 1.3.5 §5.4).
-    pub(super) fn told_reason(&self, reason: u8) -> u8 {
+    pub(super) fn packet_in_reason(&self, reason: u8) -> u8 {
         let is_miss = || {
             let at = self.packet.place.rule?.rule;
             let entry = self.packet.place.bridge?.tables.table(at.table)?.rules.entry(at.id)?;

@@ -157,7 +157,7 @@ impl Pipeline<'_> {
     }
 
     /// The report, and the packet at the end of its first bridge.
-    pub(crate) fn told(&mut self) -> (Report, Option<FlowState>) {
+    pub(crate) fn take_report(&mut self) -> (Report, Option<FlowState>) {
         let report = self.report.take().map_or_else(Report::default, |report| *report);
         let last = report.last;
         (report, last)

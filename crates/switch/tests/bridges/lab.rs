@@ -13,7 +13,7 @@ pub(crate) struct Lab {
     pub(crate) config: SwitchConfig,
     pub(crate) switch: Switch,
     pub(crate) now: Nanos,
-    /// What the last packets and times changed.
+    /// The changes by the last packets and ticks.
     pub(crate) changes: Vec<Change>,
     ports: BTreeMap<String, u32>,
 }
@@ -75,7 +75,7 @@ impl Lab {
         self.changes = self.switch.configure(self.config.clone(), self.now);
     }
 
-    /// Time passes; what is due happens on the way.
+    /// Advances the time, with all ticks that are due.
     pub(crate) fn wait(&mut self, secs: u64) {
         let end = self.now + std::time::Duration::from_secs(secs);
         self.changes.clear();
@@ -96,8 +96,8 @@ impl Lab {
         self.translated(port, packet).translation
     }
 
-    /// Sends a packet, and learns from it. What comes out: `a b` for ports `a` and `b`, with the
-    /// tags as in [`show`] where there are any.
+    /// Sends a packet, and learns from it. Returns the egress ports: `a b` for ports `a` and `b`,
+    /// with tags as in [`show`] if any.
     pub(crate) fn send_packet(
         &mut self,
         port: &str,

@@ -359,7 +359,7 @@ fn a_storm_of_moves_changes_nothing_more_once_its_ports_have_spent_their_budgets
     lab.send("c", 50, 9).unwrap();
     lab.send("d", 50, 9).unwrap();
     assert!(lab.stations("br0").contains(&"d 0 50".to_owned()));
-    // With time there is some more.
+    // After some time the budget allows more.
     lab.now += Duration::from_secs(1);
     assert_eq!(flap(&mut lab, ["b", "a"], 10, 1_000), 2 * 512);
 }

@@ -159,7 +159,8 @@ fn a_loop_that_doubles_at_every_turn_ends_soon() {
 #[test]
 fn a_packet_that_comes_back_to_its_device_is_not_sent_there() {
     let mut lab = Lab::new();
-    // The patch ends in the same bridge, in another VLAN, of which the ingress port is a trunk too.
+    // The patch ends in the same bridge, in another VLAN. The ingress port is a trunk of that VLAN
+    // too.
     lab.port("br0", "a", PortConfig::default());
     lab.port("br0", "b", PortConfig::default());
     lab.patch("br0", "x0", "x1", access(10));

@@ -1,4 +1,4 @@
-//! Bridges without rules whose controllers have said something of ports and fragments.
+//! Bridges without rules, with port flags or a fragment mode from a controller.
 
 use crate::ask::Ask;
 use crate::lab::Lab;

@@ -36,8 +36,8 @@ fn port(text: &str) -> PortConfig {
     port
 }
 
-/// What leaves `to` when a packet with tags `sent` comes into `from`: its tags, `bare` without any,
-/// `-` where nothing leaves.
+/// The tags of a packet that leaves `to`, after a packet with tags `sent` is received on `from`:
+/// `bare` for none, `-` if no packet leaves.
 fn cross(from: PortConfig, sent: &str, to: PortConfig, limit: u8) -> String {
     let mut lab = Lab::new();
     lab.config.vlan_limit = limit;

@@ -1,4 +1,4 @@
-//! What actions do to a frame.
+//! The effect of actions on a frame.
 
 use dp::Action;
 use wire::VlanTag;
@@ -7,7 +7,7 @@ use wire::VlanTag;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Frame(pub(crate) Vec<VlanTag>);
 
-/// What comes out of which port, sorted.
+/// The frames that leave and their ports, sorted.
 pub(crate) fn run(actions: &[Action], frame: &Frame) -> Vec<(u32, Frame)> {
     let mut frame = frame.clone();
     let mut out = Vec::new();

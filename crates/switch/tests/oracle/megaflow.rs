@@ -1,4 +1,4 @@
-//! What a datapath may rely on when it caches translations.
+//! Guarantees of translations that a datapath relies on when it caches them.
 
 use crate::ask::Ask;
 use crate::model::{BRIDGES, Config, Shot, Topology};
@@ -10,7 +10,7 @@ use wire::{MacAddr, Nanos, Vid};
 
 const ROUNDS: u64 = 60;
 
-/// All that a datapath keeps of a translation.
+/// The parts of a translation that a datapath keeps.
 fn parts(t: &Translation) -> impl PartialEq + std::fmt::Debug + use<> {
     (t.actions.clone(), t.deps.to_vec(), t.effects.to_vec(), t.drop, t.mask)
 }
@@ -138,7 +138,7 @@ fn station(rng: &mut Rng) -> (Vid, MacAddr) {
     (Vid::from_tci(vlan), MacAddr(testkit::mac(1 + rng.below(4) as u32)))
 }
 
-/// A bridge loses a port, or goes away as a whole, or stops switching; and what is left comes back.
+/// A bridge loses a port, is deleted, or stops switching; then the configuration is restored.
 fn remove_and_add(switch: &mut Switch, config: &Config, topology: &Topology, rng: &mut Rng, now: Nanos) -> Vec<Change> {
     let mut less = config.switch(topology);
     let bridge: &mut BridgeConfig = less.bridges.get_mut("br1").unwrap();

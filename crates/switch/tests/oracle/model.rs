@@ -37,7 +37,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// What makes the ports.
+    /// The commands that add the ports.
     pub(crate) fn create() -> String {
         let mut words = String::new();
         for bridge in BRIDGES {
@@ -141,7 +141,7 @@ impl Config {
         }
     }
 
-    /// One of its ports, or the settings of a bridge, made anew.
+    /// Changes one of its ports, or the settings of a bridge, at random.
     pub(crate) fn change(&mut self, rng: &mut Rng) {
         if rng.chance(20) {
             let other = Config::random(rng);
@@ -157,7 +157,7 @@ impl Config {
         }
     }
 
-    /// What brings Open vSwitch there, from whatever it was.
+    /// The commands that bring Open vSwitch to this configuration from any other.
     pub(crate) fn vsctl(&self) -> String {
         let mut words = format!("set Open_vSwitch . other_config:vlan-limit={} ", self.vlan_limit);
         for (name, (flood, forward)) in &self.bridges {
@@ -207,7 +207,7 @@ impl Config {
         words
     }
 
-    /// The same for us.
+    /// The same configuration for our switch.
     pub(crate) fn switch(&self, topology: &Topology) -> SwitchConfig {
         let mut config = SwitchConfig {
             vlan_limit: self.vlan_limit,
@@ -262,7 +262,7 @@ impl Config {
         config
     }
 
-    /// What differs, with the settings of the ports it is about.
+    /// The differences, with the settings of the ports that they concern.
     pub(crate) fn difference(
         &self,
         topology: &Topology,
@@ -295,7 +295,7 @@ impl Config {
         }
     }
 
-    /// Why we mean to differ here, if we do.
+    /// Why the difference is intended, if it is.
     pub(crate) fn excuse(
         &self,
         shot: &Shot,

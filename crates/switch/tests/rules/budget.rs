@@ -1,5 +1,5 @@
-//! What one packet may cost: every kind of step draws from one budget, whoever asks for the
-//! translation.
+//! The cost of one packet: every kind of step spends one budget, whichever way the translation was
+//! requested.
 
 use crate::ask::Ask;
 use crate::frozen::bridge;
@@ -13,7 +13,7 @@ use switch::trace::Request;
 use testkit::{Packet, mac};
 use wire::Nanos;
 
-/// The budget, and what one step can cost beyond it.
+/// The budget, and the most that one step can exceed it by.
 const MOST_WORK: u32 = (1 << 20) + (1 << 17);
 /// Datapath actions that 64 kB have room for, and those of one more group.
 const MOST_ACTIONS: usize = 8192 + 1500;
@@ -53,7 +53,7 @@ fn a_group_of_1500_buckets_that_each_name_another_of_1500_ends_with_64_kb_of_act
     let outer = format!("group_id=1,type=all{}", ",bucket=group:2".repeat(1500));
     let switch = bridge(&[&inner, &outer], &["actions=group:1"]);
     let translated = switch.ask(&key());
-    // As in Open vSwitch, what there is until then is done.
+    // As in Open vSwitch, the actions so far are executed.
     let actions = translated.translation.actions.len();
     assert!((8192..MOST_ACTIONS).contains(&actions), "{actions}");
     assert!(translated.work <= MOST_WORK, "{}", translated.work);

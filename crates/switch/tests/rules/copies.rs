@@ -1,5 +1,4 @@
-//! What a copy of a packet does to it (`clone`, a group's bucket, a patch port) is not done to the
-//! packet.
+//! The actions of a copy (`clone`, a group's bucket, a patch port) do not change the packet itself.
 
 use crate::ask::Ask;
 use crate::frames::{self, Frame};
@@ -12,10 +11,10 @@ use switch::{Attach, Switch, VlanMode};
 use testkit::{Packet, mac};
 use wire::{Nanos, Vid};
 
-/// What leaves, by ports.
+/// The packets that leave, by port.
 type Sent = Vec<(u32, String)>;
 
-/// What leaves the second port for a tagged packet: by these actions, and if it is sent as it is.
+/// The packets that leave the second port for a tagged packet: after these actions, and unchanged.
 fn sent(actions: &str) -> (Sent, Sent) {
     let packet = Packet::new(mac(1), mac(2)).tag(0x8100, 10);
     let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());

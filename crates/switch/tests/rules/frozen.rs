@@ -1,5 +1,5 @@
-//! Packets that go on where they were interrupted: behind a label, by their length, after a
-//! controller; and groups that choose.
+//! Frozen packets that continue: behind a label, by their length, after a controller; and select
+//! groups.
 
 use crate::ask::Ask;
 use crate::model::Topology;
@@ -14,7 +14,7 @@ use switch::trace::Request;
 use testkit::{Packet, mac};
 use wire::Nanos;
 
-/// A switch of two bridges, the first of which has these groups and rules.
+/// A switch with two bridges. The first has these groups and rules.
 pub(crate) fn bridge(groups: &[&str], rules: &[&str]) -> Switch {
     let mut switch = Switch::new(5);
     switch.configure(Topology::fixed().config(), Nanos::ZERO);
@@ -82,18 +82,17 @@ fn what_is_behind_a_label_is_looked_at_when_the_packet_comes_again() {
         "{:?}",
         second.translation.actions
     );
-    // Nobody comes to where nobody was sent.
+    // A packet with an unknown recirculation id is dropped.
     behind.set(Field::RecircId, 77);
     assert_eq!(switch.ask(&behind).translation.drop, Some(DropCause::NoRule));
-    // What nobody uses is forgotten, and with it what leads there.
+    // Unused contexts are removed, and the contexts that lead to them too.
     let changes = switch.tick(Nanos::from_secs(1000));
     for translation in [&first.translation, &second.translation] {
         assert!(changes.iter().any(|change| translation.depends_on(change)));
     }
 }
 
-/// The steps for a labelled packet, and those for the UDP packet behind the label when it comes
-/// again.
+/// The actions for a labelled packet, and those for the recirculated UDP packet behind the label.
 fn behind_a_label(rules: &[&str], tos: u128) -> (Vec<Step>, Vec<Step>) {
     let mut switch = bridge(&["group_id=1,type=select,bucket=output:2"], rules);
     let first = answer(&mut switch, &labelled()).translation.actions.to_vec();
@@ -159,7 +158,7 @@ fn actions_see_and_change_what_is_behind_a_label() {
         ];
         assert_eq!(behind_a_label(&rules, 0).1, expected, "{actions}");
     }
-    // What is sent as it is needs nobody to look.
+    // A packet that is forwarded unchanged needs no recirculation.
     let rules = ["mpls,actions=set_tunnel:5,pop_mpls:0x0800,set_tunnel:6,mod_vlan_vid:9,output:2"];
     let (first, _) = behind_a_label(&rules, 0);
     assert_eq!(first.last(), Some(&out(2)));
@@ -225,10 +224,10 @@ fn times_to_live_are_copied_between_a_label_and_what_no_key_shows() {
         matches!(changed[..], [Step::SetMpls { .. }, Step::CopyTtlIn, _]),
         "{changed:?}"
     );
-    // Who asks for the label's time to live asks the datapath.
+    // Reading the label's time to live recirculates the packet.
     let again = steps(&one_label, "copy_ttl_out,dec_mpls_ttl,output:2");
     assert!(matches!(again[..], [Step::CopyTtlOut, Step::Recirc(_)]), "{again:?}");
-    // What a key shows is copied here.
+    // The translator itself copies fields that the key shows.
     assert_eq!(
         steps(&two_labels, "copy_ttl_out,output:2"),
         [Step::SetMpls { lse: 0, mask: 1 }, out(2)]

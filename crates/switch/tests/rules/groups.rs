@@ -1,10 +1,10 @@
 //! Random groups, nested, of all types, that watch ports and groups; random packets through them.
 //!
-//! [`Plain`] runs them as one would explain them: recursively, bucket by bucket, on the packet's
-//! addresses. What leaves the bridge must be the same, in the same order, unless the packet runs
-//! out of its budget; then the bounds of the budget count.
+//! [`Plain`] runs them as the specification explains them: recursively, bucket by bucket, on the
+//! packet's addresses. The same packets must leave the bridge in the same order, unless the budget
+//! is spent; then only its bounds are checked.
 //!
-//! `OXVS_SOAK` in the environment asks for that many times as many groups, `OXVS_SEED` for others.
+//! `OXVS_SOAK` in the environment multiplies the number of groups, `OXVS_SEED` selects others.
 
 use crate::ask::Ask;
 use crate::frozen::bridge;
@@ -15,14 +15,14 @@ use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::{BTreeMap, BTreeSet};
 use testkit::{Packet, Rng, mac};
 
-/// The budget, and what one step can cost beyond it.
+/// The budget, and the most that one step can exceed it by.
 const MOST_WORK: u32 = (1 << 20) + (1 << 17);
 /// Datapath actions that 64 kB have room for, and those of one more group.
 const MOST_ACTIONS: usize = 8192 + 1500;
 
-/// Ports that are there.
+/// Ports that exist.
 const PORTS: u32 = 4;
-/// One that is not.
+/// A port that does not exist.
 const NO_PORT: u32 = 50;
 
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl Plain<'_> {
         }
     }
 
-    /// Does one action after the other. `false` where it is too much.
+    /// Runs actions in order. `false` if they exceed the budget.
     fn run(&mut self, actions: &[Action], packet: &mut Addresses, depth: u32) -> bool {
         self.steps += 1;
         if depth > 60 || self.steps > 20_000 {
@@ -215,8 +215,8 @@ impl Plain<'_> {
     }
 }
 
-/// The actions of a bucket as an action set: what sets fields in order, then the last group, or
-/// else output, or else lookup.
+/// The actions of a bucket as an action set: set-fields in order, then the last group, otherwise
+/// output, otherwise lookup.
 fn set(actions: &[Action]) -> Vec<Action> {
     let last = |is: fn(&Action) -> bool| actions.iter().rev().find(|action| is(action));
     let end = last(|action| matches!(action, Action::Group(_)))
@@ -229,7 +229,7 @@ fn set(actions: &[Action]) -> Vec<Action> {
     sets.chain([end]).cloned().collect()
 }
 
-/// What a datapath sends.
+/// The packets that a datapath sends.
 fn sent(steps: &[Step], key: &Key) -> Vec<(u32, Addresses)> {
     let mut packet = *key;
     let mut sent = Vec::new();
@@ -275,7 +275,7 @@ fn random_groups_translate_within_the_budget_and_as_a_plain_reading_of_them() {
             }
         }
         made += groups.len() as u64;
-        // A rule may name none that is not there.
+        // A rule must not refer to a group that does not exist.
         for list in &mut lists {
             list.retain(|action| !matches!(action, Action::Group(group) if !groups.contains_key(group)));
         }

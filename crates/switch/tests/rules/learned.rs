@@ -1,4 +1,4 @@
-//! Rules that packets make, and what becomes of them.
+//! Learned rules: how packets add and keep them.
 
 use crate::ask::Ask;
 use crate::model::Topology;
@@ -52,7 +52,7 @@ fn what_a_packet_makes_is_there_for_later_ones_and_stays_while_they_come() {
     assert_eq!(rules_in(&switch, 5), 1);
     let second = switch.ask(&from(1));
     assert_eq!((first.rules.len(), second.rules.len()), (1, 2));
-    // Its packets keep it there.
+    // Its packets keep the rule.
     let mut now = Nanos::ZERO;
     for _ in 0..4 {
         now += Duration::from_secs(6);

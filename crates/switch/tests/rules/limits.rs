@@ -1,4 +1,4 @@
-//! Loops of rules, changes of rules, statistics: what random rules do not reach.
+//! Cases that random rules do not reach: loops of rules, changes of rules, statistics.
 
 use crate::ask::Ask;
 use crate::model::{Topology, random_rules};
@@ -58,7 +58,7 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
     );
 }
 
-/// How many rules a packet meets, and how many ports it leaves by.
+/// Number of rules that a packet matches, and number of ports that it leaves through.
 fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let translated = frozen::bridge(groups, &rules).ask(&key());
@@ -83,7 +83,7 @@ fn again(times: u32, last: &str) -> Vec<String> {
 fn a_packet_goes_as_deep_as_in_open_vswitch_and_no_deeper() {
     let endless = |rules: &[&str]| met(&[], &rules.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>());
     assert_eq!(endless(&["actions=resubmit(,0)"]), (65, 0));
-    // Later tables are no deeper, but at the limit there are none.
+    // Later tables are no deeper, but at the limit there are no more lookups.
     assert_eq!(
         endless(&["actions=resubmit(,1),output:2", "table=1,actions=resubmit(,0)"]),
         (129, 0)
@@ -116,7 +116,7 @@ fn a_packet_is_looked_up_as_often_as_in_open_vswitch_and_no_oftener() {
     let many = "output:2,output:3,".repeat(80);
     let mut rules = tree(6, many.trim_end_matches(','));
     rules.push("table=0,actions=resubmit(,1),output:4,resubmit(,1),output:4".to_owned());
-    // So much at most that Open vSwitch has room for it; what there is until then is done.
+    // The limit is Open vSwitch's room for actions; the actions so far are executed.
     let (_, left) = met(&[], &rules);
     assert_eq!(left, 52 * 160 + 1);
 }
@@ -196,7 +196,7 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
     switch.flow_mod("br0", &change, Nanos::ZERO).unwrap();
     let translated = switch.ask(&key());
     let handles: Vec<u32> = translated.controllers.iter().map(|(handle, _)| *handle).collect();
-    // It comes whole; how much was asked for is told.
+    // The packet is sent whole; the message reports the requested length.
     let step = |n: usize| Step::Punt {
         reason: dp::PuntReason::Controller,
         handle: handles[n],
@@ -249,8 +249,7 @@ fn a_cached_translation_is_right_until_a_change_of_rules_says_otherwise() {
             };
             cache.retain(|(key, cached)| !changes.iter().any(|change| cached.is_stale_for(key, change)));
             for (key, cached) in &cache {
-                // What it depends on may be more or less by now: a mask that is another one needs
-                // other proof.
+                // The dependencies may differ by now, because another mask needs another proof.
                 let again = switch.ask(key).translation;
                 assert_eq!(
                     (&cached.actions, &cached.effects, cached.drop),

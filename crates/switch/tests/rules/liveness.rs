@@ -94,7 +94,7 @@ fn random_groups_that_watch_groups_are_live_where_they_lead_to_a_live_port() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
         let count = 2 + rng.below(8);
-        // Ports 1 to 4 are there, 50 is not.
+        // Ports 1 to 4 exist, 50 does not.
         let watches: Vec<Vec<Result<u32, usize>>> = (0..count)
             .map(|_| {
                 let bucket = |rng: &mut Rng| match rng.chance(10) {
@@ -115,7 +115,7 @@ fn random_groups_that_watch_groups_are_live_where_they_lead_to_a_live_port() {
                 format!("group_id={},type=ff{}", group + 1, buckets.collect::<String>())
             })
             .collect();
-        // One question after another in one translation.
+        // Several selections in one translation.
         let ask = (0..count).map(|group| format!(",bucket=group:{}", group + 1));
         groups.push(format!("group_id=99,type=all{}", ask.collect::<String>()));
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();

@@ -125,7 +125,8 @@ pub(crate) fn random_rules(rng: &mut Rng, topology: &Topology) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut priority = 100;
     for _ in 0..4 + rng.below(40) {
-        // No two rules of a table have the same priority: which of them wins is nobody's promise.
+        // No two rules of a table have the same priority: the specification does not say which one
+        // wins.
         priority += 1;
         let bridge = if rng.chance(80) { "br0" } else { "br1" };
         rules.push(random_rule(rng, bridge, priority, &topology.ofports(bridge)));

@@ -8,8 +8,8 @@ pub(crate) fn random(rng: &mut Rng, topology: &Topology) -> (u32, Vec<u8>) {
     let port = *rng.pick(&topology.inputs());
     let mut packet = Packet::new(mac(1 + rng.below(4) as u32), mac(1 + rng.below(5) as u32));
     if rng.chance(40) {
-        // What is under a priority tag, Open vSwitch takes for the packet's VLAN; that is the other
-        // oracle's matter.
+        // Open vSwitch takes the tag under a priority tag for the packet's VLAN; the other oracle
+        // covers that.
         let outer = *rng.pick(&[0, 10, 20]);
         packet = packet.tag(0x8100, outer | (rng.below(3) as u16) << 13);
         if outer != 0 && rng.chance(20) {

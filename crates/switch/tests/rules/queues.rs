@@ -1,4 +1,4 @@
-//! Queues that mark what leaves by them.
+//! Queues that set the DSCP of packets.
 
 use crate::ask::Ask;
 use crate::model::Topology;
@@ -37,7 +37,7 @@ fn udp() -> Key {
     extract(&packet.udp(7, 80, b"data").bytes(), &PortNo(1).into()).unwrap()
 }
 
-/// What is done, with the type of service of each copy sent.
+/// The effects of a translation, with the type of service of each copy sent.
 fn sent(actions: &str, key: &Key) -> Vec<(u32, u8)> {
     let translation = bridge(&[&format!("actions={actions}")]).ask(key).translation;
     let mut tos = key.get(Field::IpTos) as u8;
@@ -69,7 +69,7 @@ fn a_copy_that_leaves_by_a_marking_queue_gets_its_dscp_and_no_other() {
             vec![(3, 0x51), (2, ef), (2, 0x51)],
         ),
         ("set_queue:4,output:2", vec![(2, 0x51)]),
-        // The default queue marks what was told to leave by it.
+        // The default queue marks only packets for which an action has chosen it.
         ("output:2", vec![(2, 0x51)]),
         ("set_queue:0,output:2", vec![(2, af11)]),
         (

@@ -1,4 +1,4 @@
-//! Translations by a caller who waits until they are done.
+//! Translations for a caller that waits until they are done.
 
 use dp::{Key, Upcall};
 use switch::Switch;
@@ -6,7 +6,7 @@ use switch::tables::{Patience, Translated};
 use wire::Nanos;
 
 pub(crate) trait Ask {
-    /// What becomes of a packet.
+    /// The translation of a packet.
     fn ask(&self, key: &Key) -> Translated;
 }
 

@@ -1,4 +1,4 @@
-//! What actions make of a packet: its tags, its labels, the rest of its key.
+//! The effect of actions on a packet: its tags, its labels, the rest of its key.
 
 use dp::{Action, SetField};
 use flow::{Field, Key, Mask};
@@ -66,8 +66,8 @@ impl Frame {
     }
 }
 
-/// What comes out of which port, sorted; `long` says whether the packet is longer than any length
-/// that is asked for.
+/// The packets that leave and their ports, sorted; `long` says whether the packet is longer than
+/// every length that the actions check.
 pub(crate) fn run(actions: &[Action], frame: &Frame, long: bool) -> Vec<(u32, String)> {
     let mut out = Vec::new();
     go(actions, frame.clone(), long, &mut out);
@@ -75,7 +75,7 @@ pub(crate) fn run(actions: &[Action], frame: &Frame, long: bool) -> Vec<(u32, St
     out
 }
 
-/// A port for what goes to controllers.
+/// A port for packets to controllers.
 const CONTROLLER: u32 = u32::MAX;
 
 fn go(actions: &[Action], mut frame: Frame, long: bool, out: &mut Vec<(u32, String)>) {
@@ -86,7 +86,7 @@ fn go(actions: &[Action], mut frame: Frame, long: bool, out: &mut Vec<(u32, Stri
         match action {
             Action::Output(port) => out.push((port.0, frame.show(cut.take()))),
             Action::Punt { max_len, .. } => {
-                // What goes to a controller goes through no queue.
+                // Packets to controllers go through no queue.
                 let packet = Frame {
                     queue: 0,
                     ..frame.clone()

@@ -62,7 +62,7 @@ fn one(action: &str, actions: &mut Vec<Action>) {
         actions.push(Action::Meter(number(meter) as u32));
     } else if let Some(to) = inner("userspace(") {
         let to = split(to).find_map(|part| part.strip_prefix("controller(")).unwrap();
-        // What an action asks for besides is told, and not done.
+        // Open vSwitch only reports `max_len`; the packet is sent whole.
         value(&to[..to.len() - 1], "max_len").unwrap();
         let (handle, max_len) = (0, u16::MAX);
         actions.push(Action::Punt {

@@ -1,4 +1,4 @@
-//! Metadata that outputs to plain ports have no use for: marks, and what tunnels would be told.
+//! Metadata that outputs to ordinary ports ignore: marks, and the fields of tunnels.
 
 use crate::model::Topology;
 use flow::{Key, PortNo, extract};
@@ -10,8 +10,7 @@ use switch::trace::Request;
 use testkit::{Options, Packet, Vswitch, mac, skip, to_hex};
 use wire::Nanos;
 
-/// Rules of the first bridge, `in_port=1` its port `a1`; how the packets that they are for are
-/// traced is to be the same.
+/// Rules of the first bridge, `in_port=1` its port `a1`. Traces of their packets must be equal.
 const PROGRAMS: &[&[&str]] = &[
     &[
         "in_port=1,actions=set_field:5->tun_id,set_field:1.2.3.4->tun_dst,set_field:1.2.3.5->tun_src,set_field:0x12->pkt_mark,resubmit(,1)",
@@ -33,7 +32,7 @@ const PROGRAMS: &[&[&str]] = &[
     &[
         "in_port=1,actions=set_field:0x123456789->tun_id,move:NXM_NX_TUN_ID[0..31]->NXM_NX_PKT_MARK[],push:NXM_NX_PKT_MARK[],pop:NXM_NX_REG7[],learn(table=5,NXM_NX_TUN_ID[],NXM_NX_PKT_MARK[],load:NXM_NX_TUN_ID[32..39]->NXM_NX_REG0[0..7]),output:2",
     ],
-    // What options of tunnels are mapped to.
+    // The mapping of tunnel options.
     &[
         "in_port=1,actions=set_field:0x123->tun_metadata0,load:5->NXM_NX_TUN_METADATA1[3..40],move:NXM_NX_TUN_METADATA1[0..31]->NXM_NX_REG0[],resubmit(,1)",
         "table=1,tun_metadata0=0x123,actions=delete_field:tun_metadata0,resubmit(,2),push:tun_metadata1[0..47],pop:tun_metadata2[0..47],resubmit(,3),output:2",
@@ -47,7 +46,7 @@ const PROGRAMS: &[&[&str]] = &[
         "table=1,priority=1,tun_metadata2=0x500000000,actions=output:3,multipath(eth_src,50,modulo_n,1,0,tun_metadata1[0..7]),goto_table:2",
         "table=2,tun_metadata1=0,actions=output:4",
     ],
-    // What the other bridge sees of it: the mark.
+    // The other bridge sees only the mark.
     &["in_port=1,actions=set_field:5->tun_id,set_field:6->pkt_mark,output:x0"],
     &[
         "in_port=1,actions=set_field:1->pkt_mark,output:2,set_field:0->pkt_mark,output:3,clone(set_field:9->pkt_mark,output:4),output:3",
@@ -126,7 +125,8 @@ fn marks_and_tunnels_metadata_go_through_tables_as_in_open_vswitch() {
     }
 }
 
-/// What is told, without the tunnel's key, which is not told there of a tunnel whose end is known.
+/// The text of a trace without the tunnel key, which Open vSwitch leaves out if the tunnel's remote
+/// end is known.
 fn without_key(lines: &[String]) -> Vec<String> {
     let known = |line: &str| line.starts_with("Final flow") && line.contains("tun_dst=");
     let cut = |line: &String| match line.split_once("tun_id=") {

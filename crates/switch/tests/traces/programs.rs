@@ -52,7 +52,7 @@ pub(crate) fn groups(rng: &mut Rng, topology: &Topology, bridge: &str) -> Vec<St
     ]
 }
 
-/// The kind of a rule's packets: what a match says of them, and which actions they can have.
+/// The kind of packets that a rule matches, which decides the actions that it can have.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
     Any,

@@ -121,7 +121,7 @@ fn what_a_hash_finds_and_small_tables_are_no_mass() {
         .flow_mod("br0", &to(FlowCommand::Delete, &add(0, &[], 0)), T1)
         .unwrap();
     assert!(!switch.is_mass_change("br0", &to(FlowCommand::Modify, &add(0, &[], 0))));
-    // A modification that is about no rule adds one.
+    // A modify that covers no rule adds one.
     let modify = to(FlowCommand::Modify, &add(4, &[], 4));
     switch.change_meant("br0", &modify, &[], false, T1).unwrap();
     assert_eq!(ports(tables(&switch)), [4]);

@@ -84,7 +84,7 @@ fn nothing_of_a_bundle_is_seen_before_its_commit_and_all_of_it_before_it_is_sett
     ];
     switch.bundle_apply("br0", &items, T1).unwrap();
     assert_eq!(ports(switch.bridge("br0").unwrap().tables()), [1, 2, 3, 4]);
-    // A rule that somebody else takes out meanwhile is out.
+    // A rule that is removed outside the bundle meanwhile stays removed.
     switch
         .flow_mod("br0", &to(FlowCommand::Delete, &add(0, &[in_port(4)], 0)), T1)
         .unwrap();
@@ -269,7 +269,7 @@ fn what_cannot_be_kept_small_comes_back_as_it_was() {
         let back = additions.push(Box::new(change.clone()));
         assert_eq!(back, Err(Box::new(change)));
     }
-    // Rules that have nothing in common.
+    // Rules without a common part.
     let unlike = |n: u32| add(1, &[in_port(1)], n);
     let first = (1..).find(|n| additions.push(Box::new(unlike(*n))).is_err()).unwrap();
     assert_eq!(additions.len() as u32, first - 1);

@@ -33,13 +33,13 @@ fn of_the_largest_group_the_least_important_goes_first_then_who_ends_first() {
     tables.flow_mod(&short(3, &[in_port(2)], 60, 5), T1).unwrap();
     let used = tables.flow_mod(&short(4, &[in_port(2)], 55, 5), T1).unwrap().added[0];
     tables.flow_mod(&add(5, &[in_port(3)], 1), T1).unwrap();
-    // The group of port 2 is the largest; there 3 and 4 are the least important, and 4 would end
-    // first if it had had no packet.
+    // The group of port 2 is the largest. In it, 3 and 4 have the lowest importance, and 4 would
+    // expire first if it had had no packet.
     tables.credit(used, 1, 60, Nanos::from_secs(40));
     let changed = tables.flow_mod(&short(6, &[in_port(3)], 1, 9), T1).unwrap();
     assert_eq!(changed.removed.iter().map(|r| r.priority).collect::<Vec<_>>(), [3]);
     assert_eq!(changed.removed[0].reason, Reason::Eviction);
-    // Now it is two of port 2, one of port 1 and one of port 3 that may go.
+    // Now two rules of port 2, one of port 1 and one of port 3 may be evicted.
     tables.flow_mod(&add(7, &[in_port(3)], 1), T1).unwrap();
     assert_eq!(priorities(&tables), [1, 2, 5, 6, 7]);
     let settings = TableSettings {

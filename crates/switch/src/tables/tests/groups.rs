@@ -240,7 +240,7 @@ fn rules_need_their_group_and_go_with_it() {
     tables.flow_mod(&written, T1).unwrap();
     let references = |tables: &FlowTables, id| tables.group_stats(id..=id, 1, T1)[0].ref_count;
     assert_eq!((references(&tables, 1), references(&tables, 2)), (1, 1));
-    // A rule that is changed to another group refers to that.
+    // A rule that is changed to another group refers to the new one.
     let mut changed = to(FlowCommand::Modify, &written);
     changed.instructions = Instructions::apply(vec![Action::Group(1)]);
     tables.flow_mod(&changed, T1).unwrap();

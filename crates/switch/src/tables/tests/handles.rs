@@ -146,11 +146,11 @@ fn a_bridge_with_too_many_meanings_loses_only_copies_of_its_own_and_gets_room_ag
         assert_eq!(handle(translated), 0);
         assert_eq!(translated.ran_out.map(|reached| reached.limit), Some(Limit::Handles));
     }
-    // Neither what was known nor the other bridge hears of it.
+    // This affects neither known handles nor the other bridge.
     assert_eq!(changes.take(), []);
     assert_eq!(handle(&ask(&mut switch, 1, 0)), handle(&known));
     assert!(handle(&ask(&mut switch, 2, 1)) != 0);
-    // Whoever was refused asks again when there is room.
+    // Translations that were refused run again when there is room.
     let changes = switch.tick(Nanos::from_secs(20));
     assert!(changes.iter().any(|change| refused[0].translation.depends_on(change)));
     assert!(!changes.iter().any(|change| other.translation.depends_on(change)));

@@ -48,7 +48,7 @@ fn options_are_mapped_all_or_none_and_as_far_as_there_is_room() {
     tables
         .change_options(DELETE, &maps("{class=0xffff,type=0,len=4}->tun_metadata0"))
         .unwrap();
-    // Where there was room in between, and behind.
+    // There was room between the others, and after them.
     tables
         .change_options(ADD, &maps("{class=7,type=7,len=20}->tun_metadata0"))
         .unwrap();
