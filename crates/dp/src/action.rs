@@ -1,4 +1,4 @@
-//! What a datapath does with a packet.
+//! The actions of a datapath.
 
 use crate::show::Context;
 use crate::{PuntReason, SetField};
@@ -14,15 +14,14 @@ use wire::{EtherType, VlanTag};
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
     Output(PortNo),
-    /// Insert a VLAN tag (IEEE 802.1Q §9.6) behind the source address, outside any tag that is
-    /// there.
+    /// Insert a VLAN tag (IEEE 802.1Q §9.6) behind the source address, outside any other tag.
     PushVlan(VlanTag),
-    /// Remove the outermost VLAN tag; nothing happens to a packet without one.
+    /// Remove the outermost VLAN tag; no effect on a packet without one.
     PopVlan,
-    /// Write to a header field; nothing happens to a packet that does not have it.
+    /// Write to a header field; no effect on a packet without the field.
     SetField(SetField),
-    /// Insert an MPLS label stack entry (RFC 3032) behind the VLAN tags, outside any entry that is
-    /// there. A packet of no EtherType stays as it is.
+    /// Insert an MPLS label stack entry (RFC 3032) behind the VLAN tags, outside any other entry. A
+    /// packet without an EtherType stays as it is.
     PushMpls {
         /// The packet's EtherType from here on: 0x8847 or 0x8848.
         ethertype: u16,
@@ -36,7 +35,7 @@ pub enum Action {
         /// The packet's EtherType from here on.
         ethertype: u16,
     },
-    /// Write to the outermost MPLS label stack entry; nothing happens to a packet without one.
+    /// Write to the outermost MPLS label stack entry; no effect on a packet without one.
     SetMpls {
         /// What to write, laid out as in [`Action::PushMpls`].
         lse: u32,
@@ -60,10 +59,10 @@ pub enum Action {
     Punt {
         /// Why.
         reason: PuntReason,
-        /// The switch's number for what it knows of this punt; for controllers: the rule, the
-        /// controller, the metadata.
+        /// The switch's handle for this punt. For controllers it stands for the rule, the
+        /// controller and the metadata.
         handle: u32,
-        /// Most bytes of the packet that are wanted.
+        /// Most bytes of the packet to hand over.
         max_len: u16,
     },
     /// Measure the packet by a meter ([`Datapath::set_meter`](crate::Datapath::set_meter)), which
@@ -161,7 +160,7 @@ impl fmt::Display for Action {
     }
 }
 
-/// The parts of a label stack entry, each with its mask where not all bits are set.
+/// The parts of a label stack entry, each with a mask if not all its bits are set.
 pub(crate) fn mpls(f: &mut fmt::Formatter<'_>, lse: u32, mask: u32) -> fmt::Result {
     let parts = |entry: u32| (entry >> 12, entry >> 9 & 7, entry & 0xff, entry >> 8 & 1);
     let (label, tc, ttl, bos) = parts(lse);

@@ -1,16 +1,16 @@
-//! How a datapath learns that megaflows went stale.
+//! The changes that make megaflows stale, from the control plane to the workers.
 //!
 //! Writers (the control plane, an upcall that learned an address) append to a bounded log and
-//! advance the epoch. A worker compares the epoch with the last one it saw, once a batch: a load,
-//! no lock. Only when they differ does it take the lock and read what is new. What a worker has not
-//! read for long is told it in fewer words, which may be about more packets: a controller that adds
-//! a million rules must not cost it the megaflows that none of them is about.
+//! advance the epoch. A worker compares the epoch with the last one it saw once a batch: one load,
+//! no lock. It reads the log only if the epochs differ. A worker that has not read for long gets
+//! merged changes, which may cover more packets: when a controller adds a million rules, a worker
+//! must not lose the megaflows that none of the rules affects.
 //!
-//! Nobody works while it has the lock. A thread can lose its processor at any moment, and who adds
-//! a million rules is busy enough to lose it often: a worker that wants the lock then waits, and
-//! its packets with it, until that thread runs again. So what is long, to put changes together and
-//! to give their memory back, is done outside. And a reader that has read lately does not take that
-//! lock: it finds the last changes in a ring, by their epochs.
+//! No thread does long work while it holds the lock of the log. The scheduler can preempt a thread
+//! at any time, and a thread that adds a million rules is preempted often; a worker that needs the
+//! lock, and its packets, would wait until that thread runs again. So merging changes and freeing
+//! memory happen outside the lock. A reader that is nearly up to date does not take this lock at
+//! all: it finds the last changes in a ring, by their epochs.
 
 use flow::{Key, Mask};
 use parking_lot::{Mutex, RwLock};
@@ -29,12 +29,12 @@ pub struct Dep(pub u64);
 pub enum Change {
     /// Anything may have changed: no megaflow is valid any more.
     All,
-    /// What translations recorded under this dependency.
+    /// All translations that recorded this dependency are stale.
     Dep(Dep),
-    /// Of what translations recorded under this dependency, that of packets in a region: a rule
-    /// came or went that other packets do not match. The region is of packets as they came in, so
-    /// the dependency must be one of translations that looked at them as they were then; what
-    /// looked after it had changed them needs another one.
+    /// Translations that recorded this dependency are stale for packets in a region: a rule was
+    /// added or removed that other packets do not match. The region describes packets as they were
+    /// received. So only translations that looked at unchanged packets may record the dependency;
+    /// those that looked at packets after changing them record another one.
     Overlap(Dep, Arc<Region>),
 }
 
@@ -43,15 +43,15 @@ pub enum Change {
 pub struct Region {
     /// The values.
     pub key: Key,
-    /// The bits that count.
+    /// The bits to compare.
     pub mask: Mask,
 }
 
-/// Changes of one batch that are told apart.
-const APART: usize = 32;
+/// Number of changes in one batch that are kept separate.
+const MOST_SEPARATE: usize = 32;
 
-/// The same changes, or more, in fewer words: of many regions of one dependency, one that has them
-/// all. The order does not matter.
+/// Merges changes into fewer ones that cover at least the same packets: one region for each
+/// dependency, which covers all its regions. The order does not matter.
 pub fn merged(changes: &[Change]) -> Vec<Change> {
     let mut regions: Vec<(Dep, Region)> = Vec::new();
     let mut deps = Vec::new();
@@ -73,20 +73,19 @@ pub fn merged(changes: &[Change]) -> Vec<Change> {
     deps.into_iter().map(Change::Dep).chain(regions).collect()
 }
 
-/// Changes that are kept as they were published; somewhat more for a moment, while some are put
-/// together.
+/// Changes that are kept as they were published; briefly more, while some are merged.
 const RECENT: usize = 1024;
-/// Changes in the ring. A reader that is behind by at most half of them takes no lock: who
-/// publishes then does not write what it reads.
+/// Changes in the ring. A reader that is behind by at most half of them takes no lock: a writer
+/// then does not write to the entries that it reads.
 const RING: usize = 2048;
-/// As many of them that those who publish wait until that is done.
-const CROWDED: usize = 16 * RECENT;
-/// Of those, as many are put together when there are more.
+/// From this many recent changes on, writers wait until they are merged.
+const MOST_RECENT: usize = 16 * RECENT;
+/// Number of recent changes that are merged into a part at once.
 const PART: usize = 512;
-/// Parts that are kept; then half of them are put together.
+/// Number of parts at which the older half is merged into one.
 const PARTS: usize = 64;
-/// What is still not said in so many words is that everything changed.
-const WORDS: usize = 1024;
+/// The largest part. A larger one is replaced by [`Change::All`].
+const MOST_MERGED: usize = 1024;
 
 /// A change and its epoch.
 type Numbered = (u64, Change);
@@ -94,13 +93,13 @@ type Numbered = (u64, Change);
 /// A log of changes with many readers. See the module's page.
 pub struct Changes {
     epoch: AtomicU64,
-    /// The last changes with their epochs, each in the place of its epoch modulo [`RING`].
+    /// The last changes with their epochs. The index of a change is its epoch modulo [`RING`].
     ring: Box<[RwLock<Option<Numbered>>]>,
     log: Mutex<Log>,
-    /// Who does not read, but is told of changes before [`Changes::publish`] returns.
-    told: OnceLock<Told>,
-    /// Whoever puts changes together; nobody else takes any out of the log.
-    tidying: Mutex<()>,
+    /// Called with changes before [`Changes::publish`] returns.
+    told: OnceLock<Callback>,
+    /// Held while changes are merged: only its holder removes changes from the log.
+    merging: Mutex<()>,
 }
 
 impl Default for Changes {
@@ -110,33 +109,33 @@ impl Default for Changes {
             ring: iter::repeat_with(RwLock::default).take(RING).collect(),
             log: Mutex::default(),
             told: OnceLock::new(),
-            tidying: Mutex::default(),
+            merging: Mutex::default(),
         }
     }
 }
 
-/// What is told of changes.
-type Told = Box<dyn Fn(&[Change]) + Send + Sync>;
+/// A function that receives changes.
+type Callback = Box<dyn Fn(&[Change]) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Log {
     recent: VecDeque<Change>,
-    /// What came before, the oldest first.
+    /// Older changes, merged, the oldest first.
     parts: VecDeque<Arc<Part>>,
 }
 
-/// Changes that were put together.
+/// Merged changes.
 #[derive(Debug)]
 struct Part {
     changes: Vec<Change>,
-    /// The epoch behind the last of them.
+    /// The epoch after the last of them.
     end: u64,
 }
 
 impl Part {
     fn of(changes: &[Change], end: u64) -> Part {
         let mut changes = merged(changes);
-        if changes.len() > WORDS {
+        if changes.len() > MOST_MERGED {
             changes = vec![Change::All];
         }
         Part { changes, end }
@@ -154,27 +153,26 @@ impl Changes {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Calls `told` with each change from now on, or with more than that, before
-    /// [`Changes::publish`] returns. This is for forwarding that does not ask for the epoch.
+    /// Calls `told` with each change from now on, or with a change that covers more, before
+    /// [`Changes::publish`] returns. This is for forwarding that does not check the epoch.
     ///
     /// A change is in the log before `told` is called with it. So a reader that sees an effect of
     /// the call, and then finds that it has read the log up to the [epoch](Changes::epoch), has
-    /// read the change too. `told` must not take long. Returns `false`, and does nothing, where
-    /// there is one already.
+    /// read the change too. `told` must not take long. Returns `false` and does nothing if there is
+    /// a callback already.
     pub fn tell(&self, told: impl Fn(&[Change]) + Send + Sync + 'static) -> bool {
-        // Who publishes after this sees it.
+        // Calls of `publish` after this see the callback.
         let _log = self.log.lock();
         self.told.set(Box::new(told)).is_ok()
     }
 
-    /// Appends changes. They are visible to every reader that asks for the epoch after this
-    /// returns.
+    /// Appends changes. Every reader that checks the epoch after this returns sees them.
     pub fn publish(&self, changes: &[Change]) {
         if changes.is_empty() {
             return;
         }
         let few;
-        let changes = if changes.len() > APART {
+        let changes = if changes.len() > MOST_SEPARATE {
             few = merged(changes);
             &few
         } else {
@@ -196,19 +194,19 @@ impl Changes {
             told(changes);
         }
         if recent >= RECENT {
-            let turn = if recent < CROWDED {
-                self.tidying.try_lock()
+            let turn = if recent < MOST_RECENT {
+                self.merging.try_lock()
             } else {
-                Some(self.tidying.lock())
+                Some(self.merging.lock())
             };
             if turn.is_some() {
-                self.tidy();
+                self.merge_oldest();
             }
         }
     }
 
-    /// Says the oldest changes in fewer words, as long as there are many. The caller has its turn.
-    fn tidy(&self) {
+    /// Merges the oldest changes while there are many. The caller holds `merging`.
+    fn merge_oldest(&self) {
         let mut oldest = Vec::with_capacity(PART);
         loop {
             let end = {
@@ -228,16 +226,16 @@ impl Changes {
                 log.parts.push_back(part);
                 log.parts.len()
             };
-            // Their last owner is here.
+            // This frees the changes outside the lock.
             oldest.clear();
             if parts >= PARTS {
-                self.tidy_parts();
+                self.merge_parts();
             }
         }
     }
 
-    /// The same for the older half of the parts.
-    fn tidy_parts(&self) {
+    /// Merges the older half of the parts.
+    fn merge_parts(&self) {
         let older: Vec<Arc<Part>> = self.log.lock().parts.range(..PARTS / 2).cloned().collect();
         let end = older.last().map_or(0, |part| part.end);
         let all: Vec<Change> = older.iter().flat_map(|part| part.changes.iter().cloned()).collect();
@@ -247,8 +245,8 @@ impl Changes {
         log.parts.push_front(one);
     }
 
-    /// Appends to `out` what was published after `epoch`, or more, and returns the epoch that `out`
-    /// brings the reader to.
+    /// Appends to `out` the changes published after `epoch`, possibly merged with others. Returns
+    /// the epoch up to which the reader has now read.
     pub fn since(&self, epoch: u64, out: &mut Vec<Change>) -> u64 {
         let behind = |current: u64| usize::try_from(current.saturating_sub(epoch)).unwrap_or(usize::MAX);
         let first = out.len();
@@ -262,7 +260,7 @@ impl Changes {
             };
             out.extend((epoch..current).map_while(change));
             if out.len() - first == behind(current) {
-                keep_few(out, first);
+                merge_if_many(out, first);
                 return current;
             }
             out.truncate(first);
@@ -276,19 +274,19 @@ impl Changes {
             (parts.cloned().collect::<Vec<_>>(), current)
         };
         out.extend(parts.iter().flat_map(|part| part.changes.iter().cloned()));
-        keep_few(out, first);
+        merge_if_many(out, first);
         current
     }
 
-    /// Where the ring has the change of an epoch.
+    /// The ring's entry for the change of an epoch.
     fn place(&self, epoch: u64) -> &RwLock<Option<(u64, Change)>> {
         &self.ring[epoch as usize % RING]
     }
 }
 
-/// Says changes from `first` on in fewer words, where there are many.
-fn keep_few(changes: &mut Vec<Change>, first: usize) {
-    if changes.len() - first > APART {
+/// Merges the changes from `first` on, if there are many.
+fn merge_if_many(changes: &mut Vec<Change>, first: usize) {
+    if changes.len() - first > MOST_SEPARATE {
         let few = merged(&changes[first..]);
         changes.splice(first.., few);
     }
@@ -315,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_read_lately_waits_for_nobody_who_has_the_log() {
+    fn a_reader_that_is_nearly_up_to_date_takes_no_lock() {
         let changes = Changes::new();
         let (mut out, mut read) = (Vec::new(), 0);
         for n in 0..4 * RING as u64 {
             changes.publish(&[Change::Dep(Dep(n))]);
             if n % 20 == 19 {
-                // Somebody has lost its processor with it.
+                // A thread was preempted while it held the lock.
                 let _log = changes.log.lock();
                 read = changes.since(read, &mut out);
                 assert!(out.drain(..).eq((n - 19..=n).map(|n| Change::Dep(Dep(n)))));
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_of_a_change_finds_it_in_the_log() {
+    fn a_change_is_in_the_log_before_the_callback_runs() {
         let changes = Arc::new(Changes::new());
         changes.publish(&[Change::Dep(Dep(1))]);
         let (log, told) = (Arc::downgrade(&changes), Arc::new(Mutex::new(Vec::new())));

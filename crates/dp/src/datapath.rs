@@ -1,4 +1,4 @@
-//! What the control plane asks of a datapath.
+//! The interface of a datapath to the control plane.
 
 use crate::offload::OffloadUse;
 use crate::{Action, DropCause, MeterConfig, MeterStats, WorkerControl};
@@ -30,7 +30,7 @@ pub trait Datapath: Send + Sync {
     /// [`DpError::NoPort`].
     fn del_port(&self, port: PortNo) -> Result<(), DpError>;
 
-    /// What a port has carried, summed over workers.
+    /// A port's counters, summed over workers.
     fn port_counters(&self, port: PortNo) -> Option<PortCounters>;
 
     /// Sends a packet through actions as if it had just been received on `in_port`.
@@ -39,41 +39,41 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
-    /// Reports to [`Slowpath::credit`](crate::Slowpath::credit) what megaflows have carried until
-    /// now and have not reported. When this returns, that is done.
+    /// Reports the packets and bytes of megaflows that are not yet reported to
+    /// [`Slowpath::credit`](crate::Slowpath::credit). Returns when that is done.
     fn push_stats(&self);
 
-    /// Forgets every cached megaflow.
+    /// Removes all cached megaflows.
     fn flush_flows(&self);
 
-    /// How well the caches work, summed over workers.
+    /// Hits and misses of the caches, summed over workers.
     fn cache_stats(&self) -> CacheStats;
 
-    /// Makes a meter, or another of one that is there: it goes on to count its packets, those of
-    /// its bands begin anew (OpenFlow 1.5 §7.3.4.5).
+    /// Adds or changes a meter. A changed meter keeps its packet counters; the counters of its
+    /// bands restart at zero (OpenFlow 1.5 §7.3.4.5).
     ///
     /// # Errors
-    /// [`DpError::BadMeter`] where the number is not less than [`MAX_METERS`](crate::MAX_METERS),
-    /// or the bands are more than [`MAX_BANDS`](crate::MAX_BANDS) or none.
+    /// [`DpError::BadMeter`] if the number is not less than [`MAX_METERS`](crate::MAX_METERS), or
+    /// the meter has no band or more than [`MAX_BANDS`](crate::MAX_BANDS).
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError>;
 
-    /// Forgets a meter; [`Action::Meter`] of its number lets packets pass. Returns what it has
-    /// measured, where there was one.
+    /// Removes a meter; [`Action::Meter`] with its number then passes packets. Returns its
+    /// counters, if it existed.
     fn del_meter(&self, id: u32) -> Option<MeterStats>;
 
-    /// What a meter has measured.
+    /// A meter's counters.
     fn meter_stats(&self, id: u32) -> Option<MeterStats>;
 
-    /// Schedules what leaves a port, and gives its link a speed, in both directions; `None` sends
-    /// packets as they come. Packets that are queued under another configuration stay queued, in
-    /// each flow's order, as far as the new one has room. Forgotten with the port.
+    /// Sets the egress scheduler of a port and its link speed, in both directions; `None` sends
+    /// packets as they come. Packets in queues of the previous configuration stay queued, in each
+    /// flow's order, as far as the new one has room. Removing the port removes this.
     ///
     /// # Errors
-    /// [`DpError::NoPort`]; [`DpError::BadQos`] where the discipline is refused, and then what was
-    /// before goes on.
+    /// [`DpError::NoPort`]; [`DpError::BadQos`] if the discipline is refused. The previous
+    /// configuration then stays in force.
     fn set_qos(&self, port: PortNo, config: Option<&qos::PortConfig>) -> Result<(), DpError>;
 
-    /// Polices what comes in by a port, before it is looked up. Forgotten with the port.
+    /// Polices packets received on a port, before the lookup. Removing the port removes this.
     ///
     /// # Errors
     /// [`DpError::NoPort`].
@@ -130,7 +130,7 @@ pub enum DpError {
     /// The number or the bands of a meter are out of range.
     #[error("meter {0} has a number or bands out of range")]
     BadMeter(u32),
-    /// A discipline cannot be as it is configured.
+    /// The configuration of a discipline is not valid.
     #[error(transparent)]
     BadQos(#[from] qos::ConfigError),
     /// The device could not be opened for packets.
@@ -138,17 +138,17 @@ pub enum DpError {
     Device {
         /// The device's name.
         device: String,
-        /// What the kernel said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// What the queues of a port count and hold.
+/// Counters and backlog of a port's queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QosReport {
     /// Each queue's counters and backlog, by its number.
     pub queues: Vec<(u32, qos::Stats)>,
-    /// Packets that the scheduler has given out and the device has not taken yet.
+    /// Packets that the scheduler has released and the device has not yet accepted.
     pub held_packets: u64,
     /// Their bytes.
     pub held_bytes: u64,
@@ -161,7 +161,7 @@ pub struct PortCounters {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received and dropped, by the device's queue or by the datapath (budget, malformed,
+    /// Packets received and dropped by the device's queue or by the datapath (budget, malformed,
     /// policed).
     pub rx_dropped: u64,
     /// Receive errors.
@@ -170,13 +170,13 @@ pub struct PortCounters {
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets that the device did not take, or that the port's scheduler dropped.
+    /// Packets that the device did not accept, or that the port's scheduler dropped.
     pub tx_dropped: u64,
     /// Send errors.
     pub tx_errors: u64,
-    /// Packets dropped by the datapath, by cause, in the order of [`DropCause::ALL`]: those
-    /// received here, and, for what an egress device can be the cause of, copies that were to be
-    /// sent here.
+    /// Packets dropped by the datapath, by cause, in the order of [`DropCause::ALL`]. A packet
+    /// counts at its ingress port; if the egress device caused the drop, the copy counts at the
+    /// egress port.
     pub drops: [u64; DropCause::ALL.len()],
 }
 
@@ -199,7 +199,7 @@ pub struct FlowStats {
     pub packets: u64,
     /// Bytes that it carried.
     pub bytes: u64,
-    /// Time since the last packet; `None` where it has carried none but the one that made it.
+    /// Time since the last packet; `None` if it has carried only the packet of its upcall.
     pub idle: Option<Duration>,
 }
 
@@ -208,15 +208,15 @@ pub struct FlowStats {
 pub struct FlowDump {
     /// The key, with bits outside the mask zero.
     pub key: Key,
-    /// The bits that count.
+    /// The bits to compare.
     pub mask: Mask,
-    /// What it does; empty drops.
+    /// Its actions; an empty list drops.
     pub actions: Arc<[Action]>,
-    /// Why it drops, where it does.
+    /// Why it drops, if it does.
     pub drop: Option<DropCause>,
     /// Its use.
     pub stats: FlowStats,
-    /// How many offloaded flows it has.
+    /// Number of its offloaded flows.
     pub offloaded: usize,
     /// The worker that holds it.
     pub worker: usize,
@@ -235,6 +235,6 @@ pub struct CacheStats {
     pub megaflow_hits: u64,
     /// Packets that went up to the switch.
     pub upcalls: u64,
-    /// Packets that would have gone up and were dropped because their port's budget was spent.
+    /// Upcalls dropped because their port's budget was spent.
     pub lost: u64,
 }

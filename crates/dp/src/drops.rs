@@ -1,14 +1,14 @@
 //! Why a datapath dropped a packet.
 
-/// A counted cause of a drop. Every packet that a datapath receives and does not send anywhere has
-/// exactly one.
+/// A counted cause of a drop. Every packet that a datapath receives and does not send anywhere
+/// counts under exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum DropCause {
     /// Shorter than its headers say, or not Ethernet.
     Malformed,
-    /// The translation is an empty action list, for the reasons below or because no port is left to
-    /// send to.
+    /// The translation is an empty action list, for one of the reasons below or because no port is
+    /// left to send to.
     NoDestination,
     /// The VLAN is not carried by the port it came in on (IEEE 802.1Q §8.6.2 ingress filtering).
     VlanFiltered,
@@ -18,11 +18,11 @@ pub enum DropCause {
     Loop,
     /// A bridge with `fail_mode=secure` has no rule for it.
     NoRule,
-    /// The port's budget of upcalls was spent, or the tables were being changed, and no more
-    /// packets could wait; or its translation takes long, and the port or all ports together have
-    /// asked for too many that do.
+    /// The port's budget of upcalls was spent; or the tables were locked for a change and the queue
+    /// of waiting packets was full; or its translation takes long, and the port or all ports
+    /// together wait for too many of these.
     UpcallBudget,
-    /// The egress device did not take it: its queue was full.
+    /// The egress device did not accept it: its queue was full.
     DeviceFull,
     /// The egress device refused it with an error.
     DeviceError,
@@ -30,28 +30,28 @@ pub enum DropCause {
     PortDown,
     /// Longer than the egress device can take, and not to be segmented.
     TooBig,
-    /// A copy for a controller was more than its budget or its queue takes.
+    /// The budget or the queue for copies to controllers was full.
     ControllerBudget,
-    /// A control protocol's packet was more than the budget takes, or nobody speaks the protocol.
+    /// The budget for packets of control protocols was spent, or the switch does not speak the
+    /// protocol.
     ProtocolBudget,
     /// A meter's band dropped it.
     Meter,
     /// It was recirculated too often.
     Recirculation,
-    /// A policer found no tokens for it: of the port it came in by, or of the one it was to leave
-    /// by.
+    /// A policer had no tokens for it: at its ingress port or its egress port.
     Policed,
-    /// The queue of its egress port was full, or its flow's part of it.
+    /// The queue of its egress port was full, or its flow's part of the queue.
     QueueFull,
-    /// It had stood too long in the queue of its egress port (CoDel).
+    /// It had waited too long in the queue of its egress port (CoDel).
     QueueDelay,
-    /// The egress port loses packets as it is configured to (netem).
+    /// The egress port is configured to lose packets (netem).
     QueueLoss,
-    /// Its queue was taken away, or the port with it, while it waited.
+    /// Its queue or its port was removed while it waited.
     QueueRemoved,
     /// Its translation reached a limit: depth (a loop of patch ports or of rules), lookups, work.
     TranslationLimit,
-    /// To recirculate it needed a handle, and its bridge has as many in use as it may.
+    /// Recirculation needed a handle, and its bridge was at its limit.
     HandleLimit,
 }
 
@@ -82,7 +82,7 @@ impl DropCause {
         DropCause::HandleLimit,
     ];
 
-    /// The name under which `coverage/show`, `dpctl/show -s` and `Interface.statistics` count it.
+    /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
     pub const fn name(self) -> &'static str {
         match self {
             DropCause::Malformed => "drop_malformed",

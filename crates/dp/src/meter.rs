@@ -1,22 +1,22 @@
-//! Meters (OpenFlow 1.3 §5.7): what measures the rate of packets and does something about too many.
+//! Meters (OpenFlow 1.3 §5.7): they measure a rate of packets and limit it.
 
-/// Meters have numbers less than this.
+/// The number of meters; valid numbers are less.
 pub const MAX_METERS: u32 = 1 << 18;
 
 /// Most bands of one meter.
 pub const MAX_BANDS: usize = 8;
 
-/// What a meter measures and does.
+/// A meter's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
-    /// What rates count.
+    /// The unit of its rates.
     pub unit: MeterUnit,
-    /// Where the rate exceeds that of several, the one of the highest rate acts.
+    /// If the rate exceeds that of several bands, the one with the highest rate acts.
     pub bands: Vec<Band>,
 }
 
-/// What the rates of a meter count. Of a segment that a device is to cut, the packets that it makes
-/// count, and the bytes of all of them.
+/// The unit of a meter's rates. A segment that a device will cut counts as the packets that the
+/// device makes, with all their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Kilobits per second, 1 000 bits each, from the Ethernet header on without FCS.
@@ -28,37 +28,36 @@ pub enum MeterUnit {
 /// One rate of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The rate from which on the band acts.
+    /// The rate above which the band acts.
     pub rate: u32,
-    /// How much may come at once after a pause: kilobits or packets. 0 for what comes in a second
-    /// at the rate.
+    /// The burst in kilobits or packets. 0 means one second at the rate.
     pub burst: u32,
-    /// What it does.
+    /// The band's effect.
     pub effect: BandEffect,
 }
 
-/// What a band does with packets that exceed its rate.
+/// The effect of a band on packets that exceed its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BandEffect {
     /// Drops them.
     Drop,
-    /// Raises the drop precedence of their assured forwarding class (RFC 2597 §6) by so many
+    /// Raises the drop precedence in the assured forwarding class (RFC 2597 §6) by this many
     /// levels, at most to the third. Packets of other classes stay as they are.
     DscpRemark(u8),
 }
 
-/// What a meter has measured.
+/// A meter's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeterStats {
     /// Packets measured.
     pub packets: u64,
     /// Bytes measured.
     pub bytes: u64,
-    /// By band, what it acted on.
+    /// The counters of each band.
     pub bands: Vec<BandStats>,
 }
 
-/// What a band acted on.
+/// The packets that a band acted on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BandStats {
     /// Packets.

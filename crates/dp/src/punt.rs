@@ -4,8 +4,8 @@ use flow::PortNo;
 
 /// Why a packet is handed to the control plane ([`Action::Punt`](crate::Action::Punt)).
 ///
-/// The reason decides who takes the packet and from which budget it is paid: control protocols have
-/// a budget of their own, so that packets for controllers never keep them out.
+/// The reason decides which part of the control plane takes the packet, and which budget it uses.
+/// Control protocols have a budget of their own, so packets for controllers never keep them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PuntReason {
     /// For OpenFlow controllers: an action, a table miss, an expired time to live.
@@ -58,6 +58,6 @@ pub struct Punt<'a> {
     pub packet: &'a [u8],
     /// The length of the whole packet.
     pub total_len: usize,
-    /// The mark that the packet carries.
+    /// The packet's mark.
     pub mark: u32,
 }

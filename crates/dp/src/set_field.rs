@@ -14,13 +14,13 @@ pub struct SetField {
 }
 
 impl SetField {
-    /// The bits of a VLAN tag that can be written: not the one that a key has for "present". A tag
-    /// that is written to becomes one without drop eligible indicator ([`flow::TAG_PRESENT`]).
+    /// The bits of a VLAN tag that can be written: all but the one that means "present" in a key.
+    /// Writing to a tag clears its drop eligible indicator ([`flow::TAG_PRESENT`]).
     const VLAN: u128 = 0xefff;
 
-    /// Writes the bits of `value` that `mask` has; those beyond the field's width do not count.
-    /// `None` for what is no field of a packet, or one whose change would make another packet of
-    /// it: the kind of what follows, lengths, fragments.
+    /// Writes the bits of `value` that `mask` has; bits beyond the field's width are ignored.
+    /// `None` for a field that is not in packets, or that determines the packet's structure: the
+    /// type of the next header, lengths, fragments.
     pub const fn new(field: Field, value: u128, mask: u128) -> Option<SetField> {
         if !SetField::writable(field) {
             return None;
@@ -68,19 +68,19 @@ impl SetField {
         self.field
     }
 
-    /// What is written; bits outside the mask are zero.
+    /// The value; bits outside the mask are zero.
     #[inline(always)]
     pub const fn value(&self) -> u128 {
         (self.value[0] as u128) << 64 | self.value[1] as u128
     }
 
-    /// The bits that are written.
+    /// The mask of the bits to write.
     #[inline(always)]
     pub const fn mask(&self) -> u128 {
         (self.mask[0] as u128) << 64 | self.mask[1] as u128
     }
 
-    /// Both writes as one, where they are to the same field.
+    /// Both writes as one; both must be to the same field.
     #[must_use]
     pub fn then(&self, later: &SetField) -> Option<SetField> {
         let value = self.value() & !later.mask() | later.value();

@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
 
-/// A list of actions. Prints as Open vSwitch prints it, comma between comma, writes to one header
-/// together.
+/// A list of actions. Prints as in Open vSwitch: separated by commas, with writes to one header
+/// merged.
 #[derive(Clone, Copy)]
 pub struct ActionList<'a> {
     actions: &'a [Action],
@@ -16,28 +16,27 @@ pub struct ActionList<'a> {
     controller: Option<&'a dyn Fn(u32) -> Option<ToController>>,
 }
 
-/// What the switch knows of a copy for a controller, to be printed.
+/// The switch's data about a punt to a controller, for printing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToController {
-    /// The reason, as in a message of OpenFlow.
+    /// The reason, as in a packet-in message.
     pub reason: u8,
-    /// There is no copy, only the packet's way is continued.
+    /// The packet is only continued; the controller gets no copy.
     pub dont_send: bool,
-    /// The controller may let the packet go on.
+    /// The controller may resume the packet.
     pub continuation: bool,
-    /// The number of what is continued.
+    /// The recirculation id of the continuation.
     pub recirc_id: u32,
     /// The cookie of the rule.
     pub cookie: u64,
     /// The controller's number.
     pub controller_id: u16,
-    /// Most bytes that the action asked for, where that is not what it gets.
+    /// The length limit of the action, if it is not the default.
     pub max_len: Option<u16>,
 }
 
 impl<'a> ActionList<'a> {
-    /// The actions of packets that are like `key`: it tells what the headers are that fields are
-    /// written to.
+    /// The actions of packets like `key`, which determines the headers that fields belong to.
     pub fn new(actions: &'a [Action], key: &Key) -> ActionList<'a> {
         ActionList {
             actions,
@@ -50,7 +49,7 @@ impl<'a> ActionList<'a> {
         }
     }
 
-    /// Prints what the switch knows of copies for controllers, by their handle.
+    /// Uses the switch's data about punts, by their handle.
     #[must_use]
     pub fn with_controllers(self, controller: &'a dyn Fn(u32) -> Option<ToController>) -> ActionList<'a> {
         ActionList {
@@ -59,7 +58,7 @@ impl<'a> ActionList<'a> {
         }
     }
 
-    /// Prints ports by their names.
+    /// Prints ports by name.
     #[must_use]
     pub fn with_names(self, port_name: &'a dyn Fn(PortNo) -> Option<String>) -> ActionList<'a> {
         ActionList {
@@ -151,7 +150,7 @@ impl fmt::Debug for ActionList<'_> {
     }
 }
 
-/// What the headers are that some fields are in.
+/// The headers that some fields belong to.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
     kind: EtherType,
@@ -168,7 +167,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// The name of the header that a field is in.
+    /// The name of the header that a field belongs to.
     fn header(self, field: Field) -> &'static str {
         use Field as F;
         let v6 = self.kind == EtherType::IPV6;
@@ -197,7 +196,7 @@ impl Context {
 }
 
 impl ToController {
-    /// Of a handle of which nothing else is known.
+    /// For a handle about which the switch has no data.
     pub(crate) fn unknown(handle: u32) -> ToController {
         ToController {
             reason: 1,
@@ -207,7 +206,7 @@ impl ToController {
     }
 }
 
-/// A copy for a controller.
+/// A punt to a controller.
 pub(crate) fn userspace(f: &mut fmt::Formatter<'_>, to: &ToController, max_len: u16) -> fmt::Result {
     write!(
         f,
@@ -275,7 +274,7 @@ fn place(field: Field) -> usize {
     order.position(|other| other == field).unwrap_or(usize::MAX)
 }
 
-/// `name=value`, followed by the mask where not all of the field is written.
+/// `name=value`, followed by the mask if it does not cover the whole field.
 fn part(f: &mut fmt::Formatter<'_>, set: &SetField, header: &str) -> fmt::Result {
     use Field as F;
     let (value, mask) = (set.value(), set.mask());

@@ -22,7 +22,8 @@ pub struct Translation {
     pub actions: Arc<[Action]>,
     /// The bits of the key that the decision read: the megaflow.
     pub mask: Mask,
-    /// What else the decision read: a [`Change`] of any of these makes the megaflow stale.
+    /// The other dependencies of the decision: a [`Change`] of any of these makes the megaflow
+    /// stale.
     pub deps: SmallVec<[Dep; 4]>,
     /// What the packet changes in the tables. The caller applies the effects. The datapath keeps
     /// them with the megaflow and reports them again while it carries traffic, so that learned
@@ -127,8 +128,8 @@ pub trait Slowpath: Send + Sync {
     /// A port's device has failed for good (the kernel removed it).
     fn port_failed(&self, port: PortNo);
 
-    /// Takes a copy of a packet that an [`Action::Punt`] hands to the control plane. Must not wait:
-    /// `false` refuses a packet that there is no room for, or that nobody takes, and the caller
+    /// Takes a copy of a packet that an [`Action::Punt`] hands to the control plane. Must not wait.
+    /// Returns `false` to refuse the packet for lack of room or of a receiver; the caller then
     /// counts it as dropped. The default refuses all.
     fn punt(&self, punt: &Punt<'_>, now: Nanos) -> bool {
         let _ = (punt, now);

@@ -2,8 +2,8 @@
 
 use wire::EtherType;
 
-/// The kind of a packet: where it came in, its tag, and its headers without what differs from
-/// packet to packet of a flow. `flow::extract` reads the same of all packets of one kind, except
+/// The kind of a packet: its ingress port, its tag, and its headers without the fields that differ
+/// between packets of a flow. `flow::extract` reads the same of all packets of one kind, except
 /// TCP's flags.
 ///
 /// It is made of

@@ -18,17 +18,17 @@ const RESERVE: u32 = 8;
 
 pub(super) struct Pool {
     total: u32,
-    /// Those that are not used, or are about to be given back.
+    /// Numbers that are unused, or about to be given back.
     left: AtomicU32,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Numbers that nobody has, those that nobody has had for longest first.
+    /// Unused numbers, those unused for longest first.
     free: VecDeque<u32>,
-    /// How many each port uses.
+    /// Number of flows of each port.
     used: Vec<u32>,
-    /// How many ports use some.
+    /// Number of ports with flows.
     ports: u32,
 }
 

@@ -109,7 +109,7 @@ const fn is_decided(field: Field) -> bool {
         | Field::TpDst
         | Field::IcmpType
         | Field::IcmpCode => true,
-        // What comes from a device and was not recirculated has none.
+        // A packet from a device that was not recirculated has none.
         Field::RecircId | Field::PktMark | Field::SkbPriority => true,
         // Packets that have a key are IP with at most one tag and no extension headers, and no
         // neighbour discovery.
