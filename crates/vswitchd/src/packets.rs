@@ -1,8 +1,9 @@
 //! The queue of packets from workers to controllers.
 //!
 //! Workers do not wait: they leave a copy in the queue if it has room. The control thread takes one
-//! packet of each port in turn, so a port that floods does not delay others. The context of each
-//! handle is here too, as long as the switch knows the handle; the switch bounds their number.
+//! packet of each port in turn, so a port that floods does not delay others. The queue also keeps
+//! the context of each handle, as long as the switch knows the handle; the switch limits their
+//! number.
 
 use dp::{PortNo, Punt};
 use parking_lot::{Mutex, RwLock};
@@ -62,7 +63,7 @@ impl Packets {
         }
     }
 
-    /// Queues a copy of a packet. `false` where there is no room.
+    /// Queues a copy of a packet. `false` if there is no room.
     pub(crate) fn push(&self, packet: &Punt<'_>) -> bool {
         let Some(meaning) = self.meanings.read().get(&packet.handle).cloned() else {
             return false;

@@ -32,9 +32,9 @@ pub(crate) struct Reports {
 #[derive(Default)]
 struct Waiting {
     credits: BTreeMap<Credit, Carried>,
-    /// In the order in which they were reported last: what packets make of rules depends on it.
+    /// In the order of their last reports, because the order in which packets change rules matters.
     effects: BTreeMap<u64, Effect>,
-    /// The place of each among the effects.
+    /// The index of each effect.
     places: HashMap<Effect, u64>,
     next_place: u64,
 }
@@ -72,7 +72,7 @@ impl Reports {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Whether something waits.
+    /// Whether reports are waiting.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }

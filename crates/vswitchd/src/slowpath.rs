@@ -22,23 +22,21 @@ mod reference;
 mod tests;
 
 telemetry::counters! {
-    /// Stations that would have moved to another port, and stayed because that port had spent its
-    /// budget of moves.
+    /// Stations that would have moved to another port, which had spent its budget of moves.
     pub(crate) MOVES_IGNORED = "mac_learning_moves_ignored";
-    /// Stations that would have been new, and were not learned because their port had spent its
-    /// budget.
+    /// New stations that were not learned, because their port had spent its budget.
     pub(crate) NEW_IGNORED = "mac_learning_new_ignored";
 }
 
-/// How long a worker waits for the tables at most for one packet. A change of rules locks them for
-/// less and then hands them over to a thread that waits.
+/// The longest time that a worker waits for the lock of the tables for one packet. A change of
+/// rules holds it for less, and then hands it over to a waiting thread.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// How long somebody waits for the tables.
+/// How long a thread waits for the lock of the tables.
 #[derive(Debug, PartialEq, Eq)]
 enum Wait<'a> {
     Always,
-    /// No longer than this; it becomes what is left.
+    /// No longer than this. Waiting subtracts from it.
     Within(&'a mut Duration),
 }
 
@@ -69,8 +67,8 @@ fn lock_within<T>(
     locked
 }
 
-/// The switch's tables, read by every worker in parallel, written by the control plane and by what
-/// packets teach.
+/// The switch's tables. Every worker reads them in parallel; the control plane and the effects of
+/// packets write them.
 pub(crate) struct Shared {
     pub(crate) switch: RwLock<Switch>,
     pub(crate) changes: Arc<Changes>,
@@ -224,7 +222,7 @@ impl Slowpath for Shared {
     }
 
     fn punt(&self, punt: &Punt<'_>, _now: Nanos) -> bool {
-        // The switch asks for no other packets.
+        // The switch punts no other packets.
         punt.reason == PuntReason::Controller && self.packets.push(punt)
     }
 

@@ -1,7 +1,7 @@
-//! How the daemon translates: how long it locks the tables, and what it does before it uses a
-//! translation.
+//! The daemon's translations: how long they lock the tables, and the steps before a translation is
+//! used.
 
-use super::long::{Asked, Done, Known};
+use super::long::{Done, Known, Requested};
 use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
 use dp::{Answer, Change, DropCause, Key, Translation, Upcall};
 use flow::Mask;
@@ -23,10 +23,10 @@ const ATTEMPTS: u32 = 8;
 const MOST_CACHED: usize = 16_384;
 /// The scheduler's time slice of the thread for long translations.
 const SLICE: Duration = Duration::from_micros(100);
-/// How long that thread rests after a translation at most.
+/// The longest pause of that thread after a translation.
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
-/// A translation with what belongs to it.
+/// A value that contains a translation.
 pub(crate) trait HasTranslated {
     /// The translation.
     fn translated(&self) -> &Translated;
@@ -45,10 +45,10 @@ impl HasTranslated for switch::trace::Traced {
 }
 
 impl Shared {
-    /// Translates by `translate`, then applies the effects and notes the contexts. `None` where
-    /// `translate` has no answer for the packet, or where there are no handles for it.
+    /// Translates with `translate`, then applies the effects and notes the contexts. `None` if
+    /// `translate` has no result for the packet, or if there are no handles for it.
     ///
-    /// `translate` returns `Some(None)` where its patience is over.
+    /// `translate` returns `Some(None)` when its patience is over.
     pub(crate) fn decide<T: HasTranslated>(
         &self,
         translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<T>>,
@@ -62,7 +62,7 @@ impl Shared {
         None
     }
 
-    /// Translates by `translate`. A thread that wants to change the tables meanwhile does not
+    /// Translates with `translate`. A thread that wants to change the tables meanwhile does not
     /// wait: the translation starts again after the change.
     pub(crate) fn look_patiently<T: HasTranslated>(
         &self,
@@ -99,7 +99,7 @@ impl Shared {
     /// Translates a packet for a worker, within its patience.
     pub(super) fn translate_soon(&self, upcall: &Upcall<'_>) -> Answer {
         match self.long.look(upcall.key, self.clock.now()) {
-            Known::Asked => return Answer::Later,
+            Known::Pending => return Answer::Later,
             Known::Done(done) => return self.answer_of(upcall.key, *done),
             Known::Nothing => {}
         }
@@ -116,7 +116,7 @@ impl Shared {
                 })
             };
             let Some((translated, report)) = translated else {
-                return self.ask_for_long(upcall);
+                return self.request_long(upcall);
             };
             tell(report);
             match self.accept(&translated, Wait::Within(&mut left)) {
@@ -128,16 +128,16 @@ impl Shared {
         Answer::Once(refused())
     }
 
-    fn ask_for_long(&self, upcall: &Upcall<'_>) -> Answer {
-        match self.long.ask(upcall, self.clock.now()) {
-            Asked::Yes => Answer::Later,
-            Asked::TooMany => Answer::Refused,
-            Asked::Unserved => as_answer(self.translate(upcall)),
+    fn request_long(&self, upcall: &Upcall<'_>) -> Answer {
+        match self.long.request(upcall, self.clock.now()) {
+            Requested::Queued => Answer::Later,
+            Requested::TooMany => Answer::Refused,
+            Requested::NoServer => as_answer(self.translate(upcall)),
         }
     }
 
-    /// A translation that the thread made some time ago, as an answer. It is not cached if it is
-    /// stale: the worker would not see the changes from before it asked.
+    /// The answer from a translation that the thread finished earlier. It is not cached if it is
+    /// stale: the worker would not see the changes from before its upcall.
     pub(super) fn answer_of(&self, key: &Key, done: Done) -> Answer {
         let Done { translation, epoch } = done;
         let mut changes = Vec::new();
@@ -150,14 +150,14 @@ impl Shared {
         }
     }
 
-    /// Starts the thread for long translations. It ends with the last owner of the tables.
+    /// Starts the thread for long translations. It ends with the last reference to the tables.
     pub(crate) fn serve_long(self: &Arc<Shared>) -> std::io::Result<()> {
         let (shared, long) = (Arc::downgrade(self), self.long.clone());
-        // It ends with the thread, and here if there is none.
+        // Dropped when the thread ends, or here if it cannot be started.
         let serving = long.begin();
         let serve = move || {
             let _serving = serving;
-            // Workers that have the same processor run soon after they wake.
+            // Workers on the same processor run soon after they wake.
             let _ = sys::thread::set_slice(SLICE);
             while let Some((key, packet)) = long.next() {
                 let Some(shared) = Weak::upgrade(&shared) else { return };
@@ -171,7 +171,7 @@ impl Shared {
                 let done = shared.clock.now();
                 long.answer(&key, Done { translation, epoch }, done);
                 drop(shared);
-                // Half of the time, the tables and the processor are for others.
+                // Other threads get the tables and the processor half of the time.
                 std::thread::sleep(done.since(begun).min(LONGEST_REST));
             }
         };
@@ -244,7 +244,7 @@ fn as_answer(translation: Translation) -> Answer {
     }
 }
 
-/// The translation of a packet that gets no handles.
+/// The translation of a packet for which there are no handles.
 fn refused() -> Translation {
     Translation {
         actions: Arc::from([]),

@@ -1,15 +1,15 @@
-//! Translations that take longer than a worker may wait: who asked for them, and those that are
-//! done.
+//! Translations that take longer than a worker may wait: the queue of requests, and the finished
+//! translations.
 //!
-//! A worker translates with little patience. What takes longer it leaves here, and goes on with
-//! other packets; a thread of this daemon translates it, one of each port in turn, and whoever asks
-//! about the same packet again takes the answer along. A port may have [`MOST_OF_PORT`] questions
-//! here, and all ports together [`MOST`]; a worker drops the packets of others, and counts them
-//! under [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
+//! A worker translates with little patience. It leaves longer translations here and continues with
+//! other packets. A thread of this daemon translates them, one of each port in turn. A worker that
+//! asks about the same packet later takes the finished translation. A port may have
+//! [`MOST_OF_PORT`] requests here, and all ports together [`MOST`]. Workers drop packets beyond
+//! that, and count them under [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
 //!
-//! Workers come for an answer every half millisecond. One that is older than [`FRESH`] is of tables
-//! that were, and is given to nobody; all together take no more than [`MOST_BYTES`]. Whoever comes
-//! for an answer that is gone asks again.
+//! Workers look for a finished translation every half millisecond. One that is older than [`FRESH`]
+//! may describe old tables and is discarded. All together take at most [`MOST_BYTES`]. A worker
+//! requests a discarded translation again.
 
 use dp::{Key, PortNo, Translation, Upcall};
 use parking_lot::{Condvar, Mutex};
@@ -19,18 +19,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use wire::Nanos;
 
-/// Questions in all.
+/// Requests in all.
 const MOST: usize = 1024;
-/// Questions of one port.
+/// Requests of one port.
 const MOST_OF_PORT: usize = 64;
-/// Bytes that are kept of a packet. No control message is longer.
+/// Bytes kept of a packet. No message of a control protocol is longer.
 const MOST_OF_PACKET: usize = 2048;
-/// Memory of all answers.
+/// Memory of all finished translations.
 const MOST_BYTES: usize = 64 << 20;
-/// For so long an answer is given to whoever comes for it.
+/// The time for which a finished translation is valid.
 const FRESH: Duration = Duration::from_millis(10);
 
-/// An answer.
+/// A finished translation.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) translation: Translation,
@@ -39,7 +39,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// The memory that it takes, about.
+    /// Approximately the memory that it takes.
     fn bytes(&self) -> usize {
         let Translation {
             actions,
@@ -56,71 +56,70 @@ impl Done {
     }
 }
 
-/// What became of a question.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// There is to be an answer.
-    Yes,
-    /// Its port, or all of them, have too many questions.
+pub(super) enum Requested {
+    /// The thread will translate it.
+    Queued,
+    /// The port, or all ports together, have too many requests.
     TooMany,
-    /// Nobody answers.
-    Unserved,
+    /// No thread serves requests.
+    NoServer,
 }
 
-/// What is known of a packet's translation.
+/// The state of a packet's translation.
 #[derive(Debug)]
 pub(super) enum Known {
-    /// Nobody has asked.
+    /// It was not requested.
     Nothing,
-    /// It is on its way.
-    Asked,
-    /// It is there; it is given away with this.
+    /// It was requested, and is not finished.
+    Pending,
+    /// It is finished. The caller takes it.
     Done(Box<Done>),
 }
 
-/// See the module's page.
+/// Requests and finished translations. See the module's page.
 pub(super) struct Long {
     queue: Mutex<Queue>,
     ready: Condvar,
-    /// Questions, answered or not: of most packets there is none, and nobody takes the lock.
+    /// Number of requests, finished or not. While it is 0, workers do not take the lock.
     len: AtomicUsize,
 }
 
 struct Queue {
-    asked: HashMap<Key, Question>,
-    /// Of each port, those that nobody works on yet.
+    requests: HashMap<Key, Request>,
+    /// By port, the requests that the thread has not started.
     waiting: BTreeMap<PortNo, VecDeque<Waiting>>,
-    /// How many each port has, answered or not.
+    /// Number of requests by port, finished or not.
     counts: BTreeMap<PortNo, usize>,
-    turns: VecDeque<PortNo>,
-    /// The questions that were answered lately, the oldest answer first, and when; some have been
-    /// given away.
-    answered: VecDeque<(Nanos, Key)>,
-    /// Memory of the answers, and how much that may be.
+    port_queue: VecDeque<PortNo>,
+    /// Times and keys of finished requests, the oldest first; workers have taken some of them.
+    finished: VecDeque<(Nanos, Key)>,
+    /// Memory of finished translations, and its limit.
     bytes: usize,
     most_bytes: usize,
-    /// Threads that answer.
+    /// Threads that serve requests.
     servers: usize,
     closed: bool,
 }
 
-/// A packet that nobody works on yet: its key and its first bytes.
+/// A packet to translate: its key and its first bytes.
 type Waiting = (Key, Box<[u8]>);
 
-struct Question {
+struct Request {
     port: PortNo,
     answer: Option<Kept>,
 }
 
-/// An answer that waits.
+/// A finished translation that waits for a worker.
 struct Kept {
     done: Box<Done>,
-    /// When it was made.
+    /// When it was finished.
     at: Nanos,
     bytes: usize,
 }
 
-/// There is a thread that answers as long as this is.
+/// A thread serves requests until this is dropped.
 pub(super) struct Serving(Arc<Long>);
 
 impl Drop for Serving {
@@ -128,7 +127,7 @@ impl Drop for Serving {
         let mut queue = self.0.queue.lock();
         queue.servers -= 1;
         if queue.servers == 0 {
-            // Nobody is to wait for what does not come.
+            // No thread serves the waiting requests any more.
             queue.clear();
             self.0.note_len(&queue);
         }
@@ -144,11 +143,11 @@ impl Default for Long {
 impl Long {
     fn with_room_for(most_bytes: usize) -> Long {
         let queue = Queue {
-            asked: HashMap::new(),
+            requests: HashMap::new(),
             waiting: BTreeMap::new(),
             counts: BTreeMap::new(),
-            turns: VecDeque::new(),
-            answered: VecDeque::new(),
+            port_queue: VecDeque::new(),
+            finished: VecDeque::new(),
             bytes: 0,
             most_bytes,
             servers: 0,
@@ -162,51 +161,51 @@ impl Long {
     }
 
     fn note_len(&self, queue: &Queue) {
-        self.len.store(queue.asked.len(), Ordering::Release);
+        self.len.store(queue.requests.len(), Ordering::Release);
     }
 
-    /// What is known of the packet of a key.
+    /// Returns the state of a packet's translation.
     pub(super) fn look(&self, key: &Key, now: Nanos) -> Known {
         if self.len.load(Ordering::Acquire) == 0 {
             return Known::Nothing;
         }
         let mut queue = self.queue.lock();
-        match queue.asked.get(key) {
+        match queue.requests.get(key) {
             None => Known::Nothing,
-            Some(Question { answer: None, .. }) => Known::Asked,
-            Some(Question { answer: Some(_), .. }) => {
-                let question = queue.remove(key);
+            Some(Request { answer: None, .. }) => Known::Pending,
+            Some(Request { answer: Some(_), .. }) => {
+                let request = queue.remove(key);
                 self.note_len(&queue);
-                let answer = question.and_then(|question| question.answer);
+                let answer = request.and_then(|request| request.answer);
                 let fresh = answer.filter(|answer| answer.is_fresh(now));
                 fresh.map_or(Known::Nothing, |answer| Known::Done(answer.done))
             }
         }
     }
 
-    /// Asks for a packet's translation.
-    pub(super) fn ask(&self, upcall: &Upcall<'_>, now: Nanos) -> Asked {
+    /// Requests a packet's translation.
+    pub(super) fn request(&self, upcall: &Upcall<'_>, now: Nanos) -> Requested {
         let mut queue = self.queue.lock();
         if queue.servers == 0 {
-            return Asked::Unserved;
+            return Requested::NoServer;
         }
-        let taken = queue.ask(upcall, now);
+        let taken = queue.request(upcall, now);
         self.note_len(&queue);
         if taken {
             self.ready.notify_one();
-            Asked::Yes
+            Requested::Queued
         } else {
-            Asked::TooMany
+            Requested::TooMany
         }
     }
 
-    /// Notes that a thread answers questions from now on, until what this returns is dropped.
+    /// Registers a thread that serves requests, until it drops the result.
     pub(super) fn begin(self: &Arc<Long>) -> Serving {
         self.queue.lock().servers += 1;
         Serving(self.clone())
     }
 
-    /// The next question, as soon as there is one; `None` at the end.
+    /// Waits for the next request; `None` when the daemon ends.
     pub(super) fn next(&self) -> Option<Waiting> {
         let mut queue = self.queue.lock();
         loop {
@@ -220,14 +219,14 @@ impl Long {
         }
     }
 
-    /// Answers a question.
+    /// Stores a finished translation.
     pub(super) fn answer(&self, key: &Key, done: Done, now: Nanos) {
         let mut queue = self.queue.lock();
         queue.answer(key, done, now);
         self.note_len(&queue);
     }
 
-    /// Ends the thread that answers.
+    /// Ends the thread that serves requests.
     pub(super) fn close(&self) {
         self.queue.lock().closed = true;
         self.ready.notify_all();
@@ -235,99 +234,99 @@ impl Long {
 }
 
 impl Queue {
-    fn ask(&mut self, upcall: &Upcall<'_>, now: Nanos) -> bool {
+    fn request(&mut self, upcall: &Upcall<'_>, now: Nanos) -> bool {
         let Upcall { key, packet } = *upcall;
         let port = key.in_port();
-        if self.asked.contains_key(key) {
+        if self.requests.contains_key(key) {
             return true;
         }
         let is_full = |queue: &Queue| {
-            queue.asked.len() >= MOST || queue.counts.get(&port).is_some_and(|count| *count >= MOST_OF_PORT)
+            queue.requests.len() >= MOST || queue.counts.get(&port).is_some_and(|count| *count >= MOST_OF_PORT)
         };
         if is_full(self) {
-            self.forget_old(now);
+            self.discard_old(now);
             if is_full(self) {
                 return false;
             }
         }
-        self.asked.insert(*key, Question { port, answer: None });
+        self.requests.insert(*key, Request { port, answer: None });
         *self.counts.entry(port).or_default() += 1;
         let waiting = self.waiting.entry(port).or_default();
         if waiting.is_empty() {
-            self.turns.push_back(port);
+            self.port_queue.push_back(port);
         }
         waiting.push_back((*key, packet[..packet.len().min(MOST_OF_PACKET)].into()));
         true
     }
 
     fn next(&mut self) -> Option<Waiting> {
-        let port = self.turns.pop_front()?;
+        let port = self.port_queue.pop_front()?;
         let waiting = self.waiting.get_mut(&port)?;
         let next = waiting.pop_front();
         if waiting.is_empty() {
             self.waiting.remove(&port);
         } else {
-            self.turns.push_back(port);
+            self.port_queue.push_back(port);
         }
         next
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Question> {
-        let question = self.asked.remove(key)?;
-        self.bytes -= question.answer.as_ref().map_or(0, |answer| answer.bytes);
-        if let Some(count) = self.counts.get_mut(&question.port) {
+    fn remove(&mut self, key: &Key) -> Option<Request> {
+        let request = self.requests.remove(key)?;
+        self.bytes -= request.answer.as_ref().map_or(0, |answer| answer.bytes);
+        if let Some(count) = self.counts.get_mut(&request.port) {
             *count -= 1;
             if *count == 0 {
-                self.counts.remove(&question.port);
+                self.counts.remove(&request.port);
             }
         }
-        Some(question)
+        Some(request)
     }
 
     fn answer(&mut self, key: &Key, done: Done, now: Nanos) {
-        self.forget_old(now);
-        if self.asked.get(key).is_none_or(|question| question.answer.is_some()) {
+        self.discard_old(now);
+        if self.requests.get(key).is_none_or(|request| request.answer.is_some()) {
             return;
         }
         let bytes = done.bytes();
         while self.bytes > 0 && self.bytes + bytes > self.most_bytes {
-            self.forget_oldest();
+            self.discard_oldest();
         }
-        if let Some(question) = self.asked.get_mut(key) {
+        if let Some(request) = self.requests.get_mut(key) {
             let done = Box::new(done);
-            question.answer = Some(Kept { done, at: now, bytes });
+            request.answer = Some(Kept { done, at: now, bytes });
             self.bytes += bytes;
-            self.answered.push_back((now, *key));
+            self.finished.push_back((now, *key));
         }
     }
 
-    /// Forgets answers to those who have gone: their port was removed, or their packet got its
-    /// megaflow in another way.
-    fn forget_old(&mut self, now: Nanos) {
-        while let Some((at, _)) = self.answered.front()
+    /// Discards translations that no worker will take: their port was removed, or their packet got
+    /// its megaflow otherwise.
+    fn discard_old(&mut self, now: Nanos) {
+        while let Some((at, _)) = self.finished.front()
             && !is_fresh(*at, now)
         {
-            self.forget_oldest();
+            self.discard_oldest();
         }
     }
 
-    /// Forgets the oldest answer, if nobody has taken it.
-    fn forget_oldest(&mut self) {
-        let Some((at, key)) = self.answered.pop_front() else {
+    /// Discards the oldest finished translation, if no worker has taken it.
+    fn discard_oldest(&mut self) {
+        let Some((at, key)) = self.finished.pop_front() else {
             return;
         };
-        let answer = self.asked.get(&key).and_then(|question| question.answer.as_ref());
+        let answer = self.requests.get(&key).and_then(|request| request.answer.as_ref());
         if answer.is_some_and(|answer| answer.at == at) {
             self.remove(&key);
         }
     }
 
     fn clear(&mut self) {
-        self.asked.clear();
+        self.requests.clear();
         self.waiting.clear();
         self.counts.clear();
-        self.turns.clear();
-        self.answered.clear();
+        self.port_queue.clear();
+        self.finished.clear();
         self.bytes = 0;
     }
 }
@@ -366,7 +365,7 @@ mod tests {
         Done { translation, epoch: 7 }
     }
 
-    /// With somebody who answers.
+    /// With a thread that serves requests.
     fn served(most_bytes: usize) -> (Arc<Long>, Serving) {
         let long = Arc::new(Long::with_room_for(most_bytes));
         let serving = long.begin();
@@ -384,17 +383,17 @@ mod tests {
     }
 
     fn is_taken(long: &Long, key: &Key, now: Nanos) -> bool {
-        match long.ask(&upcall(key), now) {
-            Asked::Yes => true,
-            Asked::TooMany => false,
-            Asked::Unserved => panic!("nobody answers"),
+        match long.request(&upcall(key), now) {
+            Requested::Queued => true,
+            Requested::TooMany => false,
+            Requested::NoServer => panic!("no thread"),
         }
     }
 
     const T0: Nanos = Nanos::ZERO;
 
     #[test]
-    fn a_port_with_many_questions_leaves_room_and_turns_to_others() {
+    fn a_port_with_many_requests_leaves_room_for_other_ports() {
         let (long, _serving) = served(MOST_BYTES);
         let taken = (0..2 * MOST as u64).filter(|n| is_taken(&long, &key(1, *n), T0));
         assert_eq!(taken.count(), MOST_OF_PORT);
@@ -406,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_given_to_the_first_who_asks_again() {
+    fn the_first_worker_that_looks_again_takes_the_translation() {
         let (long, _serving) = served(MOST_BYTES);
         let one = key(1, 1);
         assert!(matches!(long.look(&one, T0), Known::Nothing));
         assert!(is_taken(&long, &one, T0));
-        assert!(matches!(long.look(&one, T0), Known::Asked));
+        assert!(matches!(long.look(&one, T0), Known::Pending));
         assert_eq!(next(&long), Some(one));
-        assert!(matches!(long.look(&one, T0), Known::Asked));
+        assert!(matches!(long.look(&one, T0), Known::Pending));
         long.answer(&one, done(), T0);
         assert!(matches!(long.look(&one, T0), Known::Done(done) if done.epoch == 7));
         assert!(matches!(long.look(&one, T0), Known::Nothing));
@@ -422,28 +421,28 @@ mod tests {
     }
 
     #[test]
-    fn an_old_answer_is_given_to_nobody() {
+    fn an_old_translation_is_discarded() {
         let (long, _serving) = served(MOST_BYTES);
         let one = key(1, 1);
-        let answered = |at| {
+        let finished = |at| {
             assert!(is_taken(&long, &one, at));
             assert_eq!(next(&long), Some(one));
             long.answer(&one, done(), at);
         };
-        answered(T0);
+        finished(T0);
         let just = T0 + (FRESH - Duration::from_nanos(1));
         assert!(matches!(long.look(&one, just), Known::Done(_)));
-        answered(just);
+        finished(just);
         assert!(matches!(long.look(&one, just + FRESH), Known::Nothing));
         assert!(matches!(long.look(&one, just + FRESH), Known::Nothing));
         assert_eq!((long.len.load(Ordering::Relaxed), long.queue.lock().bytes), (0, 0));
-        // It can be asked for again.
-        answered(just + FRESH);
+        // It can be requested again.
+        finished(just + FRESH);
         assert!(matches!(long.look(&one, just + FRESH), Known::Done(_)));
     }
 
     #[test]
-    fn answers_that_nobody_comes_for_make_room_after_a_while() {
+    fn translations_that_no_worker_takes_make_room_after_a_while() {
         let (long, _serving) = served(MOST_BYTES);
         for n in 0..MOST_OF_PORT as u64 {
             assert!(is_taken(&long, &key(1, n), T0));
@@ -456,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_take_too_much_memory_displace_the_oldest() {
+    fn translations_that_take_too_much_memory_displace_the_oldest() {
         let each = done().bytes();
         let (long, _serving) = served(4 * each);
         for n in 0..10 {
@@ -469,22 +468,22 @@ mod tests {
             .filter(|n| matches!(long.look(&key(1, *n), T0), Known::Done(_)))
             .collect();
         assert_eq!((kept, long.queue.lock().bytes), (vec![6, 7, 8, 9], 0));
-        // Those that were displaced can be asked for again.
+        // Discarded translations can be requested again.
         assert!(is_taken(&long, &key(1, 0), T0));
     }
 
     #[test]
-    fn when_nobody_answers_any_more_nobody_waits() {
+    fn without_a_thread_no_packet_waits() {
         let (long, serving) = served(MOST_BYTES);
         let one = key(1, 1);
         assert!(is_taken(&long, &one, T0));
         drop(serving);
         assert!(matches!(long.look(&one, T0), Known::Nothing));
-        assert_eq!(long.ask(&upcall(&one), T0), Asked::Unserved);
+        assert_eq!(long.request(&upcall(&one), T0), Requested::NoServer);
         let again = (long.begin(), long.begin());
         assert!(is_taken(&long, &one, T0));
         drop(again.0);
-        assert!(matches!(long.look(&one, T0), Known::Asked));
+        assert!(matches!(long.look(&one, T0), Known::Pending));
         assert_eq!(next(&long), Some(one));
     }
 }

@@ -1,4 +1,4 @@
-//! Translations that take long, and who waits for them.
+//! Long translations, and the packets that wait for them.
 
 use super::GIVES_WAY;
 use crate::slowpath::long::Done;
@@ -54,7 +54,7 @@ fn ask(shared: &Shared, key: &Key) -> Answer {
     shared.try_upcall(&Upcall { key, packet: &[] }, Nanos::ZERO)
 }
 
-/// The answer that does not come at once.
+/// The answer that arrives later.
 fn wait_for(shared: &Shared, key: &Key) -> Answer {
     let begun = Instant::now();
     loop {
@@ -85,7 +85,7 @@ fn a_long_translation_is_made_elsewhere_and_is_the_same() {
         Answer::Cache(translation) => assert_eq!((translation.actions, translation.mask), (whole.actions, whole.mask)),
         other => panic!("{other:?}"),
     }
-    // A short one is there at once.
+    // A short translation is answered at once.
     assert!(matches!(ask(&shared, &key(7)), Answer::Cache(_)));
 }
 
@@ -178,7 +178,7 @@ fn a_packet_that_is_too_dear_is_dropped_for_that() {
     }
 }
 
-/// A datapath's worker with two ports, in the hand of the test.
+/// A datapath's worker with two ports, which the test runs.
 struct Ports {
     pipeline: Pipeline,
     devices: Vec<Arc<Dummy>>,
@@ -205,7 +205,8 @@ impl Ports {
         }
     }
 
-    /// How many packets leave by port 2, once a packet for a station has come in by port 1.
+    /// Number of packets that leave through port 2 after a packet for a station was received on
+    /// port 1.
     fn send(&mut self, station: u64) -> usize {
         let packet = testkit::Packet::new(testkit::mac(1), wire::MacAddr::from_u64(station).0);
         assert!(self.devices[0].inject(&packet.payload(0x88b5, b"data").bytes()));
@@ -223,7 +224,7 @@ impl Ports {
 fn a_worker_sends_other_packets_while_a_long_translation_is_made() {
     let shared = shared(&[LONG, SHORT]);
     let mut ports = Ports::new(&shared);
-    // There is no thread yet: the test is the thread until it has seen the packet wait.
+    // The thread is not started: the test takes its place once the packet waits.
     let _serving = shared.long.begin();
     assert_eq!(ports.send(1), 0);
     assert!(ports.rx_queues[0].has_pending());
@@ -301,7 +302,7 @@ fn a_worker_leaves_reports_that_wait_where_their_order_does_not_matter() {
     assert!(matches!(ask(&shared, &key(1)), Answer::Cache(_)));
     shared.credit(&[(dp::Credit(8), carried)], Nanos::ZERO);
     assert!(shared.reports.any());
-    // What packets make of rules comes after what earlier ones have made of them.
+    // Packets change rules in the order in which they arrived.
     shared.refresh(&[dp::Effect::Context(9)], Nanos::ZERO);
     assert!(shared.reports.any());
     assert!(matches!(ask(&shared, &key(7)), Answer::Cache(_)));
@@ -323,6 +324,6 @@ fn all_that_a_worker_does_for_a_packet_has_one_patience() {
     let update = |left: &mut Duration| shared.update_within(Wait::Within(left), Reported::Waits, |_, _| Vec::new());
     assert!(!update(&mut left));
     drop(changing);
-    // What can be had at once needs none.
+    // A free lock needs no patience.
     assert!(update(&mut left) && shared.read_within(&mut left).is_some());
 }
