@@ -53,11 +53,11 @@ pub enum OffloadUse {
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
-/// Most ports, and one more: number 0 is nobody's.
+/// Number of ports, from 0. Number 0 is not used by any port.
 pub const MAX_PORTS: u32 = 1024;
 /// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports'.
 pub const MAX_EPOCHS: u32 = 1 << 16;
-/// The last epoch is nobody's and never advances: an implementation can fill a list with it.
+/// The last epoch is never used and never advances: an implementation can fill a list with it.
 pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
 /// Most epochs of one flow, not counting number 0.
 pub const FLOW_EPOCHS: usize = 32;
@@ -190,9 +190,9 @@ pub enum Refused {
 pub struct OffloadTable {
     offload: Arc<dyn FlowOffload>,
     pool: Pool,
-    /// Numbers of ports that nobody has, those that nobody has had for longest first.
+    /// Unused numbers of ports, those unused for longest first.
     free_ports: Mutex<VecDeque<u32>>,
-    /// Numbers of epochs that nobody has.
+    /// Unused numbers of epochs.
     free_epochs: Mutex<Vec<u32>>,
 }
 
