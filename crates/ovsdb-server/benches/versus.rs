@@ -34,7 +34,7 @@ enum Load {
     Together,
     /// Each client has [`WINDOW`] transactions under way.
     Pipelined,
-    /// All clients watch what one more client does, [`WINDOW`] transactions at a time.
+    /// All clients monitor the changes of one more client, [`WINDOW`] transactions at a time.
     Monitor,
 }
 
@@ -256,7 +256,7 @@ fn mutate(row: &str) -> String {
 
 /// Keeps `window` requests of each client under way; returns replies a second.
 fn drive(clients: &mut [Client], requests: &[String], window: usize, time: Duration) -> f64 {
-    // A single client needs nobody to tell it that it may read.
+    // A single client needs no poll.
     let poll = (clients.len() > 1).then(|| Poll::new(clients));
     let requests: Vec<String> = requests.iter().map(|request| request.repeat(window)).collect();
     for (client, request) in clients.iter_mut().zip(&requests) {
@@ -316,7 +316,7 @@ fn watch(clients: &mut [Client], writer: &mut Client, requests: &[String], time:
 struct Client {
     stream: UnixStream,
     depth: usize,
-    /// The objects of the fifth level so far: the rows that updates told of.
+    /// The objects at the fifth level so far: the rows of updates.
     deep: usize,
     buffer: Vec<u8>,
 }

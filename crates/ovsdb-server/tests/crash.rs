@@ -1,4 +1,4 @@
-//! What survives when the server, its file or its disk fail.
+//! The data that survives when the server, its file or its disk fails.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn every_acknowledged_transaction_survives_kill_9() {
             acknowledged.push(format!("row{}", reply["id"]));
         }
         server.kill();
-        // What was acknowledged and not read yet counts as well.
+        // Replies that the client has not read yet count too.
         while let Some(reply) = client.recv() {
             acknowledged.push(format!("row{}", reply["id"]));
         }

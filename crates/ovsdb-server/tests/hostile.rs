@@ -1,4 +1,4 @@
-//! Clients that mean harm or are broken, and those beside them who must not notice.
+//! Hostile or broken clients. The other clients must not notice them.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What clients may make the server hold, and what it gives back.
+//! Limits on the memory that clients can make the server use, and the memory that it returns.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn unfinished_messages_are_bounded_together_and_refused_without_ending_connectio
                     .await
                     .unwrap();
             }
-            // What it wrote was read: the next is a reply.
+            // The server has read the bytes so far: the next message to the client is a reply.
             tokio::task::yield_now().await;
             let usage = control.run("memory/show", &[]).await.unwrap();
             let held = usage.split(' ').find_map(|word| word.strip_prefix("session-bytes:"));

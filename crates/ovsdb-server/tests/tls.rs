@@ -94,7 +94,7 @@ fn columns_choose_protocols_and_ciphers_as_they_change() {
     choose(json!({"protocols": "TLSv1.2", "ciphers": "ECDHE-RSA-AES128-GCM-SHA256"}));
     becomes("", Some(("TLSv1.2", "ECDHE-RSA-AES128-GCM-SHA256")));
     becomes("-tls1_3", None);
-    // What cannot be used is said and changes nothing.
+    // Unusable settings are logged and change nothing.
     choose(json!({"protocols": "SSLv9", "ciphers": "RC4-SHA"}));
     becomes("-cipher ECDHE-RSA-AES256-GCM-SHA384 -tls1_2", None);
     becomes("", Some(("TLSv1.2", "ECDHE-RSA-AES128-GCM-SHA256")));

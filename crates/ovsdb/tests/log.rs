@@ -1,4 +1,4 @@
-//! The database file: its bytes, and what happens when some of them are missing or wrong.
+//! The database file: its bytes, and missing or damaged records.
 
 mod common;
 

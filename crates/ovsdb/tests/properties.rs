@@ -212,7 +212,7 @@ fn contents(db: &Database, persistent: bool) -> Contents {
     contents
 }
 
-/// What a client does with updates of all columns.
+/// Applies updates of all columns as a client does.
 fn follow(schema: &DatabaseSchema, replica: &mut Contents, version: MonitorVersion, updates: &Updates) {
     let updates = updates.to_json();
     for (table, rows) in updates.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! Schemas: what is accepted, what is refused, and that printing a schema gives it back.
+//! Schemas: which are accepted, which are refused, and that a printed schema parses to the same.
 
 use ovsdb::{DatabaseSchema, UNLIMITED};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What sessions may hold together.
+//! Limits on the memory that sessions use together.
 
 use super::*;
 use crate::core::hold::RESERVED;
@@ -96,7 +96,7 @@ fn replies_that_nobody_reads_are_bounded_together() {
     let refused = |answer: &&Value| answer["error"]["error"] == "resources exhausted";
     let count = answers.iter().filter(refused).count();
     assert!((1..sessions.len()).contains(&count), "{count}");
-    // Who was refused is served once others have read.
+    // Refused requests succeed once other clients have read.
     let last = sessions[29];
     assert!(world.call(last, "monitor", json!(["D", "again", {"T": {}}]))[0]["error"].is_null());
 }

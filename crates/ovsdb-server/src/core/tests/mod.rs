@@ -25,7 +25,7 @@ struct World {
     now: u64,
     /// Whether the file can be written.
     disk_full: bool,
-    /// What was written.
+    /// The records written to the file.
     file: Vec<u8>,
 }
 

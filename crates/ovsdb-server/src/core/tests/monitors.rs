@@ -1,4 +1,4 @@
-//! What clients are told of changes.
+//! Updates that monitors send to clients.
 
 use super::*;
 
