@@ -1,8 +1,8 @@
-//! What the control plane says to a worker.
+//! Commands from the control plane to a worker.
 //!
-//! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. Answers
-//! come back over a channel that the command carries: when the worker is gone, commands are
-//! dropped, and whoever waits sees the channel closed instead of waiting for ever.
+//! Commands wait in a queue that the worker empties between batches; an eventfd wakes it. A command
+//! carries the channel for its answer. When the worker ends, the queue drops its commands; this
+//! closes their channels, so that no caller waits for ever.
 
 use crate::dep_epochs::PortOffload;
 use crate::device_facts::DeviceFacts;
@@ -37,7 +37,7 @@ pub(crate) struct AssignedQueue {
     pub(crate) load: Arc<QueueLoad>,
 }
 
-/// What is dropped by a thread that may wait for the kernel.
+/// Resources for a thread that may wait for the kernel to drop.
 pub(crate) type Released = Box<dyn Send>;
 
 pub(crate) enum Command {
@@ -46,7 +46,7 @@ pub(crate) enum Command {
         port: PortNo,
         device: Arc<dyn Netdev>,
         facts: DeviceFacts,
-        /// The worker's way to send; `None` where the device could not be opened.
+        /// The worker's transmit handle; `None` if the device could not be opened.
         tx: Option<Box<dyn Tx>>,
         stats: Arc<PortStats>,
         /// The same in the offload, where flows can be offloaded.
@@ -68,10 +68,10 @@ pub(crate) enum Command {
     },
     /// The answer to a worker's question whether the device of a receive queue has vanished.
     Checked { port: PortNo, queue: u32, vanished: bool },
-    /// The worker's way to send on a port, which it had none for.
+    /// The worker's transmit handle for a port, which lacked one.
     Opened { port: PortNo, tx: Box<dyn Tx> },
-    /// Let go of a port. The answer is what the worker had of it: closing a packet socket takes the
-    /// kernel some ten milliseconds, in which a worker would forward nothing.
+    /// Remove a port. The answer is the port's resources that the worker held: closing a packet
+    /// socket takes the kernel some ten milliseconds, in which a worker would forward nothing.
     DelPort { port: PortNo, done: Sender<Released> },
     /// Let a port's frames go through a queue, whose configuration may have changed.
     Schedule {
@@ -94,7 +94,7 @@ pub(crate) enum Command {
     Limit(Limits),
     /// Forget all megaflows.
     Flush { done: Sender<()> },
-    /// Report what megaflows have carried; the channel is closed when that is done.
+    /// Report the counters of megaflows; the worker closes the channel when it is done.
     Push { done: Sender<()> },
     /// Copy all megaflows; the channel is closed at the end.
     Dump { flows: Sender<Vec<FlowDump>> },
@@ -165,7 +165,7 @@ impl CommandQueue {
         out.extend(waiting.commands.drain(..));
     }
 
-    /// Drops what waits and all that comes.
+    /// Drops the queued commands and all later ones.
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.closed = true;
@@ -184,7 +184,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn whoever_waits_for_a_worker_that_has_gone_is_told() {
+    fn a_caller_that_waits_for_a_worker_that_has_gone_gets_an_error() {
         let queue = CommandQueue::new().unwrap();
         let (done, answer) = mpsc::channel();
         queue.push(Command::Flush { done });

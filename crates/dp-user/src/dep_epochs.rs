@@ -16,11 +16,11 @@ use netdev::State;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// Changes that are looked up while the table is locked. A worker that finds it locked does not
+/// Changes to look up during one lock of the table. A worker that finds the table locked does not
 /// wait: it tries again later.
 const AT_ONCE: usize = 32;
 
-/// Initial capacity of the table. A rehash of a large table would hold up those who publish
+/// Initial capacity of the table. A rehash of a large table would delay the threads that publish
 /// changes.
 const ROOM: usize = 1 << 15;
 
@@ -59,7 +59,7 @@ impl DepEpochs {
         &self.table
     }
 
-    /// Suspends the offloaded flows that depend on what has changed.
+    /// Suspends the offloaded flows that depend on the changed tables.
     pub(crate) fn changed(&self, changes: &[Change]) {
         for changes in changes.chunks(AT_ONCE) {
             let watched = self.watched.lock();
@@ -76,9 +76,9 @@ impl DepEpochs {
         }
     }
 
-    /// Appends the numbers of the epochs of `deps`. They stay those of `deps` until
-    /// [`DepEpochs::unwatch`]. Returns `false`, and does nothing, where another thread has the
-    /// table locked or no epoch is left.
+    /// Appends the numbers of the epochs of `deps`. The numbers stay valid until
+    /// [`DepEpochs::unwatch`]. Returns `false`, and does nothing, if another thread has the table
+    /// locked or no epoch is left.
     pub(crate) fn try_watch(&self, deps: &[Dep], numbers: &mut impl Extend<u32>) -> bool {
         let Some(mut watched) = self.watched.try_lock() else {
             return false;
@@ -100,7 +100,7 @@ impl DepEpochs {
     }
 
     /// Frees the epochs of those `deps` that no other group depends on. Returns `false`, and does
-    /// nothing, where another thread has the table locked.
+    /// nothing, if another thread has the table locked.
     pub(crate) fn try_unwatch(&self, deps: &[Dep]) -> bool {
         let watched = self.watched.try_lock();
         watched.map(|mut watched| forget(&mut watched, deps)).is_some()
@@ -111,7 +111,7 @@ impl DepEpochs {
         forget(&mut self.watched.lock(), deps);
     }
 
-    /// How many have an epoch.
+    /// Number of dependencies with an epoch.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.watched.lock().len()

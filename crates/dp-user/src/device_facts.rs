@@ -1,4 +1,5 @@
-//! What the control plane knows of a device, so that workers need not ask the kernel.
+//! Properties of a device that the control plane passes on, so that workers need not ask the
+//! kernel.
 
 use netdev::{Netdev, State};
 

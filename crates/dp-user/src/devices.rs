@@ -1,6 +1,6 @@
-//! What workers ask about devices, where the answer may take the kernel long: a request by netlink
-//! or ethtool waits for whoever configures devices. A thread of its own asks the kernel, and
-//! answers with a command.
+//! Slow queries about devices: a request by netlink or ethtool waits while another process
+//! configures devices. A thread of its own asks the kernel for the workers, and answers with a
+//! command.
 
 use crate::command::{Command, CommandQueue, Released};
 use flow::PortNo;
@@ -15,7 +15,7 @@ use std::thread;
 #[derive(Clone)]
 pub(crate) struct Devices(Sender<Job>);
 
-/// What the thread is to do.
+/// A job of the thread.
 enum Job {
     Answer(Request),
     Drop(Released),
@@ -29,12 +29,12 @@ pub(crate) struct Request {
     pub(crate) to: Arc<CommandQueue>,
 }
 
-/// What a worker asks.
+/// A worker's query.
 pub(crate) enum What {
-    /// Whether the device of a receive queue is still the one that has this number. The answer is
+    /// Whether the device of a receive queue still exists under this number. The answer is
     /// [`Command::Checked`].
     Check { queue: u32, ifindex: u32 },
-    /// A way to send. The answer is [`Command::Opened`], where there is one.
+    /// A transmit handle. The answer is [`Command::Opened`], if the device can be opened.
     Open,
 }
 
@@ -42,7 +42,7 @@ impl Devices {
     /// Starts the thread, in the network namespace of the caller.
     ///
     /// # Errors
-    /// Where the kernel gives no thread.
+    /// The kernel cannot create a thread.
     pub(crate) fn start() -> io::Result<Devices> {
         let (ask, asked) = mpsc::channel();
         let work = move || {
@@ -63,7 +63,7 @@ impl Devices {
         let _ = self.0.send(Job::Answer(request));
     }
 
-    /// Drops what may take the kernel long to close or to free.
+    /// Drops resources that the kernel may take long to close or to free.
     pub(crate) fn drop(&self, released: Released) {
         let _ = self.0.send(Job::Drop(released));
     }

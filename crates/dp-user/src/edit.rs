@@ -6,7 +6,7 @@ use dp::Action;
 use flow::PortNo;
 use netdev::{Frame, FrameError};
 
-/// What becomes of a megaflow's packets after its actions have changed them.
+/// The output of a megaflow's packets after its actions have changed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// All leave by one port.
@@ -42,7 +42,7 @@ impl Ending {
     }
 }
 
-/// Does the changes that actions with an [`Ending`] do before it, action by action. A packet
+/// Runs the changes that actions with an [`Ending`] make before it, action by action. A packet
 /// without room for another header is left without a byte; returns whether there is such a packet.
 #[inline]
 pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {

@@ -1,7 +1,7 @@
 //! Stages seven and eight of a packet's way: frames wait at their port until the batch is done,
 //! then go out together.
 //!
-//! Every worker has its own way to send on every port. The control plane opens it, and opens it
+//! Every worker has its own transmit handle for every port. The control plane opens it, and opens it
 //! again where that failed. Order within a port is the order of [`Egress::queue`]. A port with a
 //! scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only
 //! while its device has no room for all that a worker sends, that worker has a queue of its own
@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// How long a worker waits before it asks again for a way to send, where a device could not be
-/// opened for that.
+/// Time between two requests to open a device for sending, after an attempt failed.
 const REOPEN: Duration = Duration::from_secs(1);
 
 /// Frames that are sent at once, about. The ports that are left over are served in the next turns:
@@ -44,11 +43,11 @@ pub(crate) struct Egress {
     flooded: bool,
     /// Places with a scheduler.
     scheduled: Vec<u32>,
-    /// Not after the first time that one of those wants to be visited.
+    /// Time of the next visit to one of them; may be too early, never too late.
     due: Nanos,
     /// Places whose device has no room.
     full: Vec<u32>,
-    /// Places that have no way to send.
+    /// Places without a transmit handle.
     closed: Vec<u32>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct TxPort {
     tx: Option<Box<dyn Tx>>,
     reopen: Nanos,
     frames: Vec<Frame>,
-    /// Some of them are left over from earlier turns.
+    /// Frames of earlier turns are left over.
     behind: bool,
     scheduled: Option<Scheduled>,
     /// The queue of its own that it had when the device last had no room.
@@ -129,7 +128,7 @@ impl Egress {
         self.ports.insert(port, place as u32);
     }
 
-    /// What has been sent to a port.
+    /// The transmit counters of a port.
     pub(crate) fn counters(&self, port: PortNo) -> Option<PortCounters> {
         let mut sum = PortCounters::default();
         self.tx_port(port)?.stats.add_to(&mut sum);
@@ -147,7 +146,7 @@ impl Egress {
         Some(tx_port)
     }
 
-    /// A port that has no way to send, and its device.
+    /// A port without a transmit handle, and its device.
     #[inline]
     pub(crate) fn take_closed(&mut self) -> Option<(PortNo, Arc<dyn Netdev>)> {
         while let Some(place) = self.closed.pop() {
@@ -158,8 +157,8 @@ impl Egress {
         None
     }
 
-    /// Gives a port a way to send. Returns the one that it had, or this one where there is no such
-    /// port.
+    /// Sets a port's transmit handle. Returns the previous one, or this one if the port does not
+    /// exist.
     pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
         let place = self.ports.get(&port).copied();
         let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
@@ -195,7 +194,7 @@ impl Egress {
         Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
-    /// Whether frames for a port go to its device as they come, and none are left over.
+    /// Whether frames for a port go straight to its device, and none are left over.
     pub(crate) fn is_direct(&self, port: PortNo) -> bool {
         self.tx_port(port)
             .is_some_and(|tx_port| tx_port.scheduled.is_none() && tx_port.frames.is_empty())
@@ -215,7 +214,7 @@ impl Egress {
             return;
         };
         if let Some(own) = tx_port.scheduled.take_if(|scheduled| scheduled.own) {
-            // What waits here goes first into the other, with this visit.
+            // Frames queued here go first into the other queue, with this visit.
             own.queue.take_out(&mut tx_port.frames);
             tx_port.tx = own.queue.lend(None);
             self.scheduled.retain(|scheduled| *scheduled != place);
@@ -233,7 +232,7 @@ impl Egress {
         self.visit(place, false, worker, now);
     }
 
-    /// Lets a frame wait for [`Egress::flush`]; gives it back where there is no such port.
+    /// Queues a frame for [`Egress::flush`]; gives it back if the port does not exist.
     #[inline]
     pub(crate) fn queue(&mut self, port: PortNo, frame: Frame) -> Result<(), Frame> {
         let Some(&place) = self.ports.get(&port) else {
@@ -249,7 +248,7 @@ impl Egress {
         Ok(())
     }
 
-    /// Lets all `frames` wait for [`Egress::flush`]; drops them where there is no such port.
+    /// Queues all `frames` for [`Egress::flush`]; drops them if the port does not exist.
     #[inline]
     pub(crate) fn queue_all(&mut self, port: PortNo, frames: &mut Vec<Frame>, drops: DropSink<'_>) {
         let place = self.ports.get(&port).copied();
@@ -260,8 +259,8 @@ impl Egress {
         };
         if tx_port.frames.is_empty() {
             self.waiting.push(place);
-            // Both vectors have room for a batch and stay in use: nothing is moved, nothing
-            // allocated.
+            // Both vectors have room for a batch and stay in use: the swap moves no frame and
+            // allocates nothing.
             std::mem::swap(&mut tx_port.frames, frames);
         } else {
             if std::mem::take(&mut tx_port.behind) {
@@ -293,14 +292,14 @@ impl Egress {
         }
     }
 
-    /// Sends some of what is left over.
+    /// Sends some of the frames left over.
     #[cold]
     fn catch_up(&mut self, worker: &WorkerStats, now: Nanos) {
         let mut left = if std::mem::take(&mut self.flooded) { FEW } else { FLUSH };
         while left > 0
             && let Some(place) = self.behind.pop()
         {
-            // With new frames, what was left over has gone too.
+            // With new frames, those left over were sent too.
             let tx_port = self.places[place as usize].as_mut();
             if tx_port.is_some_and(|tx_port| std::mem::take(&mut tx_port.behind)) {
                 left = left.saturating_sub(self.send(place, worker, now));
@@ -345,13 +344,13 @@ impl Egress {
         }
     }
 
-    /// When a scheduler wants to be visited next; may be too early, never too late.
+    /// The time of the next visit that a scheduler needs; may be too early, never too late.
     #[inline]
     pub(crate) fn due(&self) -> Option<Nanos> {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Sends some of what is left over, and visits the schedulers that it is time for.
+    /// Sends some of the frames left over, and visits the schedulers whose time has come.
     pub(crate) fn pace(&mut self, worker: &WorkerStats, now: Nanos) {
         if self.is_behind() {
             self.catch_up(worker, now);
@@ -385,7 +384,7 @@ impl Egress {
                 ..
             })) = self.places.get(place as usize)
             {
-                // Where it cannot be watched, it is asked again after a while.
+                // A device that cannot be watched is asked again after a while.
                 scheduled
                     .queue
                     .with_room(|fd| drop(poller.once_writable(fd, flag | u64::from(place))));
@@ -443,8 +442,8 @@ impl Egress {
 }
 
 impl TxPort {
-    /// Sends directly. What the device has no room for stays. `false` where there is no way to
-    /// send, and it is time to ask for one.
+    /// Sends directly. Frames that the device has no room for stay. Returns `false` if there is no
+    /// transmit handle, and it is time to ask for one.
     fn flush(&mut self, worker: &WorkerStats, now: Nanos) -> bool {
         let drops = DropSink {
             worker,

@@ -1,9 +1,9 @@
-//! What a scheduler wants to know of a packet's headers: a hash of its flow, and its priority.
+//! Header fields that a scheduler uses: a hash of the packet's flow, and its priority.
 //!
-//! A flow is what the addresses, the protocol and the ports tell apart. Behind VLAN tags, MPLS
-//! labels and backbone headers it is that of the packet inside; in IP in IP and GRE the outer and
-//! the inner addresses count. VXLAN and Geneve have it in the outer source port. Fragments have no
-//! ports, the first of a packet as little as the others, so that they stay in order.
+//! Addresses, protocol and ports identify a flow. Behind VLAN tags, MPLS labels and backbone
+//! headers, they are those of the packet inside; in IP in IP and GRE the outer and the inner
+//! addresses count. VXLAN and Geneve have a hash of the flow in the outer source port. The ports of
+//! fragments are ignored, the first fragment's too, so that fragments stay in order.
 
 use qos::Priority;
 use std::hash::{BuildHasher, RandomState};
@@ -16,14 +16,14 @@ pub(crate) struct FlowSecret([u64; 4]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) hash: u64,
-    /// By 802.1p where the outermost tag has one that is not 0, else by DSCP.
+    /// From 802.1p if the outermost tag has a priority other than 0, else from DSCP.
     pub(crate) priority: Priority,
 }
 
 impl FlowSecret {
     pub(crate) fn new() -> FlowSecret {
         let random = RandomState::new();
-        // Odd, so that a multiplication loses nothing.
+        // Odd, so that a multiplication loses no bits.
         FlowSecret(std::array::from_fn(|n| random.hash_one(n) | 1))
     }
 

@@ -17,7 +17,7 @@ const PAIRS: usize = KEY_WORDS.div_ceil(2);
 /// The packets that have words of a pair that are not zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Carrier {
-    /// All, or those of IPv4.
+    /// All pairs, or those of IPv4.
     Ipv4,
     /// Those of IPv6, and no others.
     Ipv6,
@@ -45,7 +45,7 @@ const FULL: [usize; 2] = {
     full
 };
 
-/// The pairs of a carrier, of which there are `N`.
+/// The pairs of a carrier; it has `N`.
 const fn pairs_of<const N: usize>(carrier: Carrier) -> [usize; N] {
     let (mut pairs, mut at, mut n) = ([0; N], 0, 0);
     while n < PAIRS {
@@ -119,7 +119,7 @@ impl KeyHasher {
         finish(sum)
     }
 
-    /// What a pair of words adds to the sum.
+    /// A pair's contribution to the sum.
     #[inline(always)]
     fn part(&self, key: &Key, n: usize) -> u128 {
         let [a, b] = pair(key.words(), n);
@@ -153,7 +153,7 @@ impl KeyHasher {
     }
 }
 
-/// Words of a key that a packet of IPv4, or of nothing that is known, may have, in the order of
+/// Words of a key that a packet of IPv4, or of an unknown protocol, may have, in the order of
 /// [`IPV4_PAIRS`].
 pub(crate) type Front = [u64; 2 * IPV4_PAIRS.len()];
 
@@ -174,8 +174,8 @@ pub(crate) fn front(words: &[u64; KEY_WORDS]) -> Front {
     ]
 }
 
-/// A mask as what is asked of it for each packet: the front, which is compared whole, and of the
-/// rest the pairs of words that it has bits in.
+/// A mask prepared for comparisons: the front, which is compared whole, and those pairs of the
+/// other words in which the mask has bits.
 pub(crate) struct MaskPairs {
     front: Front,
     /// Pairs of the front that it has bits in, a bit each.
@@ -207,7 +207,7 @@ impl MaskPairs {
         }
     }
 
-    /// Whether the front of `key` equals `masked`, one already masked, in the bits of the mask.
+    /// Whether the front of `key` equals that of the masked key `masked` under the mask.
     #[inline(always)]
     pub(crate) fn front_matches(&self, key: &Key, masked: &Front) -> bool {
         let key = front(key.words());
@@ -218,14 +218,13 @@ impl MaskPairs {
         difference == 0
     }
 
-    /// Whether the front is all that the mask has bits in.
+    /// Whether the mask has bits in the front only.
     #[inline(always)]
     pub(crate) fn is_front(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Whether the rest of `key` equals that of `masked`, a key already masked, in the bits of the
-    /// mask.
+    /// Whether the rest of `key` equals that of the masked key `masked` under the mask.
     #[inline]
     pub(crate) fn rest_matches(&self, key: &Key, masked: &Key) -> bool {
         self.rest.iter().all(|part| {

@@ -1,10 +1,10 @@
-//! What a packet passes between its device and the lookup, where a port asks for it: a link of the
+//! Ingress shaper and policer, between the device and the lookup: a port may have a link of the
 //! port's speed, then a policer.
 //!
-//! The link does what a slow cable does to whoever sends on it: packets come one after the other at
-//! its speed, and those that come faster wait in the queue that a sender's own interface has, a
-//! `pfifo_fast` of 1000 packets; what finds it full is lost there. So a sender with congestion
-//! control sees the delay and the loss that it would see, at the rate that it would see.
+//! The link acts as a slow cable does: packets come one after the other at its speed, and faster
+//! ones wait in the queue that a sender's own interface has, a `pfifo_fast` of 1000 packets. If
+//! that queue is full, the packet is lost. So a sender with congestion control meets the delay and
+//! the loss of a real link of that speed.
 
 use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause, wire_size};
@@ -27,12 +27,12 @@ pub(crate) struct Ingress {
 struct Link {
     queue: qos::Port<Queued>,
     secret: FlowSecret,
-    /// The port has no speed any more: what waits is to go on.
+    /// The port has no speed any more: queued frames pass on.
     released: bool,
 }
 
 impl Ingress {
-    /// Changes the policer; `None` lets everything pass.
+    /// Changes the policer; with `None` all packets pass.
     pub(crate) fn police(&mut self, config: Option<&IngressPolicerConfig>, now: Nanos) {
         match (&mut self.policer, config.filter(|config| !config.is_off())) {
             (_, None) => self.policer = None,
@@ -41,10 +41,10 @@ impl Ingress {
         }
     }
 
-    /// Changes the speed. What waits goes on waiting, at the new speed.
+    /// Changes the speed. Queued frames go on waiting, at the new speed.
     ///
     /// # Errors
-    /// None that a speed can be the cause of.
+    /// None that a speed can cause.
     pub(crate) fn set_speed(&mut self, speed: Option<PortSpeed>, now: Nanos) -> Result<(), ConfigError> {
         let discipline = match speed {
             Some(_) => Discipline::Noop,
@@ -68,7 +68,7 @@ impl Ingress {
         Ok(())
     }
 
-    /// Whether everything passes as it comes.
+    /// Whether all packets pass at once.
     pub(crate) fn is_open(&self) -> bool {
         self.link.is_none() && self.policer.is_none()
     }
@@ -78,8 +78,8 @@ impl Ingress {
         self.link.as_ref().map_or(0, |link| link.queue.packets())
     }
 
-    /// Takes frames that have come out of the vector, and puts those in that come through now, up
-    /// to `most`. What is lost is told, in packets. Returns when more come.
+    /// Takes the frames out of the vector, and puts in those that pass now, up to `most`. Reports
+    /// lost packets. Returns the time at which more frames pass.
     pub(crate) fn pass(
         &mut self,
         frames: &mut Vec<Frame>,

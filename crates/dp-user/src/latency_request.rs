@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 use wire::Nanos;
 
-/// Where the kernel takes requests for a latency: 32 bits of the host's order, in microseconds, in
+/// The kernel's file for latency requests: 32 bits in the host's byte order, in microseconds, in
 /// force until the file is closed.
 const DEVICE: &str = "/dev/cpu_dma_latency";
 
@@ -21,9 +21,9 @@ const DEVICE: &str = "/dev/cpu_dma_latency";
 #[derive(Default)]
 pub(crate) struct LatencyRequest {
     request: Option<File>,
-    /// Number of packets of offloaded flows when it last looked.
+    /// Number of packets of offloaded flows at the last check.
     carried: u64,
-    /// When it looks again; as soon as may be where none.
+    /// Time of the next check; as soon as possible if `None`.
     next: Option<Nanos>,
 }
 
@@ -54,7 +54,7 @@ impl LatencyRequest {
         self.next = Some(now + hold);
     }
 
-    /// When it is to be called again at the latest.
+    /// The latest time for the next call.
     pub(crate) fn next(&self) -> Option<Nanos> {
         self.next
     }

@@ -1,8 +1,8 @@
-//! Where a packet's headers lie, for actions that change them.
+//! Offsets of a packet's headers, for actions that change them.
 //!
-//! The walk is that of [`wire::headers`], as for [`flow::extract`], so that a field that a key has
-//! is found here and one that it does not have is not. It differs in that it passes any number of
-//! VLAN tags, since actions may have pushed some.
+//! The walk is that of [`wire::headers`], as for [`flow::extract`], so that both find the same
+//! fields. It differs in one point: it passes any number of VLAN tags, since actions may have
+//! pushed some.
 
 use wire::EtherType;
 use wire::headers::{self, Frag, Ip, Ipv6};
@@ -12,9 +12,9 @@ use wire::headers::{self, Frag, Ip, Ipv6};
 /// It is found out when it is first needed, in place: moving it would cost as much as finding it.
 #[derive(Debug)]
 pub(crate) struct Layers {
-    /// What follows the Ethernet header, its tags, and a SNAP header.
+    /// The network header, after the Ethernet header, its tags, and a SNAP header.
     pub(crate) network: Network,
-    /// Where that begins.
+    /// Offset of the network header.
     pub(crate) start: usize,
     /// Behind IPv4 or IPv6, where there is one of known kind that is whole.
     pub(crate) transport: Option<Transport>,
@@ -22,7 +22,7 @@ pub(crate) struct Layers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// Nobody has looked, or something has changed since.
+    /// Not parsed yet, or not since the last change.
     Unknown,
     /// The packet is shorter than an Ethernet header with its tags.
     Short,
@@ -36,8 +36,8 @@ pub(crate) enum Network {
     Arp,
     Ipv4,
     Ipv6,
-    /// IPv6 whose extension headers are cut short: of such a packet a key has the addresses and
-    /// nothing else.
+    /// IPv6 whose extension headers are cut short: the key of such a packet has its addresses and
+    /// no other field of the network layer.
     Ipv6Cut,
 }
 
@@ -46,12 +46,12 @@ pub(crate) enum Network {
 pub(crate) struct Transport {
     pub(crate) protocol: u8,
     pub(crate) start: usize,
-    /// Where the IP packet ends.
+    /// Offset of the end of the IP packet.
     pub(crate) end: usize,
     /// Whether there are other fragments of the packet.
     pub(crate) fragment: bool,
-    /// Whether the pseudo header has the destination that the IP header has: not where a routing
-    /// header still has segments to go.
+    /// Whether the pseudo header has the destination that the IP header has: not if a routing
+    /// header has segments left.
     pub(crate) final_destination: bool,
 }
 
@@ -133,7 +133,7 @@ impl Layers {
 }
 
 impl Transport {
-    /// Where the Internet checksum stands, from `start`; `None` for a protocol that has none, or
+    /// Offset of the Internet checksum from `start`; `None` for a protocol without one, or with
     /// another kind.
     pub(crate) fn checksum(&self) -> Option<usize> {
         match self.protocol {

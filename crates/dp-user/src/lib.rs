@@ -1,7 +1,7 @@
 //! The userspace datapath: run-to-completion workers, flow caches, action execution.
 //!
 //! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each receive queue
-//! belongs to one of them, and a packet is received, looked up, changed and sent by the worker that
+//! belongs to one of them, which receives, looks up, changes and sends the packets of that queue
 //! received it. Workers share nothing that changes with packets: each has its own caches, its own
 //! way to send on every port and its own counters. What they do share is the queue of a port that
 //! has a scheduler. [`pipeline`] shows a packet's way, stage by stage.

@@ -1,8 +1,8 @@
-//! Cache lines of eight places: what both flow caches are made of.
+//! Cache lines of eight places, used by both flow caches.
 //!
-//! A place holds a tag, which is part of a hash, and the number of a megaflow. A line is what one
-//! access to memory brings, so a search costs one: eight tags are compared at once, and only
-//! megaflows whose tag agrees are looked at. Taken places come before free ones.
+//! A place holds a tag, which is part of a hash, and the number of a megaflow. A search costs one
+//! access to memory, which fetches a line: it compares eight tags at once, and compares keys only
+//! with megaflows whose tag agrees. Taken places come before free ones.
 
 /// Places in a line.
 pub(crate) const PLACES: usize = 8;
@@ -17,7 +17,7 @@ const MANY: usize = 1 << 15;
 /// A power of two of lines, each in one cache line of the processor.
 pub(crate) struct Lines {
     words: Vec<u32>,
-    /// Where the first line begins.
+    /// Index of the first line.
     first: usize,
     len: usize,
 }
@@ -34,13 +34,13 @@ impl Lines {
         Lines { words, first, len }
     }
 
-    /// How many there are.
+    /// Number of lines.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The line of this number, of which the lowest bits count.
+    /// The line of this number; only its lowest bits count.
     #[inline(always)]
     pub(crate) fn line(&self, number: u32) -> &Line {
         let (lines, _) = self.words[self.first..].as_chunks();
@@ -54,7 +54,7 @@ impl Lines {
         &mut lines[number as usize & (self.len - 1)]
     }
 
-    /// What is in taken places: tags and numbers.
+    /// Tags and numbers in taken places.
     pub(crate) fn taken(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let (lines, _) = self.words[self.first..].as_chunks::<{ 2 * PLACES }>();
         lines[..self.len]
@@ -82,8 +82,8 @@ pub(crate) fn first(line: &Line, tag: u32) -> Option<u32> {
     }
 }
 
-/// The number in the only place with this tag, one higher than it is; 0 where there is none.
-/// Without a look at which place it is: that depends on the packet, and takes longer.
+/// The number in the only place with this tag, plus one; 0 if no place has the tag. Does not
+/// compute the place's index: that depends on the packet, and takes longer.
 #[inline(always)]
 pub(crate) fn only(line: &Line, tag: u32) -> u32 {
     let mut found = 0;
@@ -100,13 +100,13 @@ pub(crate) fn number(line: &Line, place: usize) -> Option<u32> {
     line[PLACES + place].checked_sub(1)
 }
 
-/// Whether no place is free.
+/// Whether all places are taken.
 #[inline(always)]
 pub(crate) fn is_full(line: &Line) -> bool {
     line[2 * PLACES - 1] != 0
 }
 
-/// Takes the first free place; `false` where there is none.
+/// Takes the first free place; returns `false` if there is none.
 pub(crate) fn add(line: &mut Line, tag: u32, number: u32) -> bool {
     let Some(place) = (0..PLACES).find(|place| line[PLACES + place] == 0) else {
         return false;
@@ -122,14 +122,14 @@ pub(crate) fn set(line: &mut Line, place: usize, (tag, number): (u32, u32)) {
     line[PLACES + place] = number + 1;
 }
 
-/// Moves what is in the places before `place` on by one, over what is there.
+/// Moves the entries before `place` on by one, over the entry there.
 #[inline(always)]
 pub(crate) fn move_on(line: &mut Line, place: usize) {
     line.copy_within(..place, 1);
     line.copy_within(PLACES..PLACES + place, PLACES + 1);
 }
 
-/// Frees a place; what is in the last taken one moves there.
+/// Frees a place; the entry of the last taken place moves there.
 pub(crate) fn free(line: &mut Line, place: usize) {
     let last = (0..PLACES).rfind(|place| line[PLACES + place] != 0).unwrap_or(place);
     line[place] = line[last];

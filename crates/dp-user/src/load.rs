@@ -1,9 +1,10 @@
-//! How busy workers and queues are, in cycles of the processor's clock.
+//! Load of workers and queues, in cycles of the processor's clock.
 
 use crate::stats::Counter;
 use std::array;
 
-/// What a worker has done since it began. A *turn* is one look at everything that may be ready.
+/// What a worker has done since it began. A *turn* is one poll round over everything that may be
+/// ready.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerLoad {
@@ -15,18 +16,18 @@ pub(crate) struct WorkerLoad {
     /// Turns that waited first, and for how long.
     pub(crate) sleeps: Counter,
     pub(crate) sleep_cycles: Counter,
-    /// What the longest turn took, in cycles, without its wait. [`WorkerLoad::clear`] sets it to 0.
+    /// The longest turn in cycles, without its wait. [`WorkerLoad::clear`] sets it to 0.
     pub(crate) longest: Counter,
     /// Turns by the cycles that they took.
     times: Times,
 }
 
-/// Powers of two that are told apart, and steps in each: 128 cycles to a minute.
+/// Powers of two, and steps in each: 128 cycles to a minute.
 const POWERS: usize = 32;
 const STEPS: usize = 4;
 const SHORTEST: u32 = 7;
 
-/// How many turns took how long, in steps of at most a quarter.
+/// Histogram of the turns' durations, in steps of at most a quarter.
 struct Times([Counter; POWERS * STEPS]);
 
 impl Default for Times {
@@ -35,7 +36,7 @@ impl Default for Times {
     }
 }
 
-/// A copy of those counts.
+/// A copy of the histogram's counts.
 pub(crate) type TimesRead = [u64; POWERS * STEPS];
 
 impl WorkerLoad {
@@ -72,7 +73,7 @@ impl WorkerLoad {
         self.longest.set(0);
     }
 
-    /// How many turns took how long.
+    /// The histogram of the turns' durations.
     pub(crate) fn times(&self) -> TimesRead {
         array::from_fn(|step| self.times.0[step].get())
     }
@@ -102,8 +103,8 @@ pub(crate) fn quantile(times: &TimesRead, before: &TimesRead, share: f64) -> u64
     0
 }
 
-/// What a receive queue has cost since it was opened: the whole way of its packets. Written by the
-/// worker that has it.
+/// Cycles spent on a receive queue since it was opened, for all stages of its packets. The worker
+/// that serves the queue writes it.
 #[derive(Default)]
 pub(crate) struct QueueLoad {
     pub(crate) cycles: Counter,

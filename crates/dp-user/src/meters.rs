@@ -2,12 +2,12 @@
 //!
 //! A band's bucket is one number, the time at which it will be full again (the virtual scheduling
 //! form of the generic cell rate algorithm, ITU-T I.371): workers advance it by compare-and-swap,
-//! and no tokens have to be added when time passes. A packet larger than a whole bucket passes when
-//! the bucket is full, and leaves it with a debt: a segment of 64 KB goes through a small burst
-//! without being cut, and the rate in the long run is right.
+//! and time adds no tokens. A packet larger than a whole bucket passes when the bucket is full, and
+//! leaves it with a debt: a segment of 64 KB passes a small burst uncut, and the rate in the long
+//! run is right.
 //!
-//! Workers look meters up in a copy of their own ([`MeterView`]), which they forget when the
-//! version of [`Meters`] advances; only then do they take its lock.
+//! Workers look up meters in a copy of their own ([`MeterView`]). They discard it when the version
+//! of [`Meters`] advances, and only then take the lock.
 
 use dp::{Band, BandEffect, BandStats, DpError, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 use hashbrown::HashMap;
@@ -34,7 +34,7 @@ pub(crate) struct MeterView {
     known: HashMap<u32, Option<Arc<Meter>>>,
 }
 
-/// What a meter says of a packet.
+/// A meter's verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -46,8 +46,7 @@ pub(crate) enum Verdict {
 struct Meter {
     unit: MeterUnit,
     bands: Vec<Bucket>,
-    /// Shared with those that had the number before, so that no packet is forgotten when a meter
-    /// changes.
+    /// Shared with earlier meters of the same number, so that a change of a meter loses no count.
     counted: Arc<Counted>,
 }
 
@@ -244,7 +243,7 @@ mod tests {
         (meters, view)
     }
 
-    /// How many of so many packets at `now` pass.
+    /// Number of `packets` that pass at `now`.
     fn passed(view: &mut MeterView, packets: usize, now: u64) -> usize {
         let frame = Frame::from_slice(&[0; 125]);
         (0..packets)
@@ -350,8 +349,8 @@ mod tests {
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
-        // A second at the rate, and the burst. Workers that the machine runs one after the other
-        // find the time of the first over: what they may send then is nothing.
+        // A second at the rate, and the burst. If the machine runs workers one after the other, the
+        // first one's time is over before the next starts; these may send nothing for it.
         assert!((1000..=1011).contains(&passed), "{passed}");
         let stats = meters.stats(1).unwrap();
         assert_eq!((stats.packets, stats.bytes), (16_000, 16_000 * 125));

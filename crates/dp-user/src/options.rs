@@ -1,13 +1,13 @@
-//! What can be set about the userspace datapath.
+//! Options of the userspace datapath.
 
 use dp::Limits;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-/// Most workers that are started unless told otherwise.
+/// Default maximum number of workers.
 const DEFAULT_WORKERS: usize = 4;
 
-/// Time from one look at all megaflows to the next, unless told otherwise.
+/// Default time between two passes over all megaflows.
 pub(crate) const AGEING_PERIOD: Duration = Duration::from_secs(1);
 
 /// What can be set about the userspace datapath.
@@ -20,18 +20,18 @@ pub struct Options {
     /// The core that each worker stays on; workers beyond the list run where the kernel puts them.
     /// By default none is bound.
     pub affinity: Vec<usize>,
-    /// How long a worker keeps looking for packets after the last ones before it sleeps: saves the
-    /// time to wake up and costs a core meanwhile. By default zero.
+    /// How long a worker keeps polling after the last packets before it sleeps: saves the time to
+    /// wake up and costs a core meanwhile. By default zero.
     pub spin: Duration,
     /// Most megaflows that a worker caches, at least 1. By default 200 000.
     pub flow_limit: usize,
-    /// How long a megaflow stays cached that carries nothing. By default 10 s.
+    /// Idle timeout of a megaflow. By default 10 s.
     pub idle_timeout: Duration,
-    /// Upcalls that a receive queue may make in a turn; those that have packets in a turn share
-    /// that. Other packets of new flows wait for the next turn; a queue where some do makes a
-    /// quarter of the upcalls while queues where none do have packets, or had lately, and else
-    /// twice as many. Copies for controllers have as many for each batch in the long run while
-    /// other ports wait too. By default 8.
+    /// Number of upcalls a turn; the receive queues with packets in the turn share it. Other
+    /// packets of new flows wait for the next turn. A queue with such a backlog makes a quarter of
+    /// the upcalls while queues without a backlog have packets, or had lately, and else twice as
+    /// many. Copies for controllers have the same number for each batch in the long run while other
+    /// ports wait too. By default 8.
     pub upcall_budget: u32,
     /// Packets of new flows that wait at a receive queue at most, while others have packets too;
     /// beyond, they are dropped. Copies for controllers that a port which made few has in reserve.
@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What a worker's caches begin with.
+    /// Initial limits of a worker's megaflow cache.
     pub fn limits(&self) -> Limits {
         Limits {
             flows: self.flow_limit,

@@ -1,6 +1,6 @@
-//! Which worker serves which receive queue.
+//! Assigns receive queues to workers.
 //!
-//! Pure: queues and what they cost go in, places come out. The ways are those of
+//! A pure function from queues and their load to workers. The policies are those of
 //! `other_config:pmd-rxq-assign`.
 
 use dp::Assign;
@@ -12,11 +12,11 @@ pub(crate) struct Wish {
     pub(crate) pinned: Option<usize>,
     /// The worker that it stays with, if that may be.
     pub(crate) stay: Option<usize>,
-    /// What it has cost lately.
+    /// Recent load in cycles.
     pub(crate) cycles: u64,
 }
 
-/// Where queues are placed.
+/// An assignment of queues to workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     /// Of each queue its worker.
@@ -53,7 +53,7 @@ pub(crate) fn place(workers: usize, wishes: &[Wish], assign: Assign, isolate: bo
     if assign != Assign::RoundRobin {
         rest.sort_by_key(|n| std::cmp::Reverse(wishes[*n].cycles));
     }
-    // In turn, where nothing is in the way of it.
+    // Round robin, if every worker has no queue yet.
     let fresh = open.iter().all(|worker| count[*worker] == 0);
     for (turn, n) in rest.into_iter().enumerate() {
         let least = match assign {

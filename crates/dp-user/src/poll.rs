@@ -42,12 +42,12 @@ impl Poller {
 
     /// Stops to watch a descriptor.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) {
-        // It is not in the set where it was parked; nothing else can be wrong with it.
+        // A parked descriptor is not in the set; no other error can occur.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Waits until something is ready or `timeout` (`None`: for ever) is over; puts the numbers of
-    /// what is ready into `ready`.
+    /// Waits until a descriptor is ready or `timeout` (`None`: for ever) is over; puts the numbers
+    /// of ready ones into `ready`.
     pub(crate) fn wait(&self, timeout: Option<Duration>, ready: &mut Vec<u64>) {
         ready.clear();
         let timeout = timeout.map(|timeout| Timespec {

@@ -36,8 +36,7 @@ impl Queued {
     }
 }
 
-/// How many packets a frame will be on a wire, and how many bytes they have together, each with its
-/// headers.
+/// Number of packets a frame becomes on the wire, and their bytes in all, each with its headers.
 pub(crate) fn wire_size(frame: &Frame) -> (u32, u32) {
     if frame.offload.gso == Gso::None {
         return (1, frame.len() as u32);

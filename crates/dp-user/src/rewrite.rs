@@ -1,13 +1,13 @@
-//! Writing to header fields, checksums kept.
+//! Writes to header fields, and updates checksums.
 //!
-//! Checksums are changed by what the data changed (RFC 1624), never computed anew: one that was
-//! wrong stays wrong, so that the switch does not hide a corrupted packet, and the cost does not
-//! depend on the packet's length. Where the transport checksum is pending ([`Csum::Partial`]) its
-//! field holds the pseudo header's sum, which alone is kept. The headers of a segment that a device
-//! is to cut are changed once, for all parts.
+//! Checksums are updated by the difference of the data (RFC 1624), never computed from the whole
+//! packet: a wrong one stays wrong, so that the switch does not hide a corrupted packet, and the
+//! cost does not depend on the packet's length. If the transport checksum is pending
+//! ([`Csum::Partial`]), its field holds the pseudo header's sum, and only this sum is updated. The
+//! headers of a segment that a device will cut are changed once, for all parts.
 //!
-//! What cannot be kept: the checksum of SCTP where the packet is a fragment, since it depends on
-//! the length of the rest. The receiver drops such packets.
+//! The checksum of an SCTP fragment cannot be updated, since it depends on the length of the rest.
+//! The receiver drops such packets.
 
 use crate::layers::{Layers, Network, Transport};
 use dp::SetField;
@@ -61,7 +61,7 @@ struct Place {
     at: usize,
     /// In bytes: 2, 4, 6 or 16.
     len: usize,
-    /// The position of the field's lowest bit in those bytes.
+    /// Position of the field's lowest bit in those bytes.
     shift: u32,
     covered: Covered,
 }
@@ -180,9 +180,9 @@ impl Place {
     }
 }
 
-/// Where a field of a neighbour solicitation or advertisement is, from the ICMPv6 header, as in a
-/// key: an option of no length, or that is cut short, is the last; one that comes twice makes
-/// target and addresses unknown.
+/// Offset of a field of a neighbour solicitation or advertisement from the ICMPv6 header, by the
+/// rules of a key: an option without length, or one cut short, is the last; an option that comes
+/// twice makes target and addresses unknown.
 fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usize> {
     let transport = layers.transport.as_ref()?;
     let message = data.get(transport.start..transport.end)?;
@@ -223,12 +223,12 @@ fn neighbour_discovery(field: Field, data: &[u8], layers: &Layers) -> Option<usi
     }
 }
 
-/// What a write changed: a number of up to eight bytes, big-endian.
+/// The difference that a write made: a number of up to eight bytes, big-endian.
 #[derive(Clone, Copy)]
 struct Change {
     /// The sum of what came minus the sum of what went.
     sum: Sum,
-    /// What came XOR what went, of the last bytes.
+    /// The old value XOR the new one, of the last bytes.
     xor: u64,
 }
 
@@ -286,7 +286,7 @@ fn transport_changed(frame: &mut Frame, transport: &Transport, place: &Place, ch
     if transport.protocol != 132 {
         return update_transport(frame, transport, change.sum);
     }
-    // SCTP's ports are the only fields of it that can be written to.
+    // SCTP's ports are its only writable fields.
     let delta = crc32c::delta(&(change.xor as u16).to_be_bytes(), transport.end - place.at - 2);
     let at = transport.start + 8;
     if !transport.fragment
@@ -296,7 +296,7 @@ fn transport_changed(frame: &mut Frame, transport: &Transport, place: &Place, ch
     }
 }
 
-/// Where the field of a checksum is that is pending on the transport.
+/// Offset of the field of a pending transport checksum.
 fn pending(frame: &Frame, transport: &Transport) -> Option<usize> {
     match frame.offload.csum {
         Csum::Partial { start, offset } if usize::from(start) == transport.start => {

@@ -1,4 +1,4 @@
-//! Where packets come from: receive queues, and the control plane.
+//! Sources of packets: receive queues, and the control plane.
 
 use crate::batch::BATCH;
 use crate::ingress::Ingress;
@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use wire::Nanos;
 
-/// What a receive queue may ask of the control plane: copies for controllers, or upcalls, per batch
-/// and in reserve.
+/// Number of punts a receive queue may send to the control plane: copies for controllers, or
+/// upcalls, per batch and in reserve.
 #[derive(Clone, Debug)]
 pub struct Budget {
     left: u32,
@@ -82,7 +82,7 @@ impl PuntBudgets {
     }
 }
 
-/// Where packets come from, as far as lookups, upcalls and actions have to know.
+/// The source of packets, for lookups, upcalls and actions.
 pub(crate) struct Source {
     /// The counters of the receive queue's port; `None` for the control plane.
     pub(crate) stats: Option<Arc<PortStats>>,
@@ -114,7 +114,7 @@ impl Source {
         self.upcalls.len() > 0
     }
 
-    /// Whether packets wait, for their upcall or for a long translation.
+    /// Whether packets wait for their upcall or for a long translation.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.waits() || self.upcalls.has_pending()
@@ -129,7 +129,7 @@ pub struct RxQueue {
     pub(crate) source: Source,
     /// The port's ingress shaper and policer, if it has any.
     pub(crate) ingress: Option<Arc<Mutex<Ingress>>>,
-    /// When the ingress shaper releases more packets.
+    /// Time at which the ingress shaper releases more packets.
     pub(crate) due: Option<Nanos>,
     /// Its port in the offload, where flows can be offloaded.
     pub(crate) offload_port: Option<Arc<OffloadPort>>,
@@ -152,7 +152,7 @@ impl RxQueue {
         }
     }
 
-    /// What the worker that has it has received from its port, and lost of that.
+    /// Packets that the queue's worker has received from its port, and lost of these.
     pub fn counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         self.stats.add_to(&mut sum);

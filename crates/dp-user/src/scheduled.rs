@@ -1,21 +1,21 @@
 //! The queue of a port with a scheduler, between the workers and the device.
 //!
-//! A worker that has frames for the port puts them in, takes out what may leave now, and offers it
-//! to the device. What the device has no room for stays at the head of the line. Where something
-//! stays, one of the workers has it on its mind (the *claim*): it comes back when the scheduler
-//! says, or when the device has room. While nothing waits and nothing has to, frames pass the queue
-//! by: they are policed and counted.
+//! A worker that has frames for the port enqueues them, dequeues those that may leave now, and
+//! offers them to the device. Frames that the device has no room for stay at the head of the queue.
+//! If frames stay, one of the workers has the *claim*: it comes back at the time that the scheduler
+//! names, or when the device has room. While no frame waits and none has to, frames bypass the
+//! queue: they are policed and counted.
 //!
 //! Invariants
-//! - The lock is the port's alone, and nobody waits for anything while holding it. One worker at a
-//!   time sends, without the lock: others put their frames in meanwhile and go, and that one takes
-//!   them out before it goes.
-//! - While the queue is not empty there is a claim, and the worker of the claim knows the time of
-//!   it: see [`Visit::wake`].
+//! - The lock is the port's alone, and its holder waits for nothing. One worker at a time sends,
+//!   without the lock: others enqueue their frames meanwhile and leave, and the sender dequeues
+//!   them before it leaves.
+//! - While the queue is not empty there is a claim, and the worker of the claim knows its time: see
+//!   [`Visit::wake`].
 //! - Every frame that comes in is sent, or counted under a [`DropCause`].
 //!
-//! A port without a scheduler has such a queue for each worker, its own, while its device has no
-//! room for what that worker sends: the three bands of `pfifo_fast`, until they are empty again.
+//! A port without a scheduler has such a queue for each worker, while its device has no room for
+//! that worker's frames: the three bands of `pfifo_fast`, until they are empty again.
 
 use crate::device_facts::DeviceFacts;
 use crate::flow_look::FlowSecret;
@@ -36,28 +36,27 @@ const ROUND: usize = 64;
 /// Frames that one visit sends at most: other ports of the worker wait meanwhile.
 const VISIT: usize = 256;
 
-/// How long a worker waits before it asks again for a way to send, where a device could not be
-/// opened for that.
+/// Time between two requests to open a device for sending, after an attempt failed.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// When to ask a device again that had no room, and cannot say when it has.
+/// Retry interval for a device that had no room, and cannot signal when it has.
 const ASK_AGAIN: Duration = Duration::from_micros(100);
 
-/// The same for one that can, in case that it does not.
+/// The same for a device that can signal it, in case that it does not.
 const ASK_ANYWAY: Duration = Duration::from_millis(5);
 
-/// And the longest, for one that has taken nothing for so long.
+/// The longest retry interval, for a device that has taken nothing for so long.
 const ASK_AT_LAST: Duration = Duration::from_secs(1);
 
 /// After so many refusals of one frame the next is offered: a filter behind the device may refuse
 /// this one for ever, and says so as a full queue does.
 const REFUSALS: u32 = 16;
 
-/// How long a device may take nothing at all, and not say that it could be waited for, before the
-/// first frame in the line is given up.
+/// How long a device may take nothing, without a way to wait for it, before the first frame is
+/// dropped.
 const GIVE_UP: Duration = Duration::from_millis(250);
 
-/// How late the worker of the claim may be before another takes it over.
+/// Delay of the claim's worker after which another worker takes over the claim.
 const LATE: Duration = Duration::from_micros(200);
 
 /// Packets of up to this many stay in the buffers that they came in; more would hold much more
@@ -79,24 +78,23 @@ struct State {
     tx: Option<Box<dyn Tx>>,
     /// A worker is sending, and has `tx` and `held`.
     sending: bool,
-    /// There was no way to send, and it is time to ask for one.
+    /// There was no transmit handle, and it is time to ask for one.
     closed: bool,
     reopen: Nanos,
-    /// The device has no room, and is to be asked again at this time.
+    /// The device has no room; time of the next retry.
     full: Option<Nanos>,
-    /// How often the device has refused the first of `held`, without saying that it could be waited
-    /// for, and since when.
+    /// How often, and since when, the device has refused the first of `held` without a way to wait
+    /// for it.
     refused: u32,
     refused_since: Nanos,
-    /// The time of the last visit: that of the next is not before it, whatever the worker's clock
-    /// said when its turn began.
+    /// Time of the last visit: the next one is not earlier, even if its worker's clock is behind.
     latest: Nanos,
     claim: Option<(u32, Nanos)>,
     visitors: u32,
-    /// The port has no scheduler, or not any more: what is here is to be sent, and then the queue
-    /// is not needed.
+    /// The port has no scheduler, or not any more: the queue sends its frames, and then is not
+    /// needed.
     released: bool,
-    /// One worker's, which lends its way to send.
+    /// The queue of one worker, which lends its transmit handle.
     own: bool,
     /// Since when the device has taken nothing.
     stuck: Option<Nanos>,
@@ -106,7 +104,7 @@ struct State {
     device_rate: Option<u64>,
 }
 
-/// Who visits.
+/// The worker that visits the queue.
 pub(crate) struct Visitor<'a> {
     /// Of [`PortQueue::join`].
     pub(crate) number: u32,
@@ -114,31 +112,30 @@ pub(crate) struct Visitor<'a> {
     pub(crate) drops: DropSink<'a>,
 }
 
-/// What a visitor has to know.
+/// The result of a visit.
 pub(crate) struct Visit {
-    /// When it is to come back; `None` where that is no business of its own.
+    /// When the worker has to come back; `None` if it has no claim.
     pub(crate) wake: Option<Nanos>,
-    /// The device has no room, and [`PortQueue::with_room`] tells what to wait for.
+    /// The device has no room, and [`PortQueue::with_room`] gives the descriptor to wait for.
     pub(crate) watch: bool,
-    /// There is no way to send, and it is time to ask for one: [`PortQueue::lend`].
+    /// There is no transmit handle, and it is time to ask for one: [`PortQueue::lend`].
     pub(crate) closed: bool,
-    /// The port has no scheduler any more, and nothing is left here.
+    /// The port has no scheduler any more, and the queue is empty.
     pub(crate) over: bool,
 }
 
 impl PortQueue {
-    /// Of a device that is open. Asks for its state, and opens it for sending: not for a worker to
-    /// call.
+    /// For an open device. Queries its state and opens it for sending, both too slow for a worker.
     ///
     /// # Errors
-    /// What the discipline refuses.
+    /// The discipline refuses its configuration.
     pub(crate) fn new(device: &dyn Netdev, config: &PortConfig) -> Result<PortQueue, ConfigError> {
         let queue = PortQueue::of_speed(DeviceFacts::of(device).speed, config)?;
         queue.lend(device.open_tx().ok());
         Ok(queue)
     }
 
-    /// The same with what is known of the device, and without a way to send.
+    /// The same from the device's known properties, and without a transmit handle.
     fn of_speed(speed: Option<u64>, config: &PortConfig) -> Result<PortQueue, ConfigError> {
         Ok(PortQueue {
             secret: FlowSecret::new(),
@@ -165,11 +162,11 @@ impl PortQueue {
         })
     }
 
-    /// A worker's own, for a port without a scheduler whose device has no room, and a speed in
-    /// bit/s where that is known.
+    /// A worker's own queue, for a port without a scheduler whose device has no room. `speed` is in
+    /// bit/s, if it is known.
     ///
     /// # Errors
-    /// None: the discipline is one that there is.
+    /// None: the discipline exists.
     pub(crate) fn own(speed: Option<u64>) -> Result<PortQueue, ConfigError> {
         let bands = LeafConfig::PfifoFast(FifoConfig::default());
         let mut queue = PortQueue::of_speed(speed, &PortConfig::new(Discipline::Leaf(bands)))?;
@@ -178,7 +175,7 @@ impl PortQueue {
         Ok(queue)
     }
 
-    /// Gives it a way to send, or takes back the one that it has.
+    /// Sets the transmit handle, or takes it back.
     pub(crate) fn lend(&self, mut tx: Option<Box<dyn Tx>>) -> Option<Box<dyn Tx>> {
         let mut state = self.state.lock();
         if let Some(tx) = tx.as_mut().filter(|_| !state.own) {
@@ -212,11 +209,11 @@ impl PortQueue {
         state.visitors
     }
 
-    /// Changes the configuration. What is queued stays as far as there is room; what is lost is
-    /// told.
+    /// Changes the configuration. Queued frames stay as far as there is room; the rest is reported
+    /// as lost.
     ///
     /// # Errors
-    /// What the discipline refuses; then nothing has changed.
+    /// The discipline refuses its configuration; nothing has changed then.
     pub(crate) fn reconfigure(
         &self,
         config: &PortConfig,
@@ -230,7 +227,7 @@ impl PortQueue {
             .reconfigure(config, now, &mut |_, cause| lost(drop_cause(cause)));
         if done.is_ok() {
             state.released = false;
-            // Whoever comes next looks what is due now.
+            // The next visitor checks which frames are due now.
             state.claim = None;
         }
         done
@@ -246,7 +243,7 @@ impl PortQueue {
         self.state.lock().released = true;
     }
 
-    /// Drops what is queued, and says how many frames that were.
+    /// Drops the queued frames, and returns their number.
     pub(crate) fn clear(&self) -> u64 {
         let mut state = self.state.lock();
         let mut lost = state.held.drain(..).count() as u64;
@@ -282,7 +279,7 @@ impl PortQueue {
         }
         let watch = send(&mut state, by, now);
         if passed {
-            // What the device had no room for stays after all.
+            // Frames that the device had no room for stay here longer.
             state.held.iter_mut().for_each(Frame::detach);
         }
         let now = state.time(Nanos(now.0));
@@ -298,7 +295,7 @@ impl PortQueue {
         self.visit(&mut Vec::new(), by, now)
     }
 
-    /// Shows what is writable when the device has room, if it has none now.
+    /// Passes the descriptor that is writable when the device has room, if it has none now.
     pub(crate) fn with_room(&self, watch: impl FnOnce(BorrowedFd<'_>)) {
         let state = self.state.lock();
         if let (Some(_), Some(fd)) = (state.full, state.tx.as_ref().and_then(|tx| tx.room())) {
@@ -307,7 +304,7 @@ impl PortQueue {
     }
 }
 
-/// What a speed in bit/s is in bytes per millisecond.
+/// Converts bit/s to bytes per millisecond.
 fn bytes_per_millisecond(speed: u64) -> u64 {
     speed / 8_000
 }
@@ -351,7 +348,7 @@ impl State {
                 frame.detach();
             }
             let queued = Queued::new(frame, secret);
-            // What is dropped is handed over.
+            // Dropped frames are passed to the closure.
             let _ = scheduler.enqueue(queued, now, &mut |_, cause| by.lost(cause));
         });
         if !good {
@@ -360,7 +357,7 @@ impl State {
         }
     }
 
-    /// Whoever sends now goes on with what is here, and claims what stays.
+    /// The current sender goes on with the queued frames, and claims the rest.
     fn leave_to_sender(&mut self, me: u32) -> Visit {
         self.claim.take_if(|(who, _)| *who == me);
         Visit {
@@ -371,9 +368,9 @@ impl State {
         }
     }
 
-    /// Lets no more be under way in the device, which is full, than it needs.
+    /// Limits the bytes under way in the device, which is full, to what it needs.
     fn fit(&mut self, now: Nanos) {
-        // A device that does not say what is under way keeps the room that it had.
+        // A device that does not report the bytes under way keeps its room.
         if let Some(tx) = &mut self.tx
             && tx.under_way().is_some()
             && self.room.full(now)
@@ -382,7 +379,7 @@ impl State {
         }
     }
 
-    /// Who comes back, and when.
+    /// Which worker comes back, and when.
     fn claim(&mut self, me: u32, watch: bool, now: qos::Nanos) -> Visit {
         let clock = Nanos(now.0);
         let next = match self.full {
@@ -465,7 +462,7 @@ fn send(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: qos::Nanos) ->
         if rest {
             state.fit(clock);
             if can_wait {
-                // One that has taken nothing for long does not keep its worker awake.
+                // A device that has taken nothing for long does not keep its worker awake.
                 let long = state.stuck.map_or(Duration::ZERO, |since| clock.since(since));
                 state.full = Some(clock + long.clamp(ASK_ANYWAY, ASK_AT_LAST));
             } else if passes_over_the_first(state, by, clock) {
@@ -478,7 +475,7 @@ fn send(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: qos::Nanos) ->
     }
 }
 
-/// Offers what is held to the device, without the lock. `None` where the device is not open.
+/// Offers the held frames to the device, without the lock. `None` if the device is not open.
 fn offer(state: &mut MutexGuard<'_, State>) -> Option<TxReport> {
     let mut tx = state.tx.take()?;
     let mut held = std::mem::take(&mut state.held);
@@ -489,8 +486,8 @@ fn offer(state: &mut MutexGuard<'_, State>) -> Option<TxReport> {
     Some(report)
 }
 
-/// Whether it was the first frame that the device did not want, not the device that had no room:
-/// then that frame is lost.
+/// Whether the device refused the first frame itself, and did not lack room: then that frame is
+/// lost.
 fn passes_over_the_first(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: Nanos) -> bool {
     if state.refused == 0 {
         state.refused_since = now;

@@ -1,20 +1,19 @@
-//! The first cache: which megaflow did a packet like this one use last?
+//! The first cache: the megaflow that a packet like this one used last.
 //!
-//! Places found by a hash of the key, each with a signature of that hash and the megaflow's number.
-//! An answer is a guess: the caller compares the key with that megaflow under its mask, all of it,
-//! before it is used. That makes a stale place harmless (the megaflow that has the number now
-//! either covers the packet, and then is right, or does not), so nothing has to be removed from
-//! here; and the cache is a tenth of the size of one that holds keys, so that it stays in the
-//! processor's.
+//! A hash of the key selects a line. Each place has a signature of that hash and the megaflow's
+//! number. A hit is a guess: the caller compares the whole key with that megaflow under its mask
+//! before it uses it. So a stale place does no harm (the megaflow that has the number now either
+//! covers the packet, and then is right, or does not), and entries need not be removed. The cache
+//! is a tenth of the size of one that holds keys, so that it stays in the processor's cache.
 //!
-//! The hash is of as much of the key as megaflows look at: of the Ethernet header, or of all. When
-//! the first megaflow begins to look behind that header, and when the last that does ends, both
-//! hashes are in use for a while, so that megaflows that carry packets stay known.
+//! The hash covers the part of the key that megaflows match: the Ethernet header, or all. When the
+//! first megaflow matches fields behind that header, and when the last such megaflow is removed,
+//! both hashes are in use for a while, so that lookups still find the megaflows in use.
 //!
-//! It grows while packets pass that it does not know and the megaflows do: at most to [`MOST`]
-//! lines. Where even that does not hold what passes, a cache that takes everything in knows nothing
-//! when it comes again, and costs an access to memory and one more to be told; it then remembers
-//! one packet in [`THIN`], and so keeps what it has for a while.
+//! The cache grows while it misses packets that megaflows cover: to [`MOST`] lines at most. If even
+//! that is too small, remembering every packet gains nothing: each entry is replaced before its
+//! flow's next packet, and costs two accesses to memory. The cache then remembers one packet in
+//! [`THIN`], and so keeps its entries for a while.
 
 use crate::lines::{self, Line, Lines, PLACES};
 
@@ -24,11 +23,11 @@ const LEAST: usize = 2048;
 /// Lines at most: 16 MiB, of 2 million places.
 const MOST: usize = 1 << 18;
 
-/// After how many packets for each place it is decided whether the cache has the right size: it has
-/// taken in by then what there is.
+/// Packets for each place between two decisions on the cache's size: by then the cache holds the
+/// packets that pass.
 const PERIOD: usize = 4;
 
-/// How many times as large it becomes at once, at most.
+/// Maximum growth factor in one step.
 const GROWTH: u32 = 64;
 
 /// Of how many packets one is remembered where there are too many.
@@ -43,7 +42,7 @@ pub(crate) struct SignatureCache {
     most: usize,
     known: u32,
     unknown: u32,
-    /// Whether only some are remembered.
+    /// Whether the cache remembers only some packets.
     thin: bool,
     turn: u32,
 }
@@ -64,12 +63,12 @@ impl SignatureCache {
         }
     }
 
-    /// How many keys it can remember now.
+    /// Number of keys that the cache can remember now.
     pub(crate) fn places(&self) -> u32 {
         (self.lines.len() * PLACES) as u32
     }
 
-    /// Where [`SignatureCache::guess`] will look.
+    /// Address of the line that [`SignatureCache::guess`] reads.
     #[inline(always)]
     pub(crate) fn line(&self, hash: u64) -> &Line {
         self.lines.line(hash as u32)
@@ -78,8 +77,8 @@ impl SignatureCache {
     /// The megaflow that may cover a key of this hash, or [`NONE`].
     #[inline(always)]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        // A tag is in one taken place of a line, as it is there that it is remembered again; and
-        // `NONE` is what comes before zero.
+        // A tag is in one taken place of a line, since an entry is replaced in place. Wrapping
+        // below zero gives `NONE`.
         lines::only(self.line(hash), signature(hash)).wrapping_sub(1)
     }
 
@@ -117,8 +116,8 @@ impl SignatureCache {
     fn adapt(&mut self) {
         let all = self.known + self.unknown;
         if self.unknown > all / 16 && self.lines.len() < self.most {
-            // Of flows that come in no order it knows as great a part as it has places for. What it
-            // knew is soon told again.
+            // With flows in random order, the cache hits the fraction of them that it has places
+            // for. It learns the lost entries again soon.
             let times = (all / self.known.max(1)).clamp(2, GROWTH);
             self.lines = Lines::new((times as usize * self.lines.len()).min(self.most));
         } else {

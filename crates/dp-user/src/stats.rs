@@ -27,7 +27,7 @@ impl Counter {
     }
 }
 
-/// What one worker carried for one port.
+/// Counters of one worker for one port.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct PortStats {
@@ -93,8 +93,8 @@ impl ControlDrops {
     }
 }
 
-/// Where a packet's drop is counted: with its worker, and with the port that it came from or could
-/// not leave by.
+/// Counters for a packet's drop: the worker's, and those of the ingress port or of the port that it
+/// could not leave by.
 #[derive(Clone, Copy)]
 pub(crate) struct DropSink<'a> {
     pub(crate) worker: &'a WorkerStats,
@@ -113,7 +113,7 @@ impl DropSink<'_> {
     }
 }
 
-/// What one worker's caches did and what it dropped.
+/// Counters of one worker's caches and drops.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerStats {
@@ -126,7 +126,7 @@ pub(crate) struct WorkerStats {
     pub(crate) megaflow_hits: Counter,
     pub(crate) upcalls: Counter,
     pub(crate) lost: Counter,
-    /// Subtables that were asked for those that a megaflow answered.
+    /// Subtables searched for the keys that matched a megaflow.
     pub(crate) subtables: Counter,
     /// Packets that an action recirculated.
     pub(crate) recirculations: Counter,

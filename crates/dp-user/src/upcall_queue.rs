@@ -1,16 +1,17 @@
-//! Packets of new flows that wait for a translation, and how often their source may ask for one.
+//! Upcall queues: packets of new flows that wait for a translation, and how many upcalls their
+//! source may make.
 //!
 //! Goal: a source that opens new flows as fast as it can delays others by a few translations, and
 //! loses nothing as long as it is slower.
-//! - A source gets a few upcalls a turn, fewer where several have packets. Its other packets of new
-//!   flows are *queued*, in the order of arrival, and get theirs in its next turns. While sources
-//!   without a backlog have packets, or had lately, one with a backlog gets hardly any in a turn:
-//!   it loses the time to look at the others in between, and they gain that this is soon.
+//! - A source may make a few upcalls a turn, fewer if several sources have packets. Its other
+//!   packets of new flows are *queued*, in the order of arrival, and make theirs in its next turns.
+//!   While sources without a backlog have packets, or had lately, a source with one makes hardly
+//!   any in a turn: the poll of the others costs it time, and gives them short turns.
 //! - While packets are queued and no other source has packets, or all others have a backlog too,
 //!   the worker does not receive from the queue: packets wait in the device. It does receive while
 //!   the control plane changes the switch's tables, see below.
-//! - Where other sources without a backlog have packets, packets of known flows go on. A packet of
-//!   a new flow that finds the queue full is dropped:
+//! - If other sources without a backlog have packets, packets of known flows go on. If the queue is
+//!   full, the worker drops packets of new flows:
 //!   [`DropCause::UpcallBudget`](dp::DropCause::UpcallBudget).
 //! - While the control plane changes the switch's tables there are no translations. Packets of new
 //!   flows are queued for that time, and packets of known flows go on.
@@ -18,8 +19,8 @@
 //!   it does not hold up the queued packets. The worker asks for it every [`RETRY_PENDING`].
 //! - A queue that has become empty counts as a backlog for some turns more, so that sources with
 //!   equally many new flows do not lose their backlog in the same turn.
-//! - Order within a flow is kept: a packet of a flow, by its addresses and ports, with other
-//!   packets waiting goes behind them, known or not. When the first of them has its translation,
+//! - Order within a flow is kept: a packet goes behind waiting packets of its flow (by addresses
+//!   and ports), even if its megaflow exists by now. When the first of them has its translation,
 //!   the others follow, so that a known flow leaves the queue.
 
 use crate::batch::BATCH;
@@ -45,11 +46,11 @@ const BACKLOG_TURNS: u8 = 16;
 /// packets, or had lately.
 const SPARING: u32 = 4;
 
-/// It gets this many times more where none of those had packets for long: longer turns leave more
+/// Factor for a source if those without a backlog had no packets for long: longer turns leave more
 /// time for translations.
 const ALONE: u32 = 2;
 
-/// What a worker knows of its receive queues without a backlog.
+/// State of a worker's receive queues without a backlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherQueues {
     /// Some have packets in this turn.
@@ -165,7 +166,7 @@ impl UpcallQueue {
         self.backlog_turns > 0
     }
 
-    /// Queues a packet; `false` drops it, where there is no room.
+    /// Queues a packet; returns `false`, and drops it, if the queue is full.
     pub(crate) fn push(&mut self, mut packet: WaitingPacket) -> bool {
         let has_room = self.queued.len() < self.room;
         if has_room {
@@ -243,7 +244,8 @@ impl UpcallQueue {
         self.has_queued(key) || self.is_pending(key)
     }
 
-    /// Lets a packet wait for its pending translation; `false` drops it, where there is no room.
+    /// Holds a packet until its pending translation is there; returns `false`, and drops it, if
+    /// there is no room.
     pub(crate) fn hold_pending(&mut self, mut packet: WaitingPacket, now: Nanos) -> bool {
         let has_room = self.pending.len() + self.taken < self.pending_room;
         if has_room {
@@ -257,8 +259,8 @@ impl UpcallQueue {
         has_room
     }
 
-    /// Takes out all pending packets, where it is time to ask for their translations. The caller
-    /// calls [`UpcallQueue::look_at_taken`] for each of them; their places stay theirs until then.
+    /// Takes out all pending packets, if it is time to ask for their translations. The caller calls
+    /// [`UpcallQueue::look_at_taken`] for each of them; their places stay reserved until then.
     pub(crate) fn take_pending(&mut self, now: Nanos) -> VecDeque<(u32, WaitingPacket)> {
         if now < self.due {
             return VecDeque::new();

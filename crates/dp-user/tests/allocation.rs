@@ -103,7 +103,7 @@ impl Endless {
 }
 
 /// Answers by source address: to one port or the other, a flood, with a tag, headers rewritten,
-/// with a label, measured, cut, begun anew, dropped.
+/// with a label, metered, cut, recirculated, dropped.
 struct Switch;
 
 impl Slowpath for Switch {

@@ -4,15 +4,15 @@ use dp::Dep;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// Entries looked at for each removal. A round over a list takes half as many removals as it has
+/// Entries checked for each removal. A round over a list takes half as many removals as it has
 /// entries, so that no more than that are stale after it.
 const LOOKS: usize = 2;
 
-/// Megaflows by what their translation depended on.
+/// Megaflows by the dependencies of their translations.
 ///
 /// A removed megaflow stays on the lists for a while, recognisable by its ticket: each removal
-/// looks at [`LOOKS`] entries of a list, one after the other and round again, and frees those that
-/// are stale. So a removal costs the same however long the lists are, and no single one costs more.
+/// checks [`LOOKS`] entries of a list, round robin, and frees the stale ones. So a removal costs
+/// the same however long the lists are.
 #[derive(Default)]
 pub(super) struct DepIndex {
     lists: HashMap<Dep, List>,
@@ -22,7 +22,7 @@ pub(super) struct DepIndex {
 struct List {
     entries: SmallVec<[(u32, u32); 2]>,
     stale: usize,
-    /// The entry that is looked at next.
+    /// The entry that is checked next.
     next: usize,
 }
 
@@ -35,7 +35,7 @@ impl DepIndex {
         }
     }
 
-    /// How many megaflows depend on `dep`.
+    /// Number of megaflows that depend on `dep`.
     pub(super) fn live(&self, dep: Dep) -> usize {
         self.lists
             .get(&dep)
@@ -47,8 +47,8 @@ impl DepIndex {
         self.lists.remove(&dep).map(|list| list.entries).unwrap_or_default()
     }
 
-    /// Notes that a megaflow with these dependencies is gone; `holds` says of a number and a ticket
-    /// whether they are of one that is not.
+    /// Notes that a megaflow with these dependencies is gone; `holds` returns whether the megaflow
+    /// with a number and a ticket still exists.
     pub(super) fn removed(&mut self, deps: &[Dep], holds: impl Fn(u32, u32) -> bool) {
         for dep in deps {
             let Some(list) = self.lists.get_mut(dep) else {
@@ -65,7 +65,7 @@ impl DepIndex {
 }
 
 impl List {
-    /// Frees what is stale among the next few entries.
+    /// Frees stale ones of the next few entries.
     fn tidy(&mut self, holds: &impl Fn(u32, u32) -> bool) {
         for _ in 0..LOOKS {
             if self.next >= self.entries.len() {

@@ -1,16 +1,16 @@
-//! Where the megaflows of one mask are found: a hash table that grows by pieces.
+//! Index of the megaflows of one mask: a hash table that grows in pieces.
 //!
-//! Extendible hashing. The highest bits of a hash say which *segment* a megaflow is in, by a
-//! directory; the lowest say which line of the segment it is at home in. Where that is full it is
-//! in the line beside it, and where both are, the segment grows to twice its size or, at [`MOST`]
+//! Extendible hashing. The highest bits of a hash select a *segment* through a directory; the
+//! lowest select the megaflow's home line in the segment. If the home line is full, the megaflow is
+//! in the line beside it; if both are full, the segment grows to twice its size or, at [`MOST`]
 //! lines, is split in two. So growing moves at most the megaflows of one segment, some thousands,
 //! however many there are in all.
 //!
 //! Invariants
 //! - A megaflow that is not at home has a full home line: a search looks at the second line only
 //!   then.
-//! - What finds no place by both rules (which takes seventeen hashes with the same bits everywhere)
-//!   is in `spill`.
+//! - A megaflow that fits in neither line, if the segment cannot grow or split (this takes
+//!   seventeen hashes with the same bits everywhere), is in `spill`.
 
 use crate::lines::{self, Line, Lines, PLACES};
 use crate::signature::NONE;
@@ -36,7 +36,7 @@ pub(super) struct Index {
 
 struct Segment {
     lines: Lines,
-    /// How many of the highest bits its hashes have in common.
+    /// Number of highest bits that its hashes have in common.
     depth: u32,
 }
 
@@ -54,7 +54,7 @@ impl Index {
         }
     }
 
-    /// How many megaflows are in it.
+    /// Number of megaflows in it.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -65,14 +65,14 @@ impl Index {
         self.segment(hash).lines.line(hash)
     }
 
-    /// The first megaflow that is at home where this hash is and may have it; [`NONE`] where there
-    /// is none at home.
+    /// The first megaflow in the home line of this hash that may have it; [`NONE`] if there is
+    /// none.
     #[inline(always)]
     pub(super) fn candidate(&self, hash: u32) -> u32 {
         lines::first(self.home(hash), hash).unwrap_or(NONE)
     }
 
-    /// The first megaflow of this hash of which `is_it` says so.
+    /// The first megaflow of this hash that `is_it` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let lines = &self.segment(hash).lines;
@@ -116,8 +116,8 @@ impl Index {
             freed ^= 1;
             take(lines.line_mut(freed), hash, flow);
         }
-        // One of those that are beside it for want of this place comes home, which frees a place
-        // there.
+        // A megaflow that is beside this line for want of the place moves home; its own place
+        // becomes free.
         while let Some((place, tag, number)) = guest(lines.line(freed ^ 1), freed) {
             lines::add(lines.line_mut(freed), tag, number);
             freed ^= 1;
@@ -152,7 +152,7 @@ impl Index {
         &mut self.segments[self.directory[highest(hash, self.depth)] as usize]
     }
 
-    /// Makes room where this hash is; `false` where there is no way to.
+    /// Makes room for this hash; returns `false` if that is not possible.
     fn grow(&mut self, hash: u32) -> bool {
         let number = self.directory[highest(hash, self.depth)] as usize;
         let segment = &mut self.segments[number];
@@ -177,8 +177,8 @@ impl Index {
             lines: Lines::new(MOST),
             depth: depth + 1,
         });
-        // Of the hashes that were its, those whose next bit is set are the other's: the upper half
-        // of its part of the directory.
+        // Hashes whose next bit is set belong to the new segment: the upper half of this segment's
+        // part of the directory.
         let part = 1usize << (self.depth - depth);
         let first = highest(hash, depth) * part;
         self.directory[first + part / 2..first + part].fill(other);
@@ -216,12 +216,13 @@ fn find_in(line: &Line, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
     None
 }
 
-/// Takes a place at home or beside; `false` where there is none.
+/// Takes a place in the home line or beside it; returns `false` if there is none.
 fn put(lines: &mut Lines, hash: u32, flow: u32) -> bool {
     lines::add(lines.line_mut(hash), hash, flow) || lines::add(lines.line_mut(hash ^ 1), hash, flow)
 }
 
-/// What is in a line and at home in the one beside it, where `hash` is: place, hash and number.
+/// A megaflow in a line whose home is the line beside it, where `hash` belongs: place, hash and
+/// number.
 fn guest(line: &Line, hash: u32) -> Option<(usize, u32, u32)> {
     (0..PLACES).find_map(|place| {
         let number = lines::number(line, place)?;
@@ -267,8 +268,8 @@ mod tests {
     }
 
     proptest! {
-        /// Hashes with few bits meet all the time: lines overflow, segments split to their end,
-        /// what is left spills.
+        /// Hashes with few bits collide all the time: lines overflow, segments split to their end,
+        /// and the rest spills.
         #[test]
         fn it_holds_what_was_put_in(
             changes in prop::collection::vec((any::<bool>(), 0u32..200), 1..600),

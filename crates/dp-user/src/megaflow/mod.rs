@@ -1,20 +1,21 @@
 //! The second cache: megaflows in a tuple space.
 //!
-//! A megaflow is a masked key and what becomes of every packet that equals it under the mask.
-//! Megaflows of one mask share a *subtable*, a hash table of masked keys; a lookup asks the
+//! A megaflow is a masked key and the actions for every packet that equals it under the mask.
+//! Megaflows of one mask share a *subtable*, a hash table of masked keys; a lookup searches the
 //! subtables one after another, those with the most hits first. Megaflows may overlap: they come
-//! from translations, so where two cover a packet both are right, and the first found is taken.
+//! from translations, so if two cover a packet both are right, and the lookup takes the first.
 //!
 //! Invariants
-//! - A megaflow that depends on what a [`Change`] names is gone when [`FlowTable::apply`] returns.
-//! - No call that workers make between batches takes long: sweeping, dumping and the freeing of a
-//!   flushed table go in steps, and storage grows by chunks, never by moving what is there.
+//! - A megaflow that depends on anything a [`Change`] names is gone when [`FlowTable::apply`]
+//!   returns.
+//! - No call that workers make between batches takes long: sweeps, dumps and the freeing of a
+//!   flushed table go in steps, and storage grows by chunks without moving entries.
 //! - At most [`MAX_MASKS`] subtables: beyond them megaflows get the mask of all bits, which is
-//!   always correct. A sender that makes ever new masks thereby costs itself upcalls, and nobody
-//!   else lookups.
-//! - At most `limit` megaflows, which is less than configured where looking at all of them takes
-//!   long: beyond it each new one replaces one of the port that holds most, so that a storm on a
-//!   port displaces itself.
+//!   always correct. A sender that causes ever new masks thereby causes itself upcalls, and slows
+//!   down no other sender's lookups.
+//! - At most `limit` megaflows, which is less than configured if a pass over all of them takes
+//!   long: beyond it each new one replaces one of the port that holds most, so that a flood of new
+//!   flows on a port evicts its own.
 
 mod deps;
 mod index;
@@ -45,21 +46,21 @@ use wire::Nanos;
 /// Most subtables with masks of their own.
 const MAX_MASKS: usize = 128;
 
-/// Most megaflows that are looked at one by one to apply the changes of a batch.
+/// Maximum number of megaflows that are checked one by one to apply the changes of a batch.
 const OVERLAP: usize = 32_768;
 
 /// Megaflows beyond the limit, or of ports that have gone, that are removed in one step.
 const TRIM: usize = 256;
 
-/// How many megaflows are looked at to find one that was not used for long.
+/// Number of megaflows sampled for an eviction.
 const EVICTION_SAMPLES: usize = 8;
 
-/// What the megaflows of a batch recirculate.
+/// How many packets the megaflows of a batch recirculate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recirculation {
     None,
     Some,
-    /// Every packet, and do nothing else with it than to change it.
+    /// Every packet; apart from changes, the megaflows do nothing else with them.
     All,
 }
 /// The tables that find megaflows.
@@ -81,18 +82,18 @@ pub(crate) struct FlowTable {
     random: u64,
     sweep: Sweep,
     graveyard: Vec<Chunk>,
-    /// What else was there before the last flush: to free it takes long.
+    /// The rest of the table before the last flush: to free it takes long.
     rest: Option<Rest>,
     /// Ports that have gone, whose megaflows are still to be removed. Their packets come no more.
     gone: Vec<PortNo>,
-    /// The megaflows that cover whatever comes in on a port.
+    /// Megaflows that cover all packets of a port.
     wide: HashMap<PortNo, u32>,
-    /// How many megaflows recirculate packets.
+    /// Number of megaflows that recirculate packets.
     recirculating: usize,
-    /// Megaflows looked at to apply changes.
+    /// Megaflows checked to apply changes.
     looked_at: usize,
     found: Vec<u32>,
-    /// What megaflows have carried and is still to be reported.
+    /// Counters of megaflows to report.
     credits: Vec<(Credit, Carried)>,
     offloaded: OffloadedFlows,
 }
@@ -122,7 +123,7 @@ impl FlowTable {
         }
     }
 
-    /// Changes what [`FlowTable::new`] was told.
+    /// Changes the limits.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.most = limits.flows.max(1);
         self.limit = self.most;
@@ -143,18 +144,18 @@ impl FlowTable {
         surplus > TRIM
     }
 
-    /// How many megaflows there are.
+    /// Number of megaflows.
     pub(crate) fn len(&self) -> usize {
         self.storage.live()
     }
 
-    /// How many masks they have.
+    /// Number of masks.
     pub(crate) fn masks(&self) -> usize {
         self.subtables.len()
     }
 
-    /// Grows with every removal: as long as it stands still, the numbers that lookups returned are
-    /// good.
+    /// Advances with every removal: while it stays the same, the numbers that lookups returned are
+    /// valid.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
@@ -166,7 +167,7 @@ impl FlowTable {
         self.storage.flow_mut(number)
     }
 
-    /// Whether there is a megaflow of this number, and it covers `key`.
+    /// Whether a megaflow of this number exists, and covers `key`.
     #[inline(always)]
     pub(crate) fn covers(&self, number: u32, key: &Key) -> bool {
         match self.storage.get(number) {
@@ -185,8 +186,8 @@ impl FlowTable {
         self.storage.prefetch(number);
     }
 
-    /// The megaflow, if there is one, that covers whatever comes in on a port; not one that does
-    /// more with packets than to recirculate them.
+    /// The megaflow that covers all packets of a port, if there is one; not one that recirculates
+    /// packets and does more than change them.
     #[inline]
     pub(crate) fn of_all(&self, port: PortNo) -> Option<u32> {
         if self.wide.is_empty() {
@@ -197,8 +198,7 @@ impl FlowTable {
         (!flow.recirculates || flow.ending != Ending::Other).then_some(number)
     }
 
-    /// Whether the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key are all that lookups
-    /// read.
+    /// Whether lookups read the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key only.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
         self.subtables.is_ethernet()
@@ -210,35 +210,33 @@ impl FlowTable {
         self.lookup_newer(key, 0)
     }
 
-    /// The same for a key that none covered when [`FlowTable::made`] was `since`: only where
-    /// megaflows have come since then it is looked for.
+    /// The same for a key that no megaflow covered when [`FlowTable::made`] was `since`: searches
+    /// only if megaflows were added since then.
     #[inline]
     pub(crate) fn lookup_newer(&mut self, key: &Key, since: u64) -> Option<u32> {
         self.subtables.lookup(&self.hasher, key, since, &self.storage)
     }
 
-    /// How many megaflows have been cached, ever.
+    /// Number of megaflows ever cached.
     #[inline]
     pub(crate) fn made(&self) -> u64 {
         self.subtables.made()
     }
 
-    /// Finds megaflows for those of up to [`BATCH`] runs that have
-    /// [`NONE`](crate::signature::NONE), and gives them their numbers. Returns of which it found
-    /// one, a bit each.
+    /// Looks up those of up to [`BATCH`] runs that have [`NONE`](crate::signature::NONE), and sets
+    /// their megaflows' numbers. Returns a bit for each run that it found a megaflow for.
     #[inline]
     pub(crate) fn lookup_batch(&mut self, runs: &mut [Run]) -> u32 {
         self.subtables.lookup_batch(&self.hasher, runs, &self.storage)
     }
 
-    /// Takes the count of subtables that were asked for keys of which a megaflow was found.
+    /// Returns and clears the number of subtables searched for the keys that matched a megaflow.
     pub(crate) fn take_asked(&mut self) -> u64 {
         std::mem::take(&mut self.subtables.asked)
     }
 
-    /// Caches a translation of `key`, of a packet of so many bytes from `owner`, which counts among
-    /// what the megaflow reports. Where a megaflow of the same key and mask is there, it is
-    /// replaced.
+    /// Caches a translation of `key`, for a packet of so many bytes from `owner`; the megaflow's
+    /// counters include that packet. Replaces a megaflow of the same key and mask.
     pub(crate) fn insert(
         &mut self,
         key: &Key,
@@ -324,9 +322,8 @@ impl FlowTable {
         }
     }
 
-    /// Begins to apply changes: what has been looked at for earlier ones no longer counts. Where to
-    /// look at all megaflows for each of their regions takes long, these become one for each
-    /// dependency.
+    /// Begins to apply changes, with a new budget of megaflows to check. If it takes long to check
+    /// all megaflows for each of their regions, the regions of each dependency become one.
     pub(crate) fn begin_changes(&mut self, changes: &mut Vec<Change>) {
         self.looked_at = 0;
         let regions = changes.iter().filter(|change| matches!(change, Change::Overlap(..)));
@@ -335,8 +332,8 @@ impl FlowTable {
         }
     }
 
-    /// Removes the megaflows that depend on `dep` and cover a packet of the region; `false`, with
-    /// some of them left, where that takes long.
+    /// Removes the megaflows that depend on `dep` and cover a packet of the region; returns
+    /// `false`, with some of them left, if that takes long.
     fn remove_overlap(&mut self, dep: Dep, region: &Region) -> bool {
         if self.deps.live(dep) == 0 {
             return true;
@@ -377,13 +374,13 @@ impl FlowTable {
         self.sweep.restart();
     }
 
-    /// Takes what a flush has left over, for another thread to free.
+    /// Takes the remains of a flush, for another thread to free.
     #[inline]
     pub(crate) fn take_rest(&mut self) -> Option<impl Send + use<>> {
         self.rest.take()
     }
 
-    /// Frees a little of what was flushed, and notes what it has carried; returns whether there is
+    /// Frees some of the flushed megaflows, and notes their counters; returns whether there are
     /// more.
     pub(crate) fn reap(&mut self) -> bool {
         if let Some(mut chunk) = self.graveyard.pop() {
@@ -392,18 +389,18 @@ impl FlowTable {
         !self.graveyard.is_empty()
     }
 
-    /// Notes what megaflows have carried, of numbers from `first` on, at most a chunk of them;
+    /// Notes the counters of megaflows, of numbers from `first` on, at most a chunk of them;
     /// returns the number to go on from.
     pub(crate) fn note_chunk(&mut self, first: u32) -> Option<u32> {
         self.storage.note_chunk(first, &mut self.credits)
     }
 
-    /// What is noted of what megaflows have carried.
+    /// The noted counters of megaflows.
     pub(crate) fn credits(&mut self) -> &mut Vec<(Credit, Carried)> {
         &mut self.credits
     }
 
-    /// What the megaflows of these runs, all of which have one, recirculate.
+    /// How many packets the megaflows of these runs recirculate; each run must have a megaflow.
     #[inline]
     pub(crate) fn recirculation(&mut self, runs: &[Run]) -> Recirculation {
         if self.recirculating == 0 {
@@ -422,7 +419,7 @@ impl FlowTable {
         }
     }
 
-    /// Removes the megaflows that packets from a port made, which has gone: a few at a time, with
+    /// Removes the megaflows made for packets of a removed port: a few at a time, by
     /// [`FlowTable::remove_gone`].
     pub(crate) fn remove_owner(&mut self, owner: PortNo) {
         if self.owners.contains_key(&owner) {
@@ -491,15 +488,14 @@ impl FlowTable {
         }
     }
 
-    /// Whether so many megaflows are better forgotten together with all others than removed one by
-    /// one, which would take long: to ask again for the others takes longer in all, but not at
-    /// once.
+    /// Whether to flush the whole table instead of removing so many megaflows one by one, which
+    /// would take long. New upcalls for the others take longer in all, but not at once.
     fn is_most(&self, flows: usize) -> bool {
         flows > 2048 && flows > self.len() / 2
     }
 
-    /// Removes a megaflow of the port that holds most: of a few taken at random, the one used
-    /// longest ago.
+    /// Evicts a megaflow of the port that holds most: of a few random ones, the one used longest
+    /// ago.
     fn evict(&mut self) {
         let Some(owner) = self
             .owners
@@ -525,7 +521,7 @@ impl FlowTable {
     }
 
     fn next_random(&mut self) -> u64 {
-        // xorshift64: cheap, and nothing depends on its quality.
+        // xorshift64: cheap, and its quality does not matter.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -533,7 +529,7 @@ impl FlowTable {
     }
 }
 
-/// Whether a mask looks at nothing but where a packet comes from.
+/// Whether a mask covers the packet's source only.
 fn is_wide(mask: &Mask) -> bool {
     let mut origin = Mask::exact(Field::InPort);
     let port = mask.covers(&origin);
@@ -551,7 +547,7 @@ impl Flow {
         self.touched = true;
     }
 
-    /// What becomes of a packet.
+    /// The action of a megaflow for its packets.
     #[inline]
     pub(crate) fn actions(&self) -> (&Arc<[Action]>, Option<DropCause>) {
         (&self.actions, self.drop)

@@ -56,7 +56,7 @@ pub(super) struct OffloadedFlows {
     /// By place.
     open: Vec<Option<Open>>,
     vacant: Vec<u32>,
-    /// Places of those that are open; `None` of those that are being closed.
+    /// Places of the open ones; `None` for those that are being closed.
     by_kind: HashMap<PacketKind, Option<u32>>,
     /// Places by the port that packets come in by.
     by_port: HashMap<PortNo, Vec<u32>>,
@@ -68,8 +68,8 @@ pub(super) struct OffloadedFlows {
     deps: Option<Arc<DepEpochs>>,
     /// Suspends all of this worker.
     epoch: Option<Epoch>,
-    /// How often that was done: groups of an earlier generation are of megaflows that may have
-    /// gone.
+    /// Number of times that all were suspended: groups of an earlier generation belong to megaflows
+    /// that may have gone.
     generation: u64,
     /// Grows with each port that comes, or whose offloaded flows are stopped.
     stamps: u64,
@@ -86,13 +86,13 @@ pub(super) struct OffloadedFlows {
     gave_way: Nanos,
     /// Of kinds of packets that came and got none, a number.
     seen: Box<[u32]>,
-    /// When one was last opened.
+    /// When the last one was opened.
     opened: Nanos,
     usage: OffloadUse,
     tally: OffloadTally,
 }
 
-/// What became of attempts to offload flows.
+/// Results of attempts to offload flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OffloadTally {
     /// Flows offloaded.
@@ -115,7 +115,7 @@ struct Group {
     is_alive: bool,
     /// Suspends them.
     epoch: Epoch,
-    /// The numbers of all epochs that they depend on, but for those of ports.
+    /// The numbers of all epochs that they depend on, except those of ports.
     epochs: SmallVec<[u32; 16]>,
     deps: SmallVec<[Dep; 4]>,
     /// Those of its megaflow.
@@ -130,15 +130,15 @@ struct Open {
     to: PortNo,
     /// The stamps of both ports.
     stamps: [u64; 2],
-    /// Where its place is in the lists of its group and of the port that it comes from.
+    /// Its positions in the lists of its group and of its ingress port.
     positions: (u32, u32),
-    /// Packets and bytes that its megaflow has been told of.
+    /// Packets and bytes already added to its megaflow.
     told: (u64, u64),
-    /// When it was opened or last carried something.
+    /// When it was opened or last carried packets.
     used: Nanos,
 }
 
-/// Where what offloaded flows have carried is counted.
+/// Where the counters of offloaded flows are added.
 struct Books<'a> {
     storage: &'a mut Storage,
     credits: &'a mut Vec<(Credit, Carried)>,
@@ -178,18 +178,18 @@ impl OffloadedFlows {
         }
     }
 
-    /// Whether there are some.
+    /// Whether there are any.
     #[inline]
     pub(super) fn any(&self) -> bool {
         self.open.len() > self.vacant.len()
     }
 
-    /// Whether none was opened just now.
+    /// Whether enough time has passed since the last one was opened.
     fn has_time(&self, now: Nanos) -> bool {
         now.since(self.opened) >= PAUSE
     }
 
-    /// Whether packets of a kind came before, as far as that is remembered.
+    /// Whether packets of a kind were seen before, as far as it remembers.
     fn seen_before(&mut self, kind: &PacketKind) -> bool {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();
@@ -208,12 +208,12 @@ impl OffloadedFlows {
         self.by_flow.get(&flow).copied()
     }
 
-    /// Whether the megaflow of a group is there.
+    /// Whether the megaflow of a group still exists.
     fn is_current(&self, group: &Group) -> bool {
         group.is_alive && group.generation == self.generation
     }
 
-    /// Whether one is to be closed: it can no longer be resumed.
+    /// Whether an offloaded flow can no longer be resumed, and has to be closed.
     fn is_stale(&self, open: &Open) -> bool {
         let stamp = |port: &PortNo| self.ports.get(port).map(|port| port.stamp);
         !self.group(open.group).is_some_and(|group| self.is_current(group))
@@ -262,7 +262,7 @@ impl OffloadedFlows {
         }
     }
 
-    /// Suspends those of a megaflow, which is about to go. They are closed later.
+    /// Suspends the offloaded flows of a megaflow that is being removed. They are closed later.
     pub(super) fn retire(&mut self, flow: u32) {
         if let Some(number) = self.by_flow.remove(&flow)
             && let Some(group) = &mut self.groups[number as usize]
@@ -283,8 +283,7 @@ impl OffloadedFlows {
         }
     }
 
-    /// Stops the one at a place, and tells its megaflow what it has carried until now. It is closed
-    /// later.
+    /// Stops the one at a place, and adds its counters to its megaflow. It is closed later.
     fn stop(&mut self, place: u32, books: &mut Books<'_>, now: Nanos) {
         let Some(open) = &mut self.open[place as usize] else {
             return;
@@ -320,8 +319,7 @@ impl OffloadedFlows {
         self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
     }
 
-    /// Tells the megaflow of the one at a place what it has carried since it was last told, or its
-    /// rules where that has gone.
+    /// Adds the new counts of the one at a place to its megaflow, or to its rules if that has gone.
     fn tell(&mut self, place: u32, books: &mut Books<'_>) {
         let Some(open) = &mut self.open[place as usize] else {
             return;
@@ -353,7 +351,7 @@ impl Drop for OffloadedFlows {
     }
 }
 
-/// What an offloaded flow has carried since it was last asked.
+/// Packets and bytes that an offloaded flow has carried since the last call.
 fn news(flow: &OffloadedFlow, told: &mut (u64, u64)) -> Option<Carried> {
     let carried = flow.carried();
     let (packets, bytes) = std::mem::replace(told, (carried.packets, carried.bytes));
@@ -374,7 +372,7 @@ fn put<T>(places: &mut Vec<Option<T>>, vacant: &mut Vec<u32>, what: T) -> u32 {
     places.len() as u32 - 1
 }
 
-/// Takes what is at a position out of a list; returns what is there instead.
+/// Removes the element at a position from a list; returns the one that takes its place.
 fn take_from(list: &mut Vec<u32>, position: u32) -> Option<u32> {
     list.swap_remove(position as usize);
     list.get(position as usize).copied()
@@ -386,7 +384,7 @@ impl FlowTable {
         self.offloaded.has_time(now)
     }
 
-    /// How many offloaded flows a megaflow has.
+    /// Number of offloaded flows of a megaflow.
     pub(crate) fn offloaded_of(&self, flow: u32) -> usize {
         let group = self.offloaded.group_of(flow);
         group
@@ -394,7 +392,7 @@ impl FlowTable {
             .map_or(0, |group| group.places.len())
     }
 
-    /// Takes the count of what has become of offers.
+    /// Returns and clears the counts of offers' results.
     pub(crate) fn take_offload_tally(&mut self) -> OffloadTally {
         std::mem::take(&mut self.offloaded.tally)
     }

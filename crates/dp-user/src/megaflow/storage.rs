@@ -1,9 +1,9 @@
-//! Where megaflows lie: chunks that are made when needed and freed when empty, so that nothing
-//! moves when the table grows.
+//! Storage of megaflows: chunks that are allocated when needed and freed when empty, so that growth
+//! moves no entry.
 //!
-//! What a packet needs of a megaflow is in two cache lines of its own: the first is compared, the
-//! second counts and says what to do. What is needed only when megaflows come, go or are looked at
-//! is apart from them.
+//! The fast path needs two cache lines of a megaflow: the first is compared, the second has
+//! counters and the action. The other parts, for insertion, removal and inspection, are stored
+//! apart.
 
 use crate::edit::Ending;
 use crate::hash::{Front, MaskPairs};
@@ -22,13 +22,13 @@ const CHUNK: usize = 256;
 /// The `subtable` of a place without a megaflow.
 pub(crate) const DEAD: u32 = u32::MAX;
 
-/// What a packet needs of a megaflow.
+/// The part of a megaflow that the fast path needs.
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     /// The first words of its key.
     pub(super) front: Front,
     pub(super) actions: Arc<[Action]>,
-    /// What becomes of its packets, and whether they are changed before.
+    /// The output of its packets, and whether actions change them before.
     pub(crate) ending: Ending,
     pub(crate) edits: bool,
     pub(crate) drop: Option<DropCause>,
@@ -45,14 +45,15 @@ pub(crate) struct Flow {
     pub(crate) used: Nanos,
 }
 
-/// What only its coming and going need, and a packet that has more than the first words of a key.
+/// The part of a megaflow for insertion and removal, and for a packet that has more than the first
+/// words of a key.
 pub(super) struct Origin {
     pub(super) key: Key,
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
     pub(super) credits: Box<[Credit]>,
-    /// Packets and bytes that are reported. At first one packet less than none: that of the upcall
-    /// is not among those that the megaflow carries.
+    /// Packets and bytes already reported. Starts at one packet less than zero: the megaflow does
+    /// not count the packet of the upcall.
     pub(super) reported: (u64, u64),
     pub(super) owner: PortNo,
     /// Place in the owner's list.
@@ -61,7 +62,7 @@ pub(super) struct Origin {
     pub(super) ticket: u32,
 }
 
-/// What packets need of a run of places.
+/// The fast path's part of a run of places.
 type Flows = Box<[Flow; CHUNK]>;
 
 /// Megaflows by number.
@@ -126,7 +127,7 @@ impl Storage {
         }
     }
 
-    /// Asks for both lines of a megaflow, of which there may be none.
+    /// Prefetches both lines of a megaflow; the number need not exist.
     #[inline(always)]
     pub(super) fn prefetch(&self, number: u32) {
         if let Some(flow) = self.get(number) {
@@ -151,7 +152,7 @@ impl Storage {
         &mut self.chunks[chunk].origins[place]
     }
 
-    /// Whether the megaflow of that number is still the one that got that ticket.
+    /// Whether the megaflow of that number still has that ticket.
     pub(super) fn holds(&self, number: u32, ticket: u32) -> bool {
         self.get(number).is_some_and(|flow| flow.subtable != DEAD) && self.origin(number).ticket == ticket
     }
@@ -206,7 +207,7 @@ impl Storage {
         (chunk + 1 < self.chunks.len()).then(|| ((chunk + 1) * CHUNK) as u32)
     }
 
-    /// Notes what a megaflow has carried.
+    /// Notes the counters of a megaflow.
     pub(super) fn note(&mut self, number: u32, credits: &mut Vec<(Credit, Carried)>) {
         let (chunk, place) = split(number);
         if let Some(flows) = &self.flows[chunk] {
@@ -214,7 +215,7 @@ impl Storage {
         }
     }
 
-    /// Frees the chunk that `number` is in, where nothing lives there.
+    /// Frees the chunk of `number` if it is empty.
     pub(super) fn release(&mut self, number: u32) {
         let (chunk, _) = split(number);
         if let Some(origins) = self.chunks.get_mut(chunk)
@@ -287,7 +288,7 @@ impl Storage {
 }
 
 impl Chunk {
-    /// Notes what its megaflows have carried.
+    /// Notes the counters of its megaflows.
     pub(super) fn note(&mut self, credits: &mut Vec<(Credit, Carried)>) {
         if let Some(flows) = &self.flows {
             note(&flows[..], &mut self.origins, credits);
@@ -295,7 +296,7 @@ impl Chunk {
     }
 }
 
-/// Notes what the megaflows of a chunk have carried.
+/// Notes the counters of a chunk's megaflows.
 fn note(flows: &[Flow], origins: &mut [Origin], credits: &mut Vec<(Credit, Carried)>) {
     for (flow, origin) in flows.iter().zip(origins) {
         if flow.subtable != DEAD {
@@ -305,7 +306,7 @@ fn note(flows: &[Flow], origins: &mut [Origin], credits: &mut Vec<(Credit, Carri
 }
 
 impl Origin {
-    /// Notes what its megaflow has carried since the last time.
+    /// Notes what its megaflow has carried since the last call.
     pub(super) fn note(&mut self, flow: &Flow, credits: &mut Vec<(Credit, Carried)>) {
         let total = (flow.packets, flow.bytes);
         if self.reported == total || self.credits.is_empty() {

@@ -9,7 +9,7 @@ use dp::Region;
 use flow::{ETHERNET_WORDS, Key, Mask};
 use hashbrown::HashMap;
 
-/// Megaflows whose keys are asked of memory at once.
+/// Number of megaflows whose keys are prefetched at once.
 const AT_ONCE: usize = 16;
 
 /// All subtables of a table of megaflows.
@@ -18,14 +18,14 @@ pub(super) struct Subtables {
     /// By number; one without entries is free for another mask.
     tables: Vec<Subtable>,
     by_mask: HashMap<Mask, u32>,
-    /// Numbers of those in use, most hits first.
+    /// Numbers of the subtables in use, most hits first.
     order: Vec<u32>,
     free: Vec<u32>,
-    /// How many look at what is behind the Ethernet header.
+    /// Number of subtables that match fields behind the Ethernet header.
     deep: usize,
     /// Megaflows put in, ever.
     made: u64,
-    /// Subtables asked for the keys of which a megaflow was found.
+    /// Subtables searched for the keys that matched a megaflow.
     pub(super) asked: u64,
 }
 
@@ -40,7 +40,7 @@ struct Subtable {
 }
 
 impl Subtables {
-    /// Whether none looks at more of a key than its first [`ETHERNET_WORDS`].
+    /// Whether all of them match only the first [`ETHERNET_WORDS`] of a key.
     #[inline]
     pub(super) fn is_ethernet(&self) -> bool {
         self.deep == 0
@@ -54,12 +54,12 @@ impl Subtables {
         }
     }
 
-    /// How many megaflows were put in, ever.
+    /// Number of megaflows ever inserted.
     pub(super) fn made(&self) -> u64 {
         self.made
     }
 
-    /// How many masks are in use.
+    /// Number of masks in use.
     pub(super) fn len(&self) -> usize {
         self.order.len()
     }
@@ -103,9 +103,8 @@ impl Subtables {
         None
     }
 
-    /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Each subtable is asked for
-    /// all keys at once, so that what it reads of memory for one comes while it asks for the
-    /// others.
+    /// See [`FlowTable::lookup_batch`](super::FlowTable::lookup_batch). Searches each subtable for
+    /// all keys at once, so that memory accesses of one key overlap with work on the others.
     #[inline]
     pub(super) fn lookup_batch(&mut self, hasher: &KeyHasher, runs: &mut [Run], storage: &Storage) -> u32 {
         // Of each key that is left: which it is, its hash under the mask, the first megaflow that
@@ -157,8 +156,8 @@ impl Subtables {
             .find(hash as u32, |flow| storage.origin(flow).key == *masked)
     }
 
-    /// Adds the megaflows that cover a packet of a region to `found`; returns how many it looked
-    /// at, or `None` where that would be more than `most`.
+    /// Adds the megaflows that cover a packet of a region to `found`; returns how many it checked,
+    /// or `None` if that would be more than `most`.
     pub(super) fn overlapping(
         &self,
         hasher: &KeyHasher,
@@ -207,7 +206,7 @@ impl Subtables {
         (looked_at <= most).then_some(looked_at)
     }
 
-    /// The subtable of a mask, made where there is none.
+    /// The subtable of a mask; creates it if needed.
     pub(super) fn of(&mut self, mask: &Mask) -> u32 {
         if let Some(number) = self.by_mask.get(mask) {
             return *number;
@@ -255,7 +254,7 @@ impl Subtables {
         }
     }
 
-    /// Sorts by hits, and lets the past count half.
+    /// Sorts by hits, and halves the hit counts.
     pub(super) fn rank(&mut self) {
         let tables = &mut self.tables;
         self.order
@@ -266,7 +265,7 @@ impl Subtables {
     }
 }
 
-/// Whether a mask looks at what is behind the Ethernet header, or at marks.
+/// Whether a mask covers fields behind the Ethernet header, or marks.
 fn is_deep(mask: &Mask) -> bool {
     mask.words()[ETHERNET_WORDS..].iter().any(|word| *word != 0)
 }
@@ -277,7 +276,7 @@ impl Subtable {
         self.index.find(hash, |number| self.is_it(number, key, storage))
     }
 
-    /// Whether a megaflow of this mask, if there is one of this number, covers a key.
+    /// Whether a megaflow of this mask and number exists, and covers a key.
     #[inline(always)]
     fn is_it(&self, number: u32, key: &Key, storage: &Storage) -> bool {
         storage

@@ -1,5 +1,4 @@
-//! Ageing: megaflows that carry nothing go, what the others' packets taught the switch is told
-//! again.
+//! Ageing: removes idle megaflows, and repeats the learning effects of the used ones.
 
 use super::FlowTable;
 use super::storage::DEAD;
@@ -17,36 +16,36 @@ const LONG: Duration = Duration::from_millis(1300);
 /// longer was stopped, and not busy.
 const STOPPED: Duration = Duration::from_millis(250);
 
-/// Megaflows looked at in a step: packets wait meanwhile, some ten microseconds where all of them
-/// go.
+/// Megaflows checked in a step: packets wait meanwhile, some ten microseconds if all of them are
+/// removed.
 const PIECE: u32 = 64;
 
-/// Pieces looked at in one step, where a worker comes to it so seldom that a pass would take longer
-/// than [`PERIOD`].
+/// Pieces in one step, if the worker sweeps so seldom that a pass would take longer than
+/// [`PERIOD`].
 const CATCH_UP: usize = 8;
 
 /// The limit on megaflows that long passes do not bring below.
 const LEAST: usize = 1000;
 
-/// Where the sweep is.
+/// State of the sweep.
 pub(super) struct Sweep {
-    /// A megaflow goes when it has carried nothing for so long.
+    /// Idle timeout.
     idle: Duration,
     /// Shortest time from one pass over the table to the next.
     period: Duration,
     /// The next place to look at, while a pass is under way.
     cursor: Option<u32>,
-    /// When the last pass began.
+    /// Start of the last pass.
     began: Nanos,
-    /// When its last step was, and how long it has taken until then.
+    /// Time of the last step, and how long the pass had taken by then.
     step: (Nanos, Duration),
-    /// When the next begins.
+    /// Start of the next pass.
     due: Nanos,
-    /// Whether packets may have been carried since the last pass began.
+    /// Whether packets may have passed since the last pass began.
     traffic: bool,
-    /// The longest unused of those that this pass kept.
+    /// Last use of the least recently used megaflow that this pass kept.
     oldest: Nanos,
-    /// How long the last pass took.
+    /// Duration of the last pass.
     took: Duration,
 }
 
@@ -94,8 +93,8 @@ impl FlowTable {
         self.sweep.traffic();
     }
 
-    /// When [`FlowTable::sweep`] wants to be called: at once where it is in the middle of a pass,
-    /// never where there is nothing to age.
+    /// Time of the next call of [`FlowTable::sweep`]: at once in the middle of a pass, never if the
+    /// table is empty.
     pub(crate) fn next_sweep(&self) -> Option<Nanos> {
         if self.sweep.cursor.is_some() {
             return Some(Nanos::ZERO);
@@ -103,8 +102,8 @@ impl FlowTable {
         (self.len() > 0).then_some(self.sweep.due)
     }
 
-    /// Looks at the next few megaflows where a pass is due. Removes those unused for too long, and
-    /// adds to `effects` those of the ones used since the last pass.
+    /// Checks the next few megaflows if a pass is due. Removes idle ones, and adds to `effects`
+    /// those of the ones used since the last pass.
     pub(crate) fn sweep(&mut self, now: Nanos, effects: &mut Vec<Effect>) {
         let first = match self.sweep.cursor {
             Some(first) => first,
@@ -150,7 +149,7 @@ impl FlowTable {
         if end < numbers.end { Some(end) } else { next }
     }
 
-    /// Whether a pass that has come so far will be through in [`PERIOD`], if it goes on like this.
+    /// Whether a pass that is at `next` will end within [`PERIOD`] at its present speed.
     fn is_on_time(&self, next: u32) -> bool {
         let share = f64::from(next) / f64::from(self.storage.places().max(1));
         self.sweep.step.1.as_secs_f64() <= share * PERIOD.as_secs_f64()
@@ -164,7 +163,8 @@ impl FlowTable {
         }
         let used = flow.used;
         let touched = std::mem::take(&mut flow.touched);
-        // What else a megaflow has lies apart, and to look at it takes longer than all the rest.
+        // The other part of a megaflow is stored apart, and to read it takes longer than all the
+        // rest.
         let news = touched | std::mem::take(&mut flow.fresh);
         if touched {
             effects.extend_from_slice(&self.storage.origin(number).effects);
@@ -179,14 +179,14 @@ impl FlowTable {
         }
     }
 
-    /// How long the last pass over the table took.
+    /// Duration of the last pass over the table.
     pub(crate) fn pass_took(&self) -> Duration {
         self.sweep.took
     }
 
-    /// Lets fewer megaflows be cached after a pass that took long, as one does where the worker has
-    /// little time, and again more, up to what is configured, after others: a megaflow that is not
-    /// looked at for long ages late, and what it carried is told late.
+    /// Lowers the limit of megaflows after a pass that took long, as happens if the worker has
+    /// little time, and raises it again, up to the configured one, after others: a long pass delays
+    /// ageing and the report of counters.
     fn adapt(&mut self) {
         let took = self.sweep.took;
         self.limit = if took > LONG {
@@ -208,11 +208,11 @@ impl FlowTable {
             self.clear();
         }
         let soonest = self.sweep.began + self.sweep.period;
-        // What is offloaded is not seen.
+        // The worker does not see packets of offloaded flows.
         self.sweep.due = if self.sweep.traffic || self.offloaded.any() {
             soonest
         } else {
-            // Until packets come, nothing happens before the next one is too old.
+            // Without packets, the next megaflow to expire is the least recently used one.
             soonest.max(self.sweep.oldest + self.sweep.idle).max(now)
         };
     }

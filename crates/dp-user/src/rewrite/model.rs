@@ -28,7 +28,7 @@ pub(crate) struct Shape {
 #[derive(Clone, Debug)]
 pub(crate) enum Net {
     Arp,
-    /// A label stack entry, and what may be more of them.
+    /// A label stack entry; more of them may follow.
     Mpls,
     /// A backbone service instance tag.
     Pbb,
@@ -59,7 +59,7 @@ pub(crate) enum L4 {
     Unknown,
 }
 
-/// What the checksum field of the transport has.
+/// Content of the transport's checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sums {
     /// The checksum.
@@ -74,7 +74,7 @@ pub(crate) enum Sums {
 const FINAL: u128 = 0x2001_0db8_0000_0000_0000_0000_0000_0bad;
 
 impl Model {
-    /// What is cut into segments: TCP or UDP with a long payload.
+    /// A frame to be cut into segments: TCP or UDP with a long payload.
     pub(crate) fn segment(v6: bool, udp: bool, payload: usize) -> Model {
         let mut values = Key::ZERO;
         for (number, field) in (1..).zip(Field::ALL) {
@@ -92,7 +92,7 @@ impl Model {
         Model { shape, values }
     }
 
-    /// Whether its type is behind a length.
+    /// Whether a length field precedes its type.
     pub(crate) fn is_snap(&self) -> bool {
         self.shape.snap
     }
@@ -109,7 +109,8 @@ impl Model {
             F::ArpOp | F::ArpSha | F::ArpSpa | F::ArpTha | F::ArpTpa => matches!(shape.net, Net::Arp),
             F::MplsLse0 => matches!(shape.net, Net::Mpls),
             F::PbbIsid | F::PbbUca => matches!(shape.net, Net::Pbb),
-            // It is in the header itself; what the rest has is for packets that are made as such.
+            // The field is in the header itself; the other fields exist in packets made as
+            // neighbour discovery.
             F::NdReserved => l4 && v6 && self.has_nd_type(),
             F::IpTos | F::IpTtl => v4 || v6,
             F::Ipv4Src | F::Ipv4Dst => v4,
@@ -128,7 +129,7 @@ impl Model {
         matches!(self.shape.l4, L4::Nd(..)) && self.has_nd_type()
     }
 
-    /// Whether the type and code are of neighbour discovery, whatever the message was made as.
+    /// Whether the type and code are of neighbour discovery, however the message was made.
     fn has_nd_type(&self) -> bool {
         let kind = (self.values.get(Field::IcmpType), self.values.get(Field::IcmpCode));
         matches!(self.shape.l4, L4::Icmp | L4::Nd(..)) && matches!(kind, (135 | 136, 0))
@@ -145,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Where the transport header begins, and the place of its checksum from there.
+    /// Offset of the transport header, and of its checksum from there.
     pub(crate) fn checksum(&self) -> (usize, usize) {
         let extensions = match &self.shape.net {
             Net::Arp | Net::Mpls | Net::Pbb => 0,
@@ -162,7 +163,8 @@ impl Model {
         (start, offset)
     }
 
-    /// Whether the transport's checksum is one over all of the packet, and the packet has it.
+    /// Whether the transport's checksum covers the whole packet, and the packet holds all the bytes
+    /// that it covers.
     pub(crate) fn is_whole(&self) -> bool {
         self.shape.has_l4() && !self.shape.is_fragment()
     }
@@ -285,7 +287,7 @@ impl Model {
         }
     }
 
-    /// What is behind the IP header.
+    /// The bytes after the IP header.
     fn transport(&self, addresses: &[u8], sums: Sums) -> Vec<u8> {
         use Field as F;
         let mut bytes = Vec::new();
@@ -316,7 +318,7 @@ impl Model {
                 self.put(&mut bytes, F::IcmpCode, 1);
                 bytes.extend([0, 0]);
                 match self.shape.net {
-                    // Whose sum would be the other form of zero, were all of the message zero.
+                    // An all-zero message would have the other form of zero as its sum.
                     Net::V4(..) => bytes.extend([0, 1, 0, 2]),
                     _ => self.put(&mut bytes, F::NdReserved, 4),
                 }
@@ -494,8 +496,8 @@ pub(crate) fn any_model() -> impl Strategy<Value = Model> {
     })
 }
 
-/// A write to some field; half of them to all of it. The kind of an option is left as it is: the
-/// option would be another.
+/// A write to some field; half of them to all of it. The kind of an option stays: a new kind would
+/// make it another option.
 pub(crate) fn any_write() -> impl Strategy<Value = (Field, u128, u128)> {
     let mask = prop_oneof![2 => Just(u128::MAX), 1 => any::<u128>(), 1 => Just(0)];
     let field = (0..Field::ALL.len()).prop_map(|field| Field::ALL[field]);

@@ -1,22 +1,21 @@
-//! How many bytes may be under way in a device: enough that it never waits for more, and not much
-//! beyond, since they stand in a queue there that no scheduler orders.
+//! Limit of the bytes under way in a device: enough to keep it busy, and not much more, since no
+//! scheduler orders the queue in the device.
 //!
-//! What Linux's byte queue limits do (`Documentation/ABI/testing/sysfs-class-net-queues`), with
-//! what can be seen of a device from outside: when it is full, when it has run empty, and how much
-//! it has taken in between.
+//! As Linux's byte queue limits (`Documentation/ABI/testing/sysfs-class-net-queues`), but from
+//! outside the device: it uses when the device was full, when it ran empty, and how much it took in
+//! between.
 
 use std::time::Duration;
 use wire::Nanos;
 
-/// What is under way is to last for so long.
+/// The time that the bytes under way should last.
 const LASTS: Duration = Duration::from_millis(4);
 
 /// The bounds, in bytes: some packets; more than any device needs.
 const LEAST: u64 = 16 << 10;
 const MOST: u64 = 4 << 20;
 
-/// What may be under way before anything is known: one large segment and another that is being
-/// taken.
+/// The initial limit: one large segment and another that the device is taking.
 const FIRST: u64 = 128 << 10;
 
 /// See the module's page.
@@ -59,7 +58,7 @@ impl Room {
     /// It is full. Returns whether the room is another now.
     pub(super) fn full(&mut self, now: Nanos) -> bool {
         let before = self.bytes;
-        // Full at both ends of the time, so what it has taken is what it has sent.
+        // Full at both ends of the interval, so the device has sent as much as it has taken.
         let passed = self.full.map_or(Duration::ZERO, |full| now.since(full));
         if self.starved {
             self.bytes *= 2;

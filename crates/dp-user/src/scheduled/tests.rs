@@ -64,7 +64,7 @@ fn one_visitor_has_the_port_on_its_mind_until_another_knows_of_something_earlier
     let second = fixture.visit(2, 0, later).wake.unwrap();
     assert_eq!(fixture.device.take_sent().len(), 2);
     assert_eq!(fixture.visit(1, 0, later).wake, None);
-    // A faster link makes the next packet due earlier, whoever comes first.
+    // A faster link makes the next packet due earlier, for any visitor.
     queue
         .reconfigure(&Fixture::speed(100_000_000), later, &mut |_| ())
         .unwrap();
@@ -237,7 +237,7 @@ fn a_worker_queues_its_frames_while_another_is_sending_and_that_one_sends_them_i
 }
 
 #[test]
-fn whoever_was_to_come_back_and_finds_another_sending_leaves_that_to_it() {
+fn a_worker_with_a_claim_that_finds_another_sending_leaves_the_queue_to_it() {
     let fixture = Fixture::new();
     let wake = fixture.visit(1, 3, NOW).wake.unwrap();
     fixture.queue.state.lock().sending = true;

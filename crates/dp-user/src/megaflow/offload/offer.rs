@@ -14,7 +14,7 @@ pub(crate) struct Candidate {
     pub(crate) from: PortNo,
     /// Their megaflow.
     pub(crate) flow: u32,
-    /// Where that sends them.
+    /// The egress port.
     pub(crate) to: PortNo,
 }
 
@@ -67,7 +67,7 @@ impl FlowTable {
         };
         let egress = Egress { rewrite, ..egress };
         offloaded.opened = now;
-        // A group for nothing costs as much as one that is used.
+        // An unused group costs as much as a used one.
         if offloaded.deps.as_ref().is_none_or(|deps| deps.table().left() == 0) {
             offloaded.tally.full += 1;
             return;
@@ -80,7 +80,7 @@ impl FlowTable {
         }
     }
 
-    /// What is changed in the packets; `None` where they cannot be offloaded.
+    /// The packet rewrite of an offloaded flow; `None` if it cannot be offloaded.
     fn rewrite(&self, candidate: &Candidate) -> Option<Option<Rewrite>> {
         let flow = self.storage.get(candidate.flow)?;
         let mask = self.subtables.mask(flow.subtable);
@@ -89,7 +89,7 @@ impl FlowTable {
 }
 
 impl OffloadedFlows {
-    /// Whether the offloaded flow at a place is still right, and what a candidate needs.
+    /// Whether the offloaded flow at a place is still right, and fits a candidate.
     fn can_resume(&self, place: u32, candidate: &Candidate) -> bool {
         let open = self.open[place as usize].as_ref();
         open.is_some_and(|open| {

@@ -17,12 +17,12 @@ pub(super) struct Port {
     pub(super) port: Arc<OffloadPort>,
     /// The state of its device; `None` where that has gone.
     device: Option<State>,
-    /// Offloaded flows that were opened with another one are to be closed.
+    /// Offloaded flows that were opened with another stamp are to be closed.
     pub(super) stamp: u64,
 }
 
 impl Port {
-    /// How packets leave by it; `None` where its device takes none.
+    /// How packets leave by it; `None` if its device takes none.
     pub(super) fn egress(&self, usage: OffloadUse) -> Option<Egress> {
         let state = self.device.as_ref()?;
         (state.admin_up && state.carrier).then(|| Egress {
@@ -34,7 +34,7 @@ impl Port {
 }
 
 impl OffloadedFlows {
-    /// Suspends those from and to a port. They are closed later.
+    /// Suspends the offloaded flows from and to a port. They are closed later.
     fn retire_port(&mut self, port: PortNo) {
         self.stamps += 1;
         if let Some(ours) = self.ports.get_mut(&port) {

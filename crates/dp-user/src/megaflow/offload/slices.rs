@@ -1,5 +1,5 @@
-//! What is to be done with many offloaded flows, in slices: a worker does one each turn, and
-//! packets come between.
+//! Work on many offloaded flows, in slices: a worker does one each turn, and carries packets
+//! between.
 
 use super::super::FlowTable;
 use super::{Books, OffloadedFlows, PAUSE, news};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::Nanos;
 
-/// An offloaded flow that carries nothing for so long is closed; while more than half of all that
-/// there can be are in use, the shorter time.
+/// Idle timeout of an offloaded flow; the shorter one while more than half of all places are in
+/// use.
 const IDLE: Duration = Duration::from_secs(10);
 const IDLE_AMONG_MANY: Duration = Duration::from_secs(1);
 
-/// How long after it was stopped an offloaded flow is closed: packets that were let through just
-/// before have been counted then.
+/// Time between stopping and closing an offloaded flow: packets that passed just before have been
+/// counted by then.
 pub(super) const GRACE: Duration = Duration::from_millis(1);
 
 /// Looked at in a slice; for each the kernel's counters are read.
@@ -27,7 +27,7 @@ const STOP: usize = 32;
 /// Closed in a slice; each is a call of the kernel.
 const CLOSE: usize = 32;
 
-/// How many offloaded flows of a port are looked at to find one that was not used for long.
+/// Number of offloaded flows of a port sampled to find one that was not used for long.
 const SAMPLES: usize = 8;
 
 /// An offloaded flow that is stopped.
@@ -50,16 +50,16 @@ impl Closing {
     }
 }
 
-/// A look at all offloaded flows for those that can no longer be resumed.
+/// A pass over all offloaded flows for those that can no longer be resumed.
 #[derive(Default)]
 pub(super) struct Review {
     next: u32,
-    /// How many places are still to be looked at.
+    /// Number of places left to check.
     left: usize,
 }
 
 impl Review {
-    /// Has so many places, all that there are, looked at from now on.
+    /// Begins a pass over so many places, all that exist.
     pub(super) fn begin(&mut self, places: usize) {
         self.left = places;
     }
@@ -86,7 +86,7 @@ impl OffloadedFlows {
         stopped
     }
 
-    /// Looks at some for those that can no longer be resumed, and stops these.
+    /// Checks some places, and stops the offloaded flows that can no longer be resumed.
     fn review(&mut self, most: usize, books: &mut Books<'_>, now: Nanos) {
         let mut stopped = 0;
         for _ in 0..LOOK {
@@ -131,7 +131,7 @@ impl OffloadedFlows {
         }
     }
 
-    /// When there is more to do, if ever.
+    /// When more work is due, if ever.
     fn due(&self, now: Nanos) -> Option<Nanos> {
         if !self.retired.is_empty() || !self.released.is_empty() || self.review.left > 0 {
             return Some(Nanos::ZERO);
@@ -159,7 +159,7 @@ impl FlowTable {
         offloaded.stop(place, &mut books, now);
     }
 
-    /// Tells megaflows what some offloaded flows have carried for them, from the place `first` on;
+    /// Adds the counters of some offloaded flows to their megaflows, from the place `first` on;
     /// returns the place to go on from.
     pub(crate) fn tell_carried(&mut self, first: u32) -> Option<u32> {
         let (offloaded, mut books) = self.books();
@@ -175,8 +175,8 @@ impl FlowTable {
         self.offloaded.ageing = self.offloaded.any().then_some(0);
     }
 
-    /// Tells megaflows what some offloaded flows have carried for them, and stops those that carry
-    /// nothing; `false` when all have been looked at.
+    /// Adds the counters of some offloaded flows to their megaflows, and stops idle ones; returns
+    /// `false` at the end of the pass.
     pub(in super::super) fn age_offloaded(&mut self, now: Nanos) -> bool {
         let (offloaded, mut books) = self.books();
         let Some(first) = offloaded.ageing else {
@@ -202,8 +202,8 @@ impl FlowTable {
         true
     }
 
-    /// Stops some offloaded flows of ports that have more than their share, while few are left: of
-    /// a few taken at random, the one used longest ago.
+    /// Stops some offloaded flows of ports that exceed their share, while few are free: of a few
+    /// random ones, the one used longest ago.
     fn give_way(&mut self, now: Nanos) {
         let offloaded = &mut self.offloaded;
         let Some(deps) = &offloaded.deps else { return };
