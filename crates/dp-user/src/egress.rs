@@ -1,10 +1,10 @@
-//! Stages seven and eight of a packet's way: frames wait at their port until the batch is done,
+//! Stages seven and eight of the pipeline: frames wait at their port until the end of the batch,
 //! then go out together.
 //!
-//! Every worker has its own transmit handle for every port. The control plane opens it, and opens it
-//! again where that failed. Order within a port is the order of [`Egress::queue`]. A port with a
-//! scheduler has a [`PortQueue`] instead, which all workers share. One without sends directly; only
-//! while its device has no room for all that a worker sends, that worker has a queue of its own
+//! Every worker has its own transmit handle for every port. The control plane opens it, and retries
+//! if that fails. Order within a port is the order of [`Egress::queue`]. A port with a scheduler
+//! has a [`PortQueue`] instead, which all workers share. A port without one sends directly; only
+//! while its device has no room for all frames of a worker, that worker has a queue of its own
 //! before it.
 
 use crate::poll::Poller;

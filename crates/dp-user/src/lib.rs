@@ -1,16 +1,16 @@
 //! The userspace datapath: run-to-completion workers, flow caches, action execution.
 //!
-//! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each receive queue
-//! belongs to one of them, which receives, looks up, changes and sends the packets of that queue
-//! received it. Workers share nothing that changes with packets: each has its own caches, its own
-//! way to send on every port and its own counters. What they do share is the queue of a port that
-//! has a scheduler. [`pipeline`] shows a packet's way, stage by stage.
+//! [`DpUser`] implements [`dp::Datapath`]. It owns a few threads, the *workers*; each serves some
+//! receive queues, and the worker that receives a packet looks it up, changes it and sends it.
+//! Workers share nothing that changes with packets: each has its own caches, its own transmit
+//! handle for every port and its own counters. The one exception is the queue of a port with a
+//! scheduler. [`pipeline`] shows a packet's path, stage by stage.
 //!
 //! Invariants
-//! - A worker that has nothing to do sleeps.
-//! - The control plane talks to workers by commands that they obey between batches; it never
-//!   touches what is theirs.
-//! - No packet is dropped without being counted under a [`dp::DropCause`].
+//! - A worker without work sleeps.
+//! - The control plane controls workers by commands that they run between batches; it never touches
+//!   their state.
+//! - Every dropped packet is counted under a [`dp::DropCause`].
 
 mod actions;
 mod batch;
