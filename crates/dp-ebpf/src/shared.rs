@@ -55,11 +55,11 @@ impl SharedArray {
     /// A row.
     ///
     /// # Panics
-    /// Where there is none of that number.
+    /// The number is not less than the number of rows.
     pub(crate) fn row(&self, number: u32) -> &[AtomicU64] {
-        // SAFETY: so many words, as many as the map's values are long, are mapped from that
-        // address on, which is a page's, until this is dropped; programs and other threads change
-        // them as atomics only.
+        // SAFETY: the mapping has so many words, the length of the map's values, from that
+        // page-aligned address on, until this is dropped; programs and other threads change them as
+        // atomics only.
         let words = unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.words) };
         &words[number as usize * self.row..][..self.row]
     }

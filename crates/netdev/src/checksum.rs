@@ -13,12 +13,12 @@ pub(crate) const SCTP: u16 = 8;
 #[error("the pending checksum lies outside of the packet")]
 pub struct ChecksumError;
 
-/// Computes a pending checksum and writes it into the packet; does nothing where none is pending.
-/// Not for segments to be cut: their parts have checksums of their own
+/// Computes a pending checksum and writes it into the packet; does nothing if none is pending. Not
+/// for segments to be cut: their parts have checksums of their own
 /// ([`gso::segment`](crate::gso::segment)).
 ///
 /// # Errors
-/// [`ChecksumError`], and then the frame is unchanged.
+/// [`ChecksumError`]; the frame is unchanged then.
 pub fn fill(frame: &mut Frame) -> Result<(), ChecksumError> {
     let Csum::Partial { start, offset } = frame.offload.csum else {
         return Ok(());

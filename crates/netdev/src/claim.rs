@@ -2,16 +2,15 @@
 //!
 //! The kernel lets any number of packet sockets receive from one device: two switches that have the
 //! same port would both forward its packets. So each port claims its device by a listening socket
-//! in the abstract namespace of Unix sockets, which is the network namespace's, as the device is.
-//! The kernel releases the claim when the process ends. The name is
-//! `oxvs/port/IFINDEX`.
+//! in the abstract namespace of Unix sockets, which belongs to the network namespace, as the device
+//! does. The kernel releases the claim when the process ends. The name is `oxvs/port/IFINDEX`.
 //!
-//! Anybody in the network namespace can bind such a name. A claim of a process of another user is
-//! ignored where this one is root's.
+//! Any process in the network namespace can bind such a name. If this process is root's, it ignores
+//! claims by processes of other users.
 //!
-//! Other programs make no claims. Those that are known to take a device for themselves are found by
-//! what the kernel tells: a bridge, a bond or Open vSwitch's kernel module by the device's master,
-//! Open vSwitch's userspace datapath by its packet sockets ([`others_on`]).
+//! Other programs make no claims. Known programs that take a device for themselves are found by the
+//! kernel's data: a bridge, a bond or Open vSwitch's kernel module by the device's master, Open
+//! vSwitch's userspace datapath by its packet sockets ([`others_on`]).
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -54,7 +53,7 @@ impl Claim {
         }
         let claim = Claim::make(ifindex)?.map(Arc::new);
         if let Some(claim) = &claim {
-            // Now and then, so that opening many ports does not look at all of them each time.
+            // Only now and then, so that opening many ports does not check all claims each time.
             if claims.len().is_power_of_two() {
                 claims.retain(|_, claim| claim.strong_count() > 0);
             }
@@ -112,8 +111,7 @@ impl Claim {
     }
 }
 
-/// Processes of Open vSwitch that receive what a device does. An oxvs that is another process is
-/// found here too.
+/// Open vSwitch processes that receive a device's packets. The list includes other oxvs processes.
 pub(crate) fn others_on(ifindex: u32) -> Vec<String> {
     /// Opening many ports does not look at all processes each time.
     const FRESH: Duration = Duration::from_millis(200);

@@ -15,53 +15,53 @@ pub trait Netdev: Send + Sync {
     /// The device's name.
     fn name(&self) -> &str;
 
-    /// What kind of device it is.
+    /// The kind of device.
     fn kind(&self) -> Kind;
 
     /// The device's present state. Cheap enough for every statistics interval (one exchange with
     /// the kernel).
     ///
     /// # Errors
-    /// What the kernel says; `ENODEV` where the device has vanished.
+    /// The kernel's; `ENODEV` if the device has vanished.
     fn state(&self) -> io::Result<State>;
 
-    /// Sets the largest packet, in bytes without the Ethernet header.
+    /// Sets the MTU: the largest packet, in bytes without the Ethernet header.
     ///
     /// # Errors
-    /// What the kernel says; `EINVAL` where the device does not take that size.
+    /// The kernel's; `EINVAL` if the device does not support that MTU.
     fn set_mtu(&self, mtu: u32) -> io::Result<()>;
 
     /// Sets the device's own address.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     fn set_mac(&self, mac: MacAddr) -> io::Result<()>;
 
     /// Sets the administrative state.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     fn set_up(&self, up: bool) -> io::Result<()>;
 
-    /// Opens the device's receive queues. As long as one of them lives, the device belongs to the
-    /// switch: the host's stack gets nothing of what a [`Kind::System`] device receives.
+    /// Opens the device's receive queues. As long as one of them exists, the device belongs to the
+    /// switch: the host's stack gets no packets of a [`Kind::System`] device.
     ///
     /// # Errors
-    /// What the kernel says; `EBUSY` where the queues are open already and cannot be opened twice;
-    /// `AddrInUse` where another switch has the device, which the text names.
+    /// The kernel's; `EBUSY` if the queues are open already and cannot be opened twice;
+    /// `AddrInUse`, with the other switch's name, if another switch has the device.
     fn open_rx(&self) -> io::Result<Vec<Box<dyn Rx>>>;
 
-    /// Opens a way to send, one for each worker.
+    /// Opens a transmit handle; each worker needs one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     fn open_tx(&self) -> io::Result<Box<dyn Tx>>;
 
-    /// What the device lost, since it was opened.
+    /// Packets that the device lost since it was opened.
     fn drops(&self) -> DeviceDrops;
 
-    /// What `Interface.status` shows: `driver_name`, `driver_version`, `firmware_version`, where
-    /// the device has them, and `warning` where it works with a limitation.
+    /// Keys of `Interface.status`: `driver_name`, `driver_version`, `firmware_version`, if the
+    /// device has them, and `warning` if it works with a limitation.
     fn status(&self) -> BTreeMap<String, String>;
 
     /// Other switches that use the device too, or have asked for it since the last call, in words
@@ -70,7 +70,7 @@ pub trait Netdev: Send + Sync {
         Vec::new()
     }
 
-    /// What `dpctl/show` shows of the device's options, and of how it goes by them.
+    /// The device's options for `dpctl/show`, and how it applies them.
     fn config(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
@@ -96,23 +96,23 @@ pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Appends up to `max` received packets to `out` and returns how many; 0 where there are none
-    /// now. Never waits.
+    /// Appends up to `max` received packets to `out` and returns how many; 0 if there are none now.
+    /// Never waits.
     ///
     /// # Errors
-    /// What the kernel says. After an error the queue is dead and must not be polled any more (its
+    /// The kernel's. After an error the queue is dead and must not be polled any more (its
     /// descriptor may stay readable). A device that is taken down is no error: packets come again
     /// when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 
-    /// Whether [`Rx::recv`] makes no system call where there are no packets.
+    /// Whether [`Rx::recv`] makes no system call if there are no packets.
     fn is_free_to_ask(&self) -> bool {
         false
     }
 
-    /// Runs programs on what the device receives, as long as the queue is open. To be called by a
-    /// thread of the device's network namespace. `false`, and nothing done, if the device has no
-    /// place for them.
+    /// Runs programs on received packets, as long as the queue is open. Call it on a thread of the
+    /// device's network namespace. Returns `false`, and does nothing, if the device does not
+    /// support them.
     ///
     /// # Errors
     /// The kernel's.
@@ -120,7 +120,7 @@ pub trait Rx: Send {
         Ok(false)
     }
 
-    /// To be called when a descriptor was readable and there was no packet: takes what else made it
+    /// Call it when a descriptor was readable and there was no packet: takes the event that made it
     /// readable, if [`Rx::recv`] does not.
     ///
     /// # Errors
@@ -132,8 +132,8 @@ pub trait Rx: Send {
 
 /// A way to send.
 pub trait Tx: Send {
-    /// Sends all frames, in order, and leaves the vector empty. Never waits: what the device does
-    /// not take is dropped and reported.
+    /// Sends all frames, in order, and leaves the vector empty. Never waits: drops and reports the
+    /// frames that the device does not take.
     fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport;
 
     /// Sends the first frames, in order, as far as the device has room for them; the others stay in
@@ -143,9 +143,8 @@ pub trait Tx: Send {
         self.send(frames)
     }
 
-    /// Lets no more than about this many bytes be under way in the device from now on, and
-    /// [`Tx::offer`] leave what is beyond. A device that does not know what is under way does
-    /// nothing.
+    /// Limits the bytes under way in the device to about this many from now on; [`Tx::offer`]
+    /// leaves the rest. A device that does not know its bytes under way does nothing.
     fn limit(&mut self, _bytes: usize) {}
 
     /// Bytes under way in the device, in the measure of [`Tx::limit`]; `None` where that is not
@@ -161,8 +160,8 @@ pub trait Tx: Send {
     }
 }
 
-/// What became of the frames of one or more [`Tx::send`]s. Every frame is counted once, in
-/// `packets` or in one of the last four.
+/// Results of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the
+/// last four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxReport {
     /// Frames that the device took.
@@ -205,7 +204,7 @@ pub enum Kind {
     Dummy,
     /// A device that receives the packets of a file.
     Pcap,
-    /// A device that receives nothing.
+    /// A device without receive traffic.
     Null,
 }
 
@@ -233,17 +232,17 @@ pub struct State {
     pub mtu: u32,
     /// The kernel's number of the device; 0 where it is not a kernel's device.
     pub ifindex: u32,
-    /// Whether the administrator has taken it up.
+    /// The administrative state is up.
     pub admin_up: bool,
     /// Whether there is a link.
     pub carrier: bool,
-    /// How often the carrier has come or gone.
+    /// Number of carrier changes.
     pub link_resets: u64,
     /// Whether it is a veth whose other end is in another network namespace.
     pub far_end_elsewhere: bool,
     /// Speed in bit/s, where the device knows it.
     pub speed: Option<u64>,
-    /// Whether it sends and receives at the same time, where the device knows it.
+    /// Whether the link is full duplex, if the device knows it.
     pub full_duplex: Option<bool>,
 }
 

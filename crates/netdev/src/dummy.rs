@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use wire::MacAddr;
 
-/// How many sent packets a device keeps.
+/// Number of sent packets that a device keeps.
 const KEPT: usize = 4096;
-/// How many injected packets wait to be received in each queue.
+/// Maximum number of injected packets that wait in each queue.
 const QUEUE: usize = 4096;
 /// Most receive queues.
 const MOST_QUEUES: usize = 64;
@@ -140,7 +140,7 @@ impl Dummy {
         self.shared.inner.lock().room = frames;
     }
 
-    /// How many injected packets have not been received yet.
+    /// Number of injected packets not received yet.
     pub fn pending(&self) -> usize {
         self.shared.inner.lock().received.iter().map(VecDeque::len).sum()
     }

@@ -14,7 +14,7 @@ use wire::{EtherType, VlanTag};
 pub struct Frame {
     /// Checksum and segmentation still to be done.
     pub offload: Offload,
-    /// What is known of the packet beside its bytes.
+    /// The packet's metadata.
     pub meta: PacketMeta,
     buffer: Buffer,
     start: u32,
@@ -30,7 +30,7 @@ pub enum FrameError {
     /// The buffer has no room left before the packet.
     #[error("the frame has no room for another header")]
     NoRoom,
-    /// A pending checksum covers a part of what is to be removed.
+    /// A pending checksum covers a part of the bytes to remove.
     #[error("a checksum is pending on the part to be removed")]
     ChecksumPending,
 }
@@ -252,7 +252,7 @@ impl Frame {
     /// Removes the `n` bytes behind the packet's first `at`.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
+    /// [`FrameError::Short`] if there are fewer, [`FrameError::ChecksumPending`] if a pending
     /// checksum covers some of them.
     pub fn remove(&mut self, at: usize, n: usize) -> Result<(), FrameError> {
         let end = at

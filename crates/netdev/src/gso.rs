@@ -12,7 +12,7 @@ use wire::headers::behind_tags;
 /// Why a frame could not be completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
-    /// The headers are not those of the segmentation that is asked for.
+    /// The headers do not match the requested segmentation.
     #[error("the packet's headers do not match its segmentation")]
     Headers,
     /// The pending checksum lies outside of the packet.
@@ -66,7 +66,7 @@ pub fn segment_into(mut frame: Frame, segments: &mut Vec<Frame>) -> Result<(), S
     Ok(())
 }
 
-/// How many packets a frame makes on the wire.
+/// Number of packets a frame becomes on the wire.
 pub fn segment_count(frame: &Frame) -> usize {
     if frame.offload.gso == Gso::None {
         return 1;
@@ -107,7 +107,7 @@ pub fn header_len(frame: &Frame) -> usize {
     }
 }
 
-/// Where the headers of a frame begin. All offsets were checked against the frame's length.
+/// Offsets of a frame's headers. All were checked against the frame's length.
 struct Headers {
     ip: usize,
     version: Version,
@@ -153,7 +153,7 @@ impl Headers {
             _ => return None,
         };
         let smallest = ip + if version == Version::V4 { 20 } else { 40 };
-        // A pending checksum tells where the transport header is, behind whatever extension
+        // A pending checksum gives the offset of the transport header, behind any extension
         // headers.
         let transport = match offload.csum {
             Csum::Partial { start, .. } => usize::from(start),
@@ -179,7 +179,7 @@ impl Headers {
         })
     }
 
-    /// Turns the headers of the whole into those of one part.
+    /// Changes the headers of the whole to those of one part.
     fn rewrite(&self, data: &mut [u8], place: Place) {
         let total = data.len();
         let len16 = |from: usize| ((total - from) as u16).to_be_bytes();
@@ -441,7 +441,7 @@ mod tests {
         for change in [
             |frame: &mut Frame| frame.offload.gso = Gso::Tcp6,
             |frame: &mut Frame| frame.offload.gso_size = 0,
-            // No VLAN tag, and so nobody knows what is behind it.
+            // Not a known VLAN tag, and so the header behind it is unknown.
             |frame: &mut Frame| frame.push_vlan(wire::VlanTag { tpid: 0x9100, tci: 5 }).unwrap(),
         ] {
             let mut frame = frame(&whole);

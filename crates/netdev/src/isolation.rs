@@ -1,16 +1,17 @@
-//! Keeping the host's stack out of a device that belongs to the switch.
+//! Keeps the host's stack out of a device that belongs to the switch.
 //!
-//! Packet sockets see what a device receives first; then a program on the device's ingress drops
-//! it, so that the host's stack does not handle the same packets a second time (it would answer TCP
-//! segments for others with resets, and route between ports). Two ways to attach it:
+//! Packet sockets see the packets that a device receives first; then a program on the device's
+//! ingress drops them, so that the host's stack does not handle the same packets a second time (it
+//! would answer TCP segments for others with resets, and route between ports). Two ways to attach
+//! it:
 //!
-//! - a TCX link (Linux 6.6): the kernel takes it away with the process, however that ends;
-//! - a filter in a `clsact` qdisc: taken away when the device is closed. A process that is killed
+//! - a TCX link (Linux 6.6): the kernel removes it with the process, however that ends;
+//! - a filter in a `clsact` qdisc: removed when the device is closed. A process that is killed
 //!   leaves it behind. The next one that opens the device takes it over, with a program of its own;
-//!   from other devices [`remove_leftovers`] takes it away. Its name has the process that made it.
+//!   [`remove_leftovers`] removes it from other devices. Its name has the process that made it.
 //!
-//! Qdiscs and programs of others stay where they are, behind ours. An `ingress` or `clsact` qdisc
-//! that exists is used.
+//! Qdiscs and programs of others stay, and run after ours. An `ingress` or `clsact` qdisc that
+//! exists is used.
 
 use crate::monitor::list_links;
 use crate::netlink::{Netlink, tc};
@@ -84,7 +85,7 @@ impl Guard {
     }
 
     /// Runs a program, which keeps the host's stack out as well, before the one that drops all, or
-    /// instead of it. `false`, and nothing done, if the host's stack is not kept out.
+    /// instead of it. Returns `false`, and does nothing, if the host's stack is not kept out.
     pub(crate) fn put_first(&mut self, program: BorrowedFd<'_>) -> io::Result<bool> {
         match self {
             Guard::Tcx(guard) => guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?),
@@ -94,7 +95,7 @@ impl Guard {
         Ok(true)
     }
 
-    /// How it was done.
+    /// The method in use.
     pub(crate) fn method(&self) -> Isolation {
         match self {
             Guard::Tcx(_) => Isolation::Tcx,
@@ -122,8 +123,8 @@ fn means_unsupported(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Removes the filter of a process that was killed; failing to is harmless, because it drops what
-/// is dropped anyway until the device is closed.
+/// Removes the filter of a process that was killed. A failure is harmless: until the device is
+/// closed, its packets are dropped anyway.
 fn remove_leftover(ifindex: u32) {
     let _ = Netlink::open().and_then(|mut netlink| match tc::find_filter(&mut netlink, ifindex)? {
         Some((filter, _)) => tc::remove_filter(&mut netlink, ifindex, filter),
@@ -131,9 +132,9 @@ fn remove_leftover(ifindex: u32) {
     });
 }
 
-/// Gives devices back to the host's stack that a killed process, of whatever version, has left with
-/// a filter: all of the calling thread's network namespace, so to be called before any is opened.
-/// Returns their names. Filters of processes that run stay.
+/// Removes the filters that killed processes, of any version, have left on devices, which gives
+/// those devices back to the host's stack: all of the calling thread's network namespace, so call
+/// it before opening any. Returns the devices' names. Filters of running processes stay.
 ///
 /// # Errors
 /// The kernel's.

@@ -6,11 +6,11 @@
 //! Invariants
 //! - Nothing here waits: receiving returns the packets that are there; sending drops and counts the
 //!   packets that the device does not take.
-//! - What a receive queue hands over is the packet as it was on the wire, VLAN tags included; a
-//!   checksum or segmentation that was put off is in the frame's `offload` and refers to offsets in
-//!   the frame's data, whatever tags are pushed or popped.
-//! - A frame that cannot be sent as it is ([`Gso`] to a device without it) is completed in
-//!   software, never sent incomplete.
+//! - A receive queue returns a packet as it was on the wire, VLAN tags included. A pending checksum
+//!   or segmentation is in the frame's `offload` and refers to offsets in the frame's data,
+//!   whatever tags are pushed or popped.
+//! - If a device does not support a frame's offloads ([`Gso`]), software completes the frame; it is
+//!   never sent incomplete.
 
 mod afxdp;
 pub mod checksum;

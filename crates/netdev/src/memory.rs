@@ -23,14 +23,14 @@ use wire::MacAddr;
 pub struct Memory {
     name: String,
     kind: Kind,
-    /// What it receives.
+    /// The packets that it receives.
     capture: Option<Arc<Capture>>,
     again: bool,
     state: Mutex<State>,
     shared: Arc<Shared>,
 }
 
-/// What the device's ends have in common.
+/// State shared by the device's ends.
 struct Shared {
     up: AtomicBool,
     /// Readable while there are packets to be received.

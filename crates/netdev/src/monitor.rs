@@ -33,7 +33,7 @@ pub struct LinkEvent {
     pub ifindex: u32,
     /// The name.
     pub name: String,
-    /// Whether the administrator has taken it up.
+    /// The administrative state is up.
     pub up: bool,
     /// Whether there is a link.
     pub carrier: bool,
@@ -100,8 +100,8 @@ impl LinkMonitor {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return events,
                 Err(_) => {
-                    // The kernel dropped notifications (ENOBUFS): compare with what is there.
-                    // Should that fail too, the next call tries again with the next notification.
+                    // The kernel dropped notifications (ENOBUFS): compare with the present links.
+                    // If the dump fails too, the next notification tries again.
                     let Ok(now) = dump(&mut self.requests) else {
                         return events;
                     };

@@ -6,8 +6,7 @@
 pub struct Offload {
     /// The transport checksum.
     pub csum: Csum,
-    /// How the packet is to be cut into segments; [`Gso::None`] for a packet that goes out as it
-    /// is.
+    /// How to cut the packet into segments; [`Gso::None`] for a packet that goes out as it is.
     pub gso: Gso,
     /// TCP segmentation has to keep Congestion Window Reduced on the first segment only (RFC 3168
     /// §6.1.2).
@@ -73,8 +72,8 @@ impl Offload {
         self
     }
 
-    /// The same work after `n` bytes before the headers it refers to were taken away; `None` where
-    /// those bytes hold what is to be summed.
+    /// The same work after `n` bytes before the headers it refers to were removed; `None` if those
+    /// bytes hold data that the checksum covers.
     pub(crate) fn shifted_on(mut self, n: u16) -> Option<Offload> {
         if let Csum::Partial { start, .. } = &mut self.csum {
             *start = start.checked_sub(n)?;

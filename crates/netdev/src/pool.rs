@@ -1,17 +1,16 @@
 //! The free list of frame buffers.
 //!
 //! Goal: a buffer that can hold a whole 64 KB segment, at the cost of a pointer. Each thread keeps
-//! its own bounded, last-in-first-out lists, so that the buffer used next is the one most likely
-//! still in the processor's cache, and no lock is taken. There are two sizes: packets are received
-//! into large ones, since nobody knows their length before; copies, and packets that wait in a
-//! queue, take a small one where they fit.
+//! its own bounded, last-in-first-out lists, so that the next buffer is the one most likely still
+//! in the processor's cache, and takes no lock. There are two sizes: packets are received into
+//! large ones, since their length is not known before; copies, and packets that wait in a queue,
+//! take a small one if they fit.
 //!
 //! Invariants
 //! - A buffer on a list is exactly [`CAPACITY`] or [`SMALL`] bytes and initialised (with the
 //!   leftovers of earlier packets: it is never cleared again).
-//! - The lists hold at most [`MAX_FREE`] and [`MAX_FREE_SMALL`] buffers; what is beyond goes back
-//!   to the allocator. Memory therefore depends on how many frames are in use and on threads, not
-//!   on ports.
+//! - The lists hold at most [`MAX_FREE`] and [`MAX_FREE_SMALL`] buffers; the allocator gets the
+//!   rest. Memory therefore depends on how many frames are in use and on threads, not on ports.
 
 use std::cell::RefCell;
 use std::vec::Drain;
@@ -53,8 +52,8 @@ pub(crate) fn take_small() -> Buffer {
     recycled.unwrap_or_else(new_small)
 }
 
-/// Calls `with` with so many small buffers, less than a list has, which must take no others itself;
-/// does nothing in a thread that ends.
+/// Calls `with` with so many small buffers, fewer than a list holds; `with` must not take others.
+/// Does nothing in a thread that ends.
 #[inline]
 pub(crate) fn with_small(count: usize, with: impl FnOnce(Drain<'_, Buffer>)) {
     let _ = FREE_SMALL.try_with(|free| {

@@ -16,8 +16,8 @@ pub(crate) const DROP: &str = "oxvs_drop";
 
 const LOAD: &str = "bpf(BPF_PROG_LOAD)";
 
-/// Loads objects. Programs here need nothing of the running kernel's types, which would take a
-/// tenth of a second to read each time.
+/// Loads objects. The programs need no types of the running kernel, which would take a tenth of a
+/// second to read each time.
 pub fn loader() -> MutexGuard<'static, EbpfLoader<'static>> {
     static LOADER: LazyLock<Mutex<EbpfLoader<'static>>> = LazyLock::new(|| {
         let mut loader = EbpfLoader::new();
@@ -83,7 +83,7 @@ impl Sockets {
         set.map_err(Error::behind("bpf(BPF_MAP_UPDATE_ELEM)"))
     }
 
-    /// Attaches the program to what a device receives.
+    /// Attaches the program to the ingress of a device.
     ///
     /// # Errors
     /// As those of [`Link::attach`].

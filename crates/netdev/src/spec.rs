@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use wire::MacAddr;
 
-/// What to open.
+/// A device to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
     /// A device of the kernel that exists.
@@ -19,14 +19,14 @@ pub enum Spec {
     Afxdp {
         /// Its name.
         name: String,
-        /// How it is to be used.
+        /// Its settings.
         config: AfxdpConfig,
     },
     /// A device to be made for the host's stack.
     Internal {
         /// Its name.
         name: String,
-        /// Its address; the kernel chooses one where there is none.
+        /// Its address; without one the kernel chooses.
         mac: Option<MacAddr>,
         /// Largest packet in bytes.
         mtu: u32,
@@ -50,7 +50,7 @@ pub enum Spec {
         /// `rx_pcap`, `infinite_rx`: see [`Memory::pcap`].
         options: BTreeMap<String, String>,
     },
-    /// A device that receives nothing, and discards sent packets.
+    /// A device without receive traffic that discards sent packets.
     Null {
         /// Its name.
         name: String,
@@ -96,8 +96,7 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
     })
 }
 
-/// Why a device could not be opened. The texts are those that Open vSwitch's users find in
-/// `Interface.error`.
+/// Why a device could not be opened. The texts are Open vSwitch's in `Interface.error`.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no device of that name.
@@ -113,7 +112,7 @@ pub enum Error {
         name: String,
         /// The system call that was refused, or what it was for.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file named in the options could not be made.
@@ -123,7 +122,7 @@ pub enum Error {
         name: String,
         /// The file.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file named in the options could not be read.
@@ -133,7 +132,7 @@ pub enum Error {
         name: String,
         /// The file.
         path: String,
-        /// What the kernel said, or what is wrong with the file.
+        /// The kernel's error, or what is wrong with the file.
         source: io::Error,
     },
     /// An option is missing or wrong.

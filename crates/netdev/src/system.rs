@@ -1,18 +1,18 @@
 //! Devices of the kernel, through packet sockets (`packet(7)`).
 //!
-//! Receiving goes through a ring shared with the kernel ([`rings`]), and for long segments, or
-//! where there is no ring, by `recvmmsg`.
-//! - `PACKET_VNET_HDR` lets large segments and pending checksums through as they are; the header
-//!   lies in the headroom before the packet.
-//! - The ring or `PACKET_AUXDATA` brings the VLAN tag that the kernel took out of the packet; it is
-//!   put back, and pending offsets move with it.
-//! - The socket does not see what is sent through the device, is promiscuous, and holds 16 MB,
+//! Packets are received through a ring shared with the kernel ([`rings`]); long segments, and all
+//! packets without a ring, by `recvmmsg`.
+//! - `PACKET_VNET_HDR` lets large segments and pending checksums through as they are; the header is
+//!   in the headroom before the packet.
+//! - The ring or `PACKET_AUXDATA` has the VLAN tag that the kernel removed from the packet; the tag
+//!   is put back, and pending offsets move with it.
+//! - The socket does not see packets sent through the device, is promiscuous, and holds 16 MB,
 //!   since one segment takes 64 KB and more.
 //!
-//! Sending goes with `sendmmsg`, the vnet header in the headroom, through the device's qdisc.
-//! `PACKET_QDISC_BYPASS` would drop segments that the device does not cut itself (behind two tags,
-//! or with its offloads switched off), hide what is sent from captures on the port, and pass by the
-//! qdiscs that others have put there; measured over veth it gains nothing.
+//! Packets are sent by `sendmmsg`, with the vnet header in the headroom, through the device's
+//! qdisc. `PACKET_QDISC_BYPASS` would drop segments that the device does not cut itself (behind two
+//! tags, or with its offloads switched off), hide sent packets from captures on the port, and
+//! bypass the qdiscs of other programs; measured over veth it gains nothing.
 
 use self::rings::{Ring, RingRx};
 use crate::claim::Claim;
@@ -35,8 +35,8 @@ const RECEIVE_BUFFER: i32 = 16 << 20;
 /// Bytes that wait in the device to be sent.
 const SEND_BUFFER: i32 = 4 << 20;
 
-/// A device of the kernel that exists on its own. Its queues are to be opened by threads of the
-/// network namespace it was found in.
+/// A device of the kernel that exists on its own. Only threads of the network namespace that it was
+/// found in may open its queues.
 pub struct System {
     device: KernelDevice,
     isolation: Isolation,
@@ -72,7 +72,7 @@ impl System {
         })
     }
 
-    /// How the host's stack is kept out; `None` where it is not, or no receive queue was opened.
+    /// How the host's stack is kept out; `None` if it is not, or no receive queue was opened.
     pub fn isolated(&self) -> Option<Isolation> {
         match &*self.isolated.lock() {
             Some(Ok(how)) if *how != Isolation::Off => Some(*how),
@@ -197,9 +197,10 @@ struct SystemRx {
     /// Buffers for one call; empty in between, so that idle ports hold no memory.
     buffers: Vec<Frame>,
     received: [Received; BATCH],
-    /// How many packets to expect: more buffers and headers would be prepared for nothing.
+    /// Expected number of packets: preparing more buffers and headers would be wasted time.
     expect: usize,
-    /// Comes after the socket, which is closed before the host's stack gets the device back.
+    /// Declared after the socket, so that the socket closes before the host's stack gets the device
+    /// back.
     guard: Guard,
     _claim: Option<Arc<Claim>>,
 }
@@ -225,8 +226,8 @@ impl Rx for SystemRx {
                 }
                 Ok(_) => self.expect = (self.expect * 2).min(BATCH),
                 Err(error) => match errno(&error) {
-                    // ENETDOWN is told once when the device goes down; packets come again when it
-                    // is up.
+                    // The kernel returns ENETDOWN once when the device goes down; packets come
+                    // again when it is up.
                     Some(Errno::AGAIN | Errno::NETDOWN) => {
                         // Two, so that a packet that comes alone needs no second call to know that
                         // it was alone.
@@ -247,8 +248,8 @@ impl Rx for SystemRx {
     }
 
     fn attach_programs(&mut self, programs: IngressPrograms<'_>) -> io::Result<bool> {
-        // The redirect first: without the filter it drops all, which the socket has; what the
-        // filter keeps from the socket is lost without it.
+        // The redirect first: without the filter it drops all packets, which the socket still gets;
+        // without the redirect, packets that the filter keeps from the socket are lost.
         let is_attached = self.guard.put_first(programs.redirect)?;
         if is_attached {
             self.socket.attach_filter(programs.filter)?;
@@ -258,8 +259,8 @@ impl Rx for SystemRx {
 }
 
 impl SystemRx {
-    /// One system call: up to `want` packets, those that are of no use counted but not handed over.
-    /// Returns how many the kernel gave.
+    /// One system call: receives up to `want` packets; counts unusable ones and does not return
+    /// them. Returns the number of packets that the kernel gave.
     fn receive(&mut self, out: &mut Vec<Frame>, want: usize) -> io::Result<usize> {
         self.buffers.resize_with(want, Frame::for_any);
         let areas = self.buffers.iter_mut().map(Frame::receive_area);
@@ -335,8 +336,8 @@ impl Tx for SystemTx {
         while done < frames.len() {
             match self.batch(&mut frames[done..], &mut report) {
                 Ok(n) => done += n,
-                // The device's queue is full, which no descriptor tells the end of, or the socket's
-                // buffer, which it does.
+                // The device's queue is full, and no descriptor signals when it has room; or the
+                // socket's buffer is full, and the socket does.
                 Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => break,
                 Err(error) if errno(&error) == Some(Errno::AGAIN) => {
                     self.full = true;
@@ -350,7 +351,7 @@ impl Tx for SystemTx {
     }
 
     fn limit(&mut self, bytes: usize) {
-        // Without it more waits in the device, and nothing else is worse.
+        // A failure has no other effect than that more bytes wait in the device.
         let _ = self.socket.set_send_buffer(i32::try_from(bytes).unwrap_or(i32::MAX));
     }
 

@@ -71,7 +71,8 @@ impl Tap {
     }
 }
 
-/// Creates a device, or takes over one that no process has open; it then ends with this process.
+/// Creates a device, or takes over one that no process has open; the device then ends with this
+/// process.
 fn open_internal(name: &str) -> sys::Result<OwnedFd> {
     match sys::tap::open(name, true) {
         Err(busy) if busy.errno() == Some(Errno::BUSY.raw_os_error()) => {
@@ -167,7 +168,7 @@ impl Rx for TapRx {
                     self.rx_errors.fetch_add(1, Ordering::Relaxed);
                     continue;
                 }
-                // What was received before goes out first; the error comes again.
+                // Packets received before go out first; the next call returns the error again.
                 Err(_) if out.len() > before => break,
                 Err(error) => return Err(error),
             };

@@ -15,7 +15,7 @@ pub struct AfxdpConfig {
     pub mode: XdpMode,
     /// `n_rxq`: queues of the device that packets are received by, at least 1.
     pub queues: u32,
-    /// `start-qid`: the first of them.
+    /// `start-qid`: the first queue.
     pub first_queue: u32,
     /// `use-need-wakeup`: call the kernel only when it reports that it needs a call.
     pub need_wakeup: bool,
@@ -32,7 +32,7 @@ impl Default for AfxdpConfig {
     }
 }
 
-/// Where the XDP program runs, and who copies packets.
+/// The XDP program's mode, and who copies packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpMode {
     /// The best of the others that there is.
@@ -102,7 +102,7 @@ impl AfxdpConfig {
     /// Reads `Interface.options`; ignores other options.
     ///
     /// # Errors
-    /// What is wrong with which option.
+    /// An option and what is wrong with it.
     pub fn from_options(options: &BTreeMap<String, String>) -> Result<AfxdpConfig, String> {
         let default = AfxdpConfig::default();
         Ok(AfxdpConfig {

@@ -1,17 +1,18 @@
 //! Devices of the kernel, through AF_XDP sockets: `type=afxdp`.
 //!
-//! An XDP program (`bpf/xsk.c`) hands what the device receives to one socket for each of its
-//! queues, before the host's stack sees it; the program goes away with the port, and with the
-//! process, however that ends. Packets are copied between the sockets' memory and frames: a frame
-//! may live for as long as a scheduler holds it, and the kernel gets its buffers back at once.
+//! An XDP program (`bpf/xsk.c`) passes the packets that the device receives to one socket for each
+//! of its queues, before the host's stack sees them; the program goes away with the port, and with
+//! the process, however that ends. Packets are copied between the sockets' memory and frames: a
+//! frame may live for as long as a scheduler holds it, and the kernel gets its buffers back at
+//! once.
 //!
-//! What AF_XDP takes away
+//! Limits of AF_XDP
 //! - Segments of more than the MTU do not exist: a veth's peer loses its segmentation offload, and
 //!   may have an MTU of 3506 at most (Linux before 6.6; 73 138 after). Frames from other ports are
 //!   cut in software.
-//! - Packets have no metadata. A checksum that the host behind a virtual device has left to it
-//!   is recognised by its value ([`pending`]); a VLAN tag that it has left to the device is lost,
-//!   so that hosts must not do that (`ethtool -K DEVICE txvlan off`).
+//! - Packets have no metadata. A checksum that the host behind a virtual device has left to it is
+//!   recognised by its value ([`pending`]); a VLAN tag that it has left to the device is lost, so
+//!   that hosts must not do that (`ethtool -K DEVICE txvlan off`).
 
 use crate::claim::Claim;
 use crate::kernel::{KernelDevice, contenders};
@@ -51,8 +52,8 @@ const HEADERS: u32 = 14 + 8;
 const RETRIES: u32 = 20;
 const RETRY: Duration = Duration::from_millis(5);
 
-/// A device of the kernel that exists on its own, through AF_XDP sockets. Its queues are to be
-/// opened by threads of the network namespace it was found in.
+/// A device of the kernel that exists on its own, through AF_XDP sockets. Only threads of the
+/// network namespace that it was found in may open its queues.
 pub struct Afxdp {
     device: KernelDevice,
     config: AfxdpConfig,
@@ -66,13 +67,13 @@ pub struct Afxdp {
     next: AtomicUsize,
 }
 
-/// What is open, or was last.
+/// The open sockets and program, or the last ones.
 #[derive(Default)]
 struct Opened {
     mode: Option<XdpMode>,
     senders: Vec<Weak<SharedSender>>,
     counts: Vec<Counts>,
-    /// What each of the sockets had lost when it was last asked, and all that are closed.
+    /// Packets lost by each socket at the last query, and by all closed ones.
     lost: Vec<u64>,
     lost_before: u64,
 }
@@ -184,7 +185,7 @@ impl Afxdp {
         patiently(|| xsk::open(self.device.ifindex, queue, &config))
     }
 
-    /// Warnings about what does not work as expected.
+    /// Warnings about limitations in force.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.kind == "veth" {
@@ -276,7 +277,7 @@ impl Netdev for Afxdp {
         let Opened { counts, lost, .. } = &mut *opened;
         for (counts, lost) in counts.iter().zip(lost) {
             if let Some(Lost { ring_full, dropped, .. }) = counts.lost() {
-                // There are as many buffers as places in the ring: the kernel finds no buffer where
+                // The ring has as many places as there are buffers: the kernel finds no buffer when
                 // the ring is full.
                 *lost = ring_full + dropped;
             }

@@ -1,4 +1,4 @@
-//! Error texts for AF_XDP ports that the kernel refused, with what to do.
+//! Error texts, with advice, for AF_XDP ports that the kernel refuses.
 
 use super::{AfxdpConfig, XdpMode};
 use rustix::io::Errno;
@@ -25,7 +25,8 @@ impl Refusal {
         self.error().errno().map(Errno::from_raw_os_error)
     }
 
-    /// Whether it may be that the kernel, or the driver, does not know packets in several buffers.
+    /// Whether the cause may be a kernel or driver that does not support packets in several
+    /// buffers.
     pub(super) fn may_be_fragments(&self) -> bool {
         matches!(self.errno(), Some(Errno::INVAL | Errno::OPNOTSUPP))
     }

@@ -15,7 +15,7 @@ const LONGEST: usize = 65_535 + 14 + 8;
 
 pub(super) struct AfxdpRx {
     receiver: Receiver,
-    /// A packet of which parts are still to come.
+    /// A packet whose other parts are still to come.
     partial: Vec<u8>,
     /// The rest of that packet is thrown away.
     skip: bool,

@@ -39,7 +39,7 @@ impl SharedSender {
         }
     }
 
-    /// Has the kernel send what is in the ring. Returns whether the device is down or gone.
+    /// Makes the kernel send the packets in the ring. Returns whether the device is down or gone.
     fn push(&self, sender: &mut Sender) -> bool {
         let mut down = false;
         for _ in 0..PATIENCE {
@@ -51,8 +51,8 @@ impl SharedSender {
                 down = true;
                 break;
             }
-            // It sends so many at a time and no more, or has no room; some of what is under way may
-            // be done.
+            // The kernel sends a limited number at a time, or has no room; some packets under way
+            // may be done.
             if sender.pending() == 0 {
                 break;
             }
@@ -91,8 +91,7 @@ impl AfxdpTx {
     fn transmit(&mut self, frames: &mut [Frame], report: &mut TxReport) -> usize {
         let mut sender = self.shared.sender.lock();
         sender.reap();
-        // What was put into the ring of a device that is down would go out when it is up again, too
-        // late.
+        // Packets in the ring of a device that is down would go out when it is up again, too late.
         if self.down {
             self.down = self.shared.push(&mut sender);
         }
@@ -157,7 +156,7 @@ impl Batch<'_> {
             return true;
         }
         if !self.sender.put(frame.data()) {
-            // Once more, when what is in the ring is on its way.
+            // Once more, after the packets in the ring have left it.
             self.down |= self.shared.push(self.sender);
             if !self.sender.put(frame.data()) {
                 return false;

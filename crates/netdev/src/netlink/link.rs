@@ -36,7 +36,7 @@ pub struct Link {
     pub name: String,
     /// The driver's kind of a virtual device (`veth`, `tun`, `bridge`); empty for hardware.
     pub kind: String,
-    /// Whether the administrator has taken it up.
+    /// The administrative state is up.
     pub up: bool,
     /// Whether there is a link.
     pub carrier: bool,
@@ -44,9 +44,9 @@ pub struct Link {
     pub mtu: u32,
     /// Its address; zero where it is not an Ethernet device.
     pub mac: MacAddr,
-    /// How often the carrier has come or gone.
+    /// Number of carrier changes.
     pub carrier_changes: u32,
-    /// Whether the device that it is connected to, or stands on, is in another network namespace.
+    /// Whether the device at its other end, or below it, is in another network namespace.
     pub crosses: bool,
     /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's
     /// kernel module; 0 for none.
@@ -97,17 +97,17 @@ pub(crate) fn dump_links(netlink: &mut Netlink) -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// One link; `ENODEV` where there is none.
+/// One link; `ENODEV` if it does not exist.
 pub(crate) fn link_by_index(netlink: &mut Netlink, ifindex: u32) -> io::Result<Link> {
     one(netlink, get(ifindex, 0))
 }
 
-/// One link; `ENODEV` where there is none.
+/// One link; `ENODEV` if it does not exist.
 pub(crate) fn link_by_name(netlink: &mut Netlink, name: &str) -> io::Result<Link> {
     one(netlink, get(0, 0).text(IFLA_IFNAME, name))
 }
 
-/// Changes a link; what is `None` stays.
+/// Changes a link; `None` leaves an attribute as it is.
 pub(crate) fn set_link(
     netlink: &mut Netlink,
     ifindex: u32,

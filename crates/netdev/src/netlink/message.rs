@@ -84,7 +84,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// What an `NLMSG_ERROR` says; zero is the acknowledgement.
+    /// The error of an `NLMSG_ERROR`; zero is the acknowledgement.
     pub(crate) fn error(&self) -> io::Result<()> {
         match read_i32(self.payload, 0) {
             Some(0) => Ok(()),

@@ -71,7 +71,7 @@ pub(crate) fn add_filter(
     program: BorrowedFd<'_>,
     name: &str,
 ) -> io::Result<Filter> {
-    // Without a priority the kernel takes one before those in use.
+    // Without a priority the kernel chooses one before those in use.
     let info = u32::from(ETH_P_ALL.to_be());
     netlink.request(new_filter(ifindex, info, NLM_F_CREATE | NLM_F_EXCL, program, name))?;
     let (added, _) = find_filter(netlink, ifindex)?.ok_or(io::ErrorKind::NotFound)?;

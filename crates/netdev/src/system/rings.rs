@@ -24,8 +24,8 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 const RING: u32 = 2 << 20;
 const BLOCK: u32 = 1 << 20;
 
-/// The ring of a device with such an MTU: places in which its packets fit, or where those are
-/// longer than the longest that there are, many.
+/// The ring size for a device with such an MTU: places that hold its packets, or many places if its
+/// packets are longer than the longest place.
 fn size(mtu: u32) -> RingSize {
     let of = |place| RingSize {
         place,
@@ -74,7 +74,7 @@ impl Ring {
     }
 }
 
-/// Receives through a ring, and what does not fit there by system calls.
+/// Receives through a ring; packets that do not fit there by system calls.
 pub(super) struct RingRx {
     pub(super) ring: Ring,
     pub(super) long: SystemRx,
@@ -88,7 +88,7 @@ impl Rx for RingRx {
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let before = out.len();
         let ring = &mut self.ring.ring;
-        // Bounded, so that a storm of packets that cannot be used ends the call too.
+        // Bounded, so that a flood of unusable packets ends the call too.
         for _ in 0..max {
             let left = max - (out.len() - before);
             let longer = ring.count_longer(left.min(BATCH));
@@ -115,7 +115,8 @@ impl Rx for RingRx {
 
     fn woken_in_vain(&mut self) -> io::Result<()> {
         match rustix::net::sockopt::socket_error(self.long.socket.as_fd())? {
-            // ENETDOWN is told once when the device goes down; packets come again when it is up.
+            // The kernel returns ENETDOWN once when the device goes down; packets come again when
+            // it is up.
             Ok(()) | Err(Errno::NETDOWN) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -123,8 +124,8 @@ impl Rx for RingRx {
 }
 
 impl SystemRx {
-    /// Receives so many packets, which are there. How many the kernel has none of any more: those
-    /// that are of no use are counted.
+    /// Receives so many packets that wait already. Returns how many of them the kernel has given
+    /// up: unusable packets, counted as errors, included.
     fn receive_waiting(&mut self, out: &mut Vec<Frame>, count: usize) -> io::Result<usize> {
         match self.receive(out, count) {
             Ok(received) => Ok(received),
@@ -142,8 +143,8 @@ impl SystemRx {
     }
 }
 
-/// The frame of a packet, with what is pending on it and the tag that the kernel took out; one of
-/// no use is counted instead.
+/// The frame of a packet, with its pending offloads and the tag that the kernel removed; `None` if
+/// the packet is unusable, which is counted.
 fn frame(packet: RingPacket, counters: &Counters) -> Option<Frame> {
     if packet.truncated {
         counters.queue_full.fetch_add(1, Ordering::Relaxed);
