@@ -4,13 +4,13 @@ use crate::error::{Result, check};
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A program attached to a device; detached when this is dropped, or when the process ends in
-/// whatever way.
+/// A program attached to a device; detached when this is dropped, or when the process ends in any
+/// way.
 pub struct Link {
     _fd: OwnedFd,
 }
 
-/// Where a program runs.
+/// The place where a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// On a device's ingress, after packet sockets and before the other programs there (TCX, Linux
@@ -29,8 +29,7 @@ const BPF_F_BEFORE: u32 = 1 << 3;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// The part of `union bpf_attr` for `BPF_LINK_CREATE` that is used; the kernel takes what is beyond
-/// for zero.
+/// The used part of `union bpf_attr` for `BPF_LINK_CREATE`; the kernel reads the rest as zero.
 #[repr(C)]
 struct LinkAttr {
     program: u32,
@@ -46,10 +45,11 @@ impl Link {
     /// Attaches a program to a device.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before the hook's Linux, `ENODEV` without such a device. For XDP also
-    /// `EBUSY` or `EEXIST` if another program is attached, `EOPNOTSUPP` if the driver has no place
-    /// for it, `ERANGE` or `EINVAL` if the device's, or its peer's, MTU is too large for it,
-    /// `ENOSPC` if a veth's peer sends by more queues than it receives by.
+    /// The kernel's: `EINVAL` if the kernel is too old for the hook, `ENODEV` if the device does
+    /// not exist. For XDP also `EBUSY` or `EEXIST` if another program is attached, `EOPNOTSUPP` if
+    /// the driver does not support it, `ERANGE` or `EINVAL` if the device's, or its peer's, MTU is
+    /// too large for it, `ENOSPC` if a veth's peer has more transmit queues than it has receive
+    /// queues.
     pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> Result<Link> {
         let (call, attach_type, flags) = match hook {
             Hook::Ingress => ("bpf(BPF_LINK_CREATE, BPF_TCX_INGRESS)", BPF_TCX_INGRESS, BPF_F_BEFORE),

@@ -11,22 +11,22 @@ use std::ptr::NonNull;
 /// returned. So copy packets that are going to wait.
 pub struct Buffer {
     bytes: NonNull<u8>,
-    /// How many there are, and [`LENT`]. Two words and no more: they are handed on in registers
-    /// then, where a copy of three parts in one piece waits for the writes of each (7 ns a packet).
+    /// Length in bytes, and [`LENT`]. Two words and no more: they are passed in registers then,
+    /// while a copy of three parts in one piece waits for the writes of each (7 ns a packet).
     len: usize,
 }
 
 /// The bytes are to go back to a ring.
 const LENT: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: nobody else reads or writes them. What a
-// lent one does when it is dropped may be done by any thread (`Lender`).
+// SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: no other value reads or writes them. Any
+// thread may run the drop of a lent one (`Lender`).
 unsafe impl Send for Buffer {}
 // SAFETY: as above; through a shared reference bytes are only read.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Whether it is to go back to a ring.
+    /// Whether it has to go back to a ring.
     #[inline]
     pub fn is_lent(&self) -> bool {
         self.len & LENT != 0
@@ -96,8 +96,8 @@ impl Drop for Buffer {
             unsafe { Lender::take_back(self.bytes) };
         } else if self.len > 0 {
             let bytes = std::ptr::slice_from_raw_parts_mut(self.bytes.as_ptr(), self.len);
-            // SAFETY: the bytes are those of a box that was taken apart into this buffer, and that
-            // is put together once, here.
+            // SAFETY: the bytes are those of a box that was taken apart into this buffer, and
+            // becomes a box again once, here.
             drop(unsafe { Box::from_raw(bytes) });
         }
     }

@@ -23,9 +23,9 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes to `System`, which keeps the contract, with the arguments as they came.
-// The counter is a `Cell` of plain data with a constant initialiser and no destructor: to touch it
-// allocates nothing and so does not come back here.
+// SAFETY: every call goes to `System`, which keeps the contract, with the same arguments. The
+// counter is a `Cell` of plain data with a constant initialiser and no destructor: an access to it
+// allocates nothing and so does not recurse.
 unsafe impl GlobalAlloc for CountingAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -21,7 +21,7 @@ pub struct DriverInfo {
 pub struct LinkSettings {
     /// Mbit/s, where known.
     pub speed: Option<u32>,
-    /// Where known.
+    /// Full duplex, if it is known.
     pub full_duplex: Option<bool>,
 }
 
@@ -65,7 +65,7 @@ struct Cmd {
     _reserved: [u32; 2],
 }
 
-/// `struct ethtool_channels`: first the most that there can be, then what there is.
+/// `struct ethtool_channels`: first the maximum numbers, then the present ones.
 #[repr(C)]
 struct Channels {
     command: u32,
@@ -76,11 +76,11 @@ struct Channels {
     combined: u32,
 }
 
-/// Structures of integers of which all-zero bytes are a value and whose first word says what the
-/// kernel reads and writes.
+/// Structures of integers for which all-zero bytes are a value. The first word is the command,
+/// which says what the kernel reads and writes.
 ///
 /// # Safety
-/// The type has the layout that the command in its first word stands for.
+/// The type has the layout of the command in its first word.
 unsafe trait Request {
     fn command(&mut self) -> &mut u32;
 }
@@ -110,8 +110,8 @@ unsafe impl Request for Channels {
 /// namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
-/// device.
+/// The kernel's: `EOPNOTSUPP` if the driver does not support the query, `ENODEV` if the device does
+/// not exist.
 pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
     let channels: Channels = request("ioctl(ETHTOOL_GCHANNELS)", socket, name, ETHTOOL_GCHANNELS)?;
     Ok(channels.rx.saturating_add(channels.combined))
@@ -120,8 +120,8 @@ pub fn receive_queues(socket: BorrowedFd<'_>, name: &str) -> Result<u32> {
 /// Queries a driver's name and versions. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
-/// device.
+/// The kernel's: `EOPNOTSUPP` if the driver does not support the query, `ENODEV` if the device does
+/// not exist.
 pub fn driver_info(socket: BorrowedFd<'_>, name: &str) -> Result<DriverInfo> {
     let info: DrvInfo = request("ioctl(ETHTOOL_GDRVINFO)", socket, name, ETHTOOL_GDRVINFO)?;
     Ok(DriverInfo {
@@ -134,8 +134,8 @@ pub fn driver_info(socket: BorrowedFd<'_>, name: &str) -> Result<DriverInfo> {
 /// Queries a link's speed and duplex. `socket` is any socket of the device's network namespace.
 ///
 /// # Errors
-/// The kernel's: `EOPNOTSUPP` where the driver has no answer, `ENODEV` where there is no such
-/// device.
+/// The kernel's: `EOPNOTSUPP` if the driver does not support the query, `ENODEV` if the device does
+/// not exist.
 pub fn link_settings(socket: BorrowedFd<'_>, name: &str) -> Result<LinkSettings> {
     let settings: Cmd = request("ioctl(ETHTOOL_GSET)", socket, name, ETHTOOL_GSET)?;
     let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed);

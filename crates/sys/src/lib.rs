@@ -2,15 +2,14 @@
 //! datapath's loader, the only place with `unsafe`.
 //!
 //! Rules of every function here
-//! - It is sound for whatever arguments a safe caller gives; the reasons stand at each `unsafe`
-//!   block.
+//! - It is sound for all arguments of a safe caller; each `unsafe` block states the reasons.
 //! - Its error names the call ([`Error`]), except in the two calls per batch of packets, which
 //!   return the bare error.
-//! - It keeps no state: what has to live longer than the call is in a type that owns its file
-//!   descriptor.
+//! - It keeps no state: a type that owns its file descriptor holds everything that outlives the
+//!   call.
 //!
-//! What `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads) is
-//! used from there.
+//! Calls that `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads)
+//! are used from there.
 #![allow(unsafe_code, reason = "this is the crate that fences it")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

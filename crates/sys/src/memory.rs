@@ -1,8 +1,7 @@
-//! Where memory lies and when the processor fetches it.
+//! Memory advice and prefetching.
 
-/// Asks the processor to fetch the cache line in which a value begins, for it will be read or
-/// written soon. Costs a few instructions and waits for nothing; where the processor has no such
-/// hint it does nothing.
+/// Prefetches the cache line in which a value begins, for a read or write soon. Costs a few
+/// instructions and waits for nothing; does nothing if the processor has no such hint.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     let at = std::ptr::from_ref(value);
@@ -33,8 +32,8 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
     );
     if start < end {
         let skipped = start - whole.start as usize;
-        // SAFETY: the range lies within the slice, which this call has for itself, and the advice
-        // does not change what is in it.
+        // SAFETY: the range lies within the slice, which this call borrows mutably, and the advice
+        // does not change its contents.
         let _ = unsafe {
             libc::madvise(
                 whole.start.cast::<u8>().add(skipped).cast(),
@@ -49,7 +48,7 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
 /// allocations. Returns whether there was any; false if the C library has no such call.
 ///
 /// Takes milliseconds for each hundred MiB, and threads that allocate meanwhile may wait that long.
-/// It is for a thread of the control plane after much was freed, never for one that carries
+/// Call it on a thread of the control plane after freeing much memory, never on one that carries
 /// packets.
 pub fn give_back() -> bool {
     #[cfg(target_env = "gnu")]

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// The most packets of one call.
 pub const BATCH: usize = 32;
 
-/// What the kernel tells of a received packet beside its bytes.
+/// The kernel's metadata of a received packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// Bytes written into the buffer.
@@ -48,7 +48,7 @@ struct Control {
 /// how many; their lengths are in `received`.
 ///
 /// # Errors
-/// The kernel's, where not even one packet was received; `EAGAIN` where there is none.
+/// The kernel's, if not even one packet was received; `EAGAIN` if there is none.
 pub fn receive<'a>(
     socket: BorrowedFd<'_>,
     buffers: impl Iterator<Item = &'a mut [u8]>,

@@ -37,9 +37,9 @@ const WAY_BACK: usize = LENT_FROM - size_of::<*const Shared>();
 
 /// Bytes that the kernel leaves free before the packet, beside what it needs for itself.
 const RESERVE: u32 = 128;
-/// Where in a place the Ethernet header stands at most: the kernel puts what follows it behind its
-/// own 52 bytes and 16 more or the link's header, at a multiple of 16, and the reserve and the vnet
-/// header's ten bytes behind that.
+/// The highest offset of the Ethernet header in a place: the kernel puts the data after it behind
+/// its own 52 bytes and 16 more or the link's header, at a multiple of 16, and the reserve and the
+/// vnet header's ten bytes behind that.
 const HEADER_AT: usize = 80 + RESERVE as usize + 10 - 14;
 
 const STATUS_USER: u32 = 1;
@@ -48,14 +48,14 @@ const STATUS_COPY: u32 = 2;
 /// here.
 const SLACK: usize = 16;
 
-/// How large a ring is.
+/// The size of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSize {
     /// Bytes of one place; a multiple of 16.
     pub place: u32,
     /// Places of a block, which together are whole pages. The kernel finds each block in one piece.
     pub per_block: u32,
-    /// How many blocks there are.
+    /// Number of blocks.
     pub blocks: u32,
 }
 
@@ -75,13 +75,13 @@ impl RingSize {
 pub struct RingPacket {
     /// Its buffer, with its vnet header of ten bytes before it, and at least 118 bytes before that.
     pub buffer: Buffer,
-    /// Where it begins in the buffer.
+    /// Its offset in the buffer.
     pub start: usize,
-    /// How many bytes of it there are.
+    /// Number of its bytes.
     pub len: usize,
-    /// It was longer, and the rest of it is lost: the socket had no room for it.
+    /// The packet was longer, and its rest is lost: the socket had no room for it.
     pub truncated: bool,
-    /// The VLAN tag (TPID, TCI) that the kernel took out of it.
+    /// The VLAN tag (TPID, TCI) that the kernel removed from it.
     pub vlan: Option<(u16, u16)>,
 }
 
@@ -162,8 +162,8 @@ impl PacketRing {
         })
     }
 
-    /// How many of the next packets, at most `most`, are longer than a place: receive them from the
-    /// socket, then skip them here.
+    /// Number of the next packets, at most `most`, that are longer than a place: receive them from
+    /// the socket, then skip them here.
     #[inline]
     pub fn count_longer(&self, most: usize) -> usize {
         let is_longer = |n: &usize| {
@@ -178,15 +178,15 @@ impl PacketRing {
     pub fn skip(&mut self, count: usize) {
         for _ in 0..self.count_longer(count) {
             let place = self.place(self.next);
-            // SAFETY: as for reading the status; the place is the receiver's, and nothing of it is
+            // SAFETY: as for reading the status; the place is the receiver's, and no part of it is
             // lent.
             unsafe { place.cast::<AtomicU32>().as_ref() }.store(0, Ordering::Release);
             self.step();
         }
     }
 
-    /// The packet that is next; `None` where none is there, or one that is longer than a place,
-    /// which may have come since [`PacketRing::count_longer`] was asked.
+    /// The next packet; `None` if there is none, or if it is longer than a place: such a packet may
+    /// have come after [`PacketRing::count_longer`] was called.
     #[inline]
     pub fn take(&mut self) -> Option<RingPacket> {
         let header = self.header().filter(|header| header.tp_status & STATUS_COPY == 0)?;
@@ -254,19 +254,19 @@ impl PacketRing {
     }
 }
 
-/// Who gets lent buffers back.
+/// Takes lent buffers back.
 pub(crate) struct Lender;
 
 impl Lender {
     /// Gives a place back to the kernel.
     ///
     /// # Safety
-    /// `bytes` are those that [`PacketRing::lend`] lent, not used any more, and not given back
+    /// [`PacketRing::lend`] lent `bytes`, they are not used any more, and they were not given back
     /// before.
     #[inline]
     pub(crate) unsafe fn take_back(bytes: NonNull<u8>) {
-        // SAFETY: before the bytes lie the way back and the status, where `lend` has written them;
-        // the reference that stands there keeps the mapping alive until here, and is given up once.
+        // SAFETY: `lend` has written the lender's reference and the status before the bytes; the
+        // reference keeps the mapping alive until here, and is released once.
         unsafe {
             let place = bytes.sub(LENT_FROM);
             let way_back = place.add(WAY_BACK).cast::<*const Shared>().read();

@@ -33,12 +33,11 @@ impl PacketSocket {
         Ok(PacketSocket { fd })
     }
 
-    /// Attaches the socket to a device. With `receive` it receives everything that the device does,
-    /// else it only sends.
+    /// Attaches the socket to a device. With `receive` it receives all packets of the device, else
+    /// it only sends.
     ///
     /// # Errors
-    /// `ENODEV` where there is no such device, `ENETDOWN` is not reported here but by the first
-    /// receive.
+    /// `ENODEV` if the device does not exist. The first receive, not this call, returns `ENETDOWN`.
     pub fn bind(&self, ifindex: u32, receive: bool) -> Result<()> {
         let protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
         // SAFETY: all-zero bytes are a valid value of this structure of integers.
@@ -69,7 +68,7 @@ impl PacketSocket {
         self.set_packet_option("setsockopt(PACKET_AUXDATA)", libc::PACKET_AUXDATA, &1)
     }
 
-    /// Does not receive what is sent through the device.
+    /// Excludes packets sent through the device from receiving.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before Linux 4.20.
@@ -77,7 +76,7 @@ impl PacketSocket {
         self.set_packet_option("setsockopt(PACKET_IGNORE_OUTGOING)", libc::PACKET_IGNORE_OUTGOING, &1)
     }
 
-    /// Lets a BPF program say of each packet how many bytes of it the socket gets.
+    /// Sets a BPF program that decides how many bytes of each packet the socket gets.
     ///
     /// # Errors
     /// The kernel's: `EINVAL` for a program of another kind.
@@ -90,10 +89,10 @@ impl PacketSocket {
         )
     }
 
-    /// Makes the device receive packets for every address, as long as this socket lives.
+    /// Makes the device receive packets for every address, as long as this socket is open.
     ///
     /// # Errors
-    /// `ENODEV` where there is no such device.
+    /// `ENODEV` if the device does not exist.
     pub fn join_promiscuous(&self, ifindex: u32) -> Result<()> {
         let membership = libc::packet_mreq {
             mr_ifindex: ifindex.cast_signed(),

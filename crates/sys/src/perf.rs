@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What is counted.
+/// The counted event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Cycles of the processor that the thread had.
@@ -48,8 +48,8 @@ impl Counter {
     /// Begins to count for a thread, by its number from `gettid(2)`.
     ///
     /// # Errors
-    /// `ENOENT` where the processor, as in most virtual machines, has no such counter; `EACCES` or
-    /// `EPERM` where the process may not; `ESRCH` where there is no such thread.
+    /// `ENOENT` if the processor, as in most virtual machines, has no such counter; `EACCES` or
+    /// `EPERM` if the process may not; `ESRCH` if the thread does not exist.
     pub fn of_thread(thread: u32, event: Event) -> Result<Counter> {
         let attributes = Attributes {
             kind: HARDWARE,

@@ -107,7 +107,7 @@ pub(crate) fn interface_request(name: &str) -> Option<libc::ifreq> {
 /// Reads one packet, vnet header included. Never waits.
 ///
 /// # Errors
-/// The kernel's: `EAGAIN` where there is none, `EBADFD` where the device is gone.
+/// The kernel's: `EAGAIN` if there is none, `EBADFD` if the device is gone.
 pub fn read(tap: &OwnedFd, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(rustix::io::read(tap.as_fd(), buffer)?)
 }

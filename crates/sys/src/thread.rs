@@ -15,7 +15,7 @@ pub fn allowed_cpus() -> Result<Vec<usize>> {
 /// Pins this thread to one processor.
 ///
 /// # Errors
-/// `EINVAL` where there is no such processor, or the process may not use it.
+/// `EINVAL` if the processor does not exist, or the process may not use it.
 pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     let invalid = || Error {
         call: "sched_setaffinity",

@@ -21,9 +21,9 @@ pub fn enable(socket: BorrowedFd<'_>) -> Result<()> {
     set(socket, libc::SO_TIMESTAMPNS, 1, "setsockopt(SO_TIMESTAMPNS)")
 }
 
-/// Lets each packet that is sent leave the time at which a device's driver had it, for [`sent`] to
-/// take. It has to be taken: what nobody takes fills the socket's receive buffer, and a socket that
-/// has some is never waited for in vain (`POLLERR`).
+/// Records for each sent packet the time at which the device's driver got it; [`sent`] returns the
+/// times. Call it often enough: unread times fill the socket's receive buffer, and a socket with
+/// unread times always polls as ready (`POLLERR`).
 ///
 /// # Errors
 /// The kernel's.
@@ -53,9 +53,9 @@ fn set(socket: BorrowedFd<'_>, option: c_int, value: c_int, call: &'static str) 
     if result < 0 { Err(Error::last(call)) } else { Ok(()) }
 }
 
-/// When the first packet whose time was not taken yet was given to the device, by the system's
-/// clock, since 1970. Never waits. None where there is no such packet, or its device's driver does
-/// not tell.
+/// The time at which the device got the first packet whose time was not returned yet, by the
+/// system's clock, since 1970. Never waits. `None` if there is no such packet, or its device's
+/// driver does not support times.
 ///
 /// # Errors
 /// The kernel's.
@@ -67,11 +67,11 @@ pub fn sent(socket: BorrowedFd<'_>) -> io::Result<Option<Duration>> {
     }
 }
 
-/// Receives a packet. Never waits. The time is that of the system's clock, since 1970; none where
+/// Receives a packet. Never waits. The time is that of the system's clock, since 1970; `None` if
 /// times are not [enabled](enable).
 ///
 /// # Errors
-/// The kernel's; `EAGAIN` where there is no packet.
+/// The kernel's; `EAGAIN` if there is no packet.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(Received, Option<Duration>)> {
     let (received, times) = message(socket, buffer, 0)?;
     Ok((received, times.received))
@@ -110,7 +110,7 @@ fn message(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: c_int) -> io::Resul
     Ok((received, times))
 }
 
-/// The VLAN's tag and the times in control data, of which the kernel has filled `len` bytes.
+/// The VLAN tag and the times in control data; the kernel has filled `len` bytes of it.
 fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Times) {
     let mut bytes = [0; size_of::<Control>()];
     for (to, from) in bytes.chunks_exact_mut(8).zip(control) {
@@ -131,7 +131,7 @@ fn parse(control: &Control, len: usize) -> (Option<(u16, u16)>, Times) {
                 vlan = tag(int(data, 0).cast_unsigned(), half(data, 16), half(data, 18));
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) if data.len() >= 16 => times.received = time(data),
-            // Three times, the first of which is software's; all zero is none.
+            // Three times, the first by software; all zero means none.
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) if data.len() >= 16 => {
                 times.sent = time(data).filter(|time| !time.is_zero());
             }

@@ -3,18 +3,17 @@
 //!
 //! A queue has an *area* of memory in *chunks* of equal size, half of them to receive into and half
 //! to send from, so that a [`Receiver`] and a [`Sender`] share nothing that changes and may belong
-//! to different threads. Four rings hand chunks over: *fill* (empty ones, to the kernel) and
-//! *receive* (full ones, from it); *transmit* (full ones, to it) and *completion* (those that were
-//! sent, from it).
+//! to different threads. Four rings pass chunks on: *fill* (empty chunks, to the kernel), *receive*
+//! (received packets, from it), *transmit* (packets to send, to it) and *completion* (chunks of
+//! sent packets, from it).
 //!
-//! Each half has a socket of its own. The kernel goes through the wait queue of the sending socket
-//! for each packet sent, so threads that wait for packets are in that of another socket. Also, to
-//! poll a sending socket makes it send.
+//! Each half has a socket of its own. For each sent packet, the kernel walks the wait queue of the
+//! sending socket, so threads that wait for packets wait on the other socket. Also, polling a
+//! sending socket makes it send.
 //!
 //! Invariants
-//! - A chunk is in the hands of one side: the kernel has it from when it is published in the fill
-//!   or transmit ring until it comes back in the receive or completion ring. Only then is it read
-//!   or written here.
+//! - A chunk belongs to one side: the kernel owns it from its entry in the fill or transmit ring
+//!   until its entry in the receive or completion ring. This side reads or writes it only then.
 //! - Offsets from the kernel are checked before they are used.
 
 use crate::error::{Error, Result, check};
@@ -42,7 +41,7 @@ pub struct Config {
     pub fragments: bool,
 }
 
-/// What the kernel lost, since the queue was opened.
+/// Packets that the kernel lost since the queue was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Packets for which there was no room in the receive ring.
@@ -53,7 +52,7 @@ pub struct Lost {
     pub refused: u64,
 }
 
-/// What both halves keep alive.
+/// Resources that both halves keep alive.
 struct Queue {
     /// Has the receive ring.
     receives: OwnedFd,
@@ -83,13 +82,13 @@ pub struct Sender {
 #[derive(Clone)]
 pub struct Counts(std::sync::Weak<Queue>);
 
-/// Opens the sockets of a queue of a device. They receive nothing before an XDP program hands them
-/// packets. Needs `CAP_NET_RAW`.
+/// Opens the sockets of a queue of a device. They receive nothing until an XDP program redirects
+/// packets to them. Needs `CAP_NET_RAW`.
 ///
 /// # Errors
-/// The kernel's: `EBUSY` where another socket has the queue, `EINVAL` where the device has no such
-/// queue or the kernel does not know something of `config`, `EOPNOTSUPP` where the driver has no
-/// zero copy, `ENOBUFS` where the process may not lock so much memory, `ENODEV`.
+/// The kernel's: `EBUSY` if another socket has the queue, `EINVAL` if the device has no such queue
+/// or the kernel does not support an option of `config`, `EOPNOTSUPP` if the driver has no zero
+/// copy, `ENOBUFS` if the process may not lock so much memory, `ENODEV`.
 pub fn open(ifindex: u32, queue: u32, config: &Config) -> Result<(Receiver, Sender)> {
     let invalid = || Error::of("setsockopt(XDP_UMEM_REG)")(rustix::io::Errno::INVAL);
     if !config.ring.is_power_of_two() || config.ring > 1 << 16 || !matches!(config.chunk, 2048 | 4096) {
@@ -144,8 +143,8 @@ impl Queue {
             libc::XDP_RX_RING,
             &size,
         )?;
-        // What is copied to be sent counts against the socket's buffer; the ring is the limit.
-        // Without it, fewer are under way.
+        // Copies to send count against the socket's buffer, which must not be smaller than the
+        // ring. If the call fails, fewer packets are under way.
         let buffer: libc::c_int = 32 << 20;
         let call = "setsockopt(SO_SNDBUFFORCE)";
         let _ = set_option(sends, call, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &buffer);
@@ -252,8 +251,8 @@ fn set_option<T: Plain>(
     let len = size_of::<T>() as libc::socklen_t;
     let value = std::ptr::from_ref(value).cast();
     // SAFETY: the pointer and the length are those of `value`, which lives through the call; the
-    // kernel only reads it. What it holds of addresses is the area's, which the queue owns and
-    // which outlives the descriptor's use of it: the kernel holds the pages itself.
+    // kernel only reads it. Its addresses are the area's. The queue owns the area, and the area
+    // outlives the descriptor's use of it: the kernel holds the pages itself.
     let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
     check(call, result).map(drop)
 }
@@ -303,17 +302,16 @@ impl Receiver {
         n
     }
 
-    /// The bytes of a received buffer; `None` where they would be outside of what packets are
-    /// received into.
+    /// The bytes of a received buffer; `None` if they are outside of the half for received packets.
     #[inline]
     fn buffer(&self, desc: &libc::xdp_desc) -> Option<&[u8]> {
         let end = desc.addr.checked_add(u64::from(desc.len))?;
         if end > self.queue.chunk(self.queue.config.ring) {
             return None;
         }
-        // SAFETY: the bytes are in the half of the area that packets are received into, all of
-        // which is initialised. The kernel has handed the chunk over and does not write to it
-        // before it is in the fill ring again, which the borrow of `self` outlives.
+        // SAFETY: the bytes are in the half of the area for received packets, all of which is
+        // initialised. The kernel has passed the chunk on and does not write to it before it is in
+        // the fill ring again, and the borrow of `self` ends before that.
         Some(unsafe {
             std::slice::from_raw_parts(
                 self.queue.area.address().as_ptr().add(desc.addr as usize),
@@ -322,7 +320,7 @@ impl Receiver {
         })
     }
 
-    /// Lets the kernel look at the fill ring; it tells nothing that is not told otherwise.
+    /// Makes the kernel read the fill ring. Ignores errors: other calls report them too.
     #[cold]
     fn wake(&self) {
         let none = std::ptr::null_mut();
@@ -352,16 +350,15 @@ impl AsFd for Receiver {
 }
 
 impl Counts {
-    /// What the kernel lost; `None` where the sockets are closed.
+    /// Packets that the kernel lost; `None` if the sockets are closed.
     pub fn lost(&self) -> Option<Lost> {
         self.0.upgrade()?.lost().ok()
     }
 }
 
 impl Sender {
-    /// Copies a packet into chunks and hands them over, as far as there is room; `false` where
-    /// there is none, or the packet is longer than the socket takes. The kernel learns of it by
-    /// [`Sender::flush`].
+    /// Copies a packet into chunks and puts them into the ring; returns `false` if there is no
+    /// room, or the packet is longer than the socket takes. [`Sender::flush`] notifies the kernel.
     pub fn put(&mut self, packet: &[u8]) -> bool {
         let chunk = self.queue.config.chunk as usize;
         let needed = packet.len().div_ceil(chunk).max(1);
@@ -474,7 +471,7 @@ impl AsFd for Sender {
 #[inline(always)]
 fn prefetch(buffer: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch changes nothing and cannot fault, whatever the address.
+    // SAFETY: a prefetch changes nothing and cannot fault at any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch(buffer.as_ptr().cast::<i8>(), _MM_HINT_T0);

@@ -16,16 +16,16 @@ pub(super) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the memory belongs to the value, not to a thread; what is in it is reached by the owner's
-// methods only.
+// SAFETY: the memory belongs to the value, not to a thread; only the owner's methods reach its
+// contents.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared reference gives nothing but the address.
+// SAFETY: a shared reference gives the address only.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// A part of a socket.
     pub(super) fn of(socket: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Mapping> {
-        // SAFETY: the kernel chooses an address that is free; nothing else uses it.
+        // SAFETY: the kernel chooses a free address, so that no other memory is affected.
         let address = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -41,7 +41,7 @@ impl Mapping {
 
     /// Memory of zeros, in huge pages where the kernel has some.
     pub(super) fn anonymous(len: usize) -> Result<Mapping> {
-        // SAFETY: the kernel chooses an address that is free; nothing else uses it.
+        // SAFETY: the kernel chooses a free address, so that no other memory is affected.
         let address = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -51,8 +51,8 @@ impl Mapping {
             )
         };
         let mapping = Mapping::new(address, len)?;
-        // SAFETY: the memory is the mapping's; the advice changes nothing about what is in it.
-        // Without it, it is as good, only slower.
+        // SAFETY: the memory is the mapping's, and the advice does not change its contents. A
+        // failure only costs speed.
         let _ = unsafe { rustix::mm::madvise(mapping.address.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
         Ok(mapping)
     }
@@ -75,13 +75,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the memory was mapped with this length, and whoever has pointers into it owns the
-        // mapping too and is gone with it.
+        // SAFETY: the memory was mapped with this length, and every value with pointers into it
+        // owns the mapping too and is gone with it.
         let _ = unsafe { munmap(self.address.as_ptr().cast(), self.len) };
     }
 }
 
-/// What both sides of a ring need.
+/// The state that both sides of a ring need.
 struct Ring<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -143,11 +143,11 @@ impl<T: Copy> Ring<T> {
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }
     }
 
-    /// Whether the kernel has to be called to look at the ring.
+    /// Whether the kernel must be called to read the ring.
     #[inline]
     fn needs_wakeup(&self) -> bool {
-        // What was put into the ring is seen before this is read: the other side does it the other
-        // way round.
+        // Publishes the entries before it reads the flag; the other side does both in the opposite
+        // order.
         fence(Ordering::SeqCst);
         // SAFETY: as `producer`.
         unsafe { self.flags.as_ref() }.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
@@ -159,7 +159,7 @@ pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// The next place to write.
     head: u32,
-    /// The consumer's index, when it was last looked at.
+    /// The consumer's index at the last read.
     tail: u32,
 }
 
@@ -224,7 +224,7 @@ pub(super) struct Consumer<T> {
     ring: Ring<T>,
     /// The next place to read.
     tail: u32,
-    /// The producer's index, when it was last looked at.
+    /// The producer's index at the last read.
     head: u32,
 }
 
@@ -243,14 +243,14 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring, tail, head })
     }
 
-    /// How many entries there are, at most the ring's size.
+    /// Number of entries, at most the ring's size.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         self.head = self.ring.producer().load(Ordering::Acquire);
         self.head.wrapping_sub(self.tail).min(self.ring.size)
     }
 
-    /// The `n`th entry from here, one of those that [`Consumer::available`] has counted.
+    /// The `n`th entry from here; `n` is less than the result of [`Consumer::available`].
     #[inline]
     pub(super) fn peek(&self, n: u32) -> Option<T> {
         if n >= self.head.wrapping_sub(self.tail).min(self.ring.size) {
