@@ -396,7 +396,7 @@ impl Datapath for DpUser {
     }
 
     fn set_policing(&self, port: PortNo, config: Option<&IngressPolicerConfig>) -> Result<(), DpError> {
-        self.change_gate(port, |ingress, now| {
+        self.change_ingress(port, |ingress, now| {
             ingress.police(config, now);
             Ok(())
         })

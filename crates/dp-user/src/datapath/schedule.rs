@@ -32,7 +32,7 @@ impl DpUser {
             self.ask_all(schedule).for_each(drop);
         }
         let speed = config.and_then(|config| config.speed);
-        self.open_gate(port, speed.is_some(), |ingress, now| ingress.set_speed(speed, now))
+        self.update_ingress(port, speed.is_some(), |ingress, now| ingress.set_speed(speed, now))
     }
 
     /// The port's queue, where workers have to hear of it.
@@ -51,20 +51,19 @@ impl DpUser {
         Ok(port.queue.clone())
     }
 
-    /// Changes what a port's packets pass as they come.
-    pub(super) fn change_gate(
+    /// Changes a port's ingress shaper and policer.
+    pub(super) fn change_ingress(
         &self,
         port: PortNo,
         change: impl FnOnce(&mut Ingress, Nanos) -> Result<(), ConfigError>,
     ) -> Result<(), DpError> {
         let _one_at_a_time = self.control.lock();
-        self.open_gate(port, true, change)
+        self.update_ingress(port, true, change)
     }
 
-    /// The same, where the caller holds `control`. An ingress shaper that is not there is made
-    /// only where it
-    /// is `needed`.
-    fn open_gate(
+    /// The same for a caller that holds `control`. Creates the ingress shaper only if it is
+    /// `needed`.
+    fn update_ingress(
         &self,
         port: PortNo,
         needed: bool,
