@@ -135,7 +135,7 @@ measure() {
 }
 
 drops() {
-    "$OXVS" appctl -t "$dir/ctl" coverage/show | grep -E '^(datapath_)?drop|shortcut' | awk '{ print $1, $NF }'
+    "$OXVS" appctl -t "$dir/ctl" coverage/show | grep -E '^(datapath_)?drop|offload' | awk '{ print $1, $NF }'
 }
 
 threads() {
@@ -190,12 +190,12 @@ phase_bundle() {
     measure "$RULES rules go in a bundle" "$OXVS" ofctl --bundle replace-flows br0 "$dir/few"
 }
 
-# Opens shortcuts, as many as there can be.
+# Fills the table of offloaded flows.
 offload() {
     seq 0 $((FLOWS - 1)) | awk '{ printf "table=0,cookie=7,priority=200,in_port=1,ip,nw_src=10.64.%d.%d actions=output:2\n", $1 / 256, $1 % 256 }' |
         "$OXVS" ofctl add-flows br0 -
     ip netns exec $A timeout 12 python3 scripts/bench/gaps.py flows eth0 $MAC 8000 "$FLOWS" || true
-    "$OXVS" appctl -t "$dir/ctl" coverage/show | sed -n 's/^shortcut_opened/  offloaded, ever:/p'
+    "$OXVS" appctl -t "$dir/ctl" coverage/show | sed -n 's/^offload_opened/  offloaded, ever:/p'
 }
 
 phase_offloaded() {

@@ -8,8 +8,8 @@
 //! output: MAC addresses, an IPv4 address, a port, what a router changes (both MAC addresses, TTL),
 //! what address translation does (address and port), a label put on; `none` takes the same way with
 //! nothing to change. The group `recirculation` has a pipeline that recirculates each packet twice,
-//! as connection tracking does, beside the same without. `storm` is what a packet costs whose flow
-//! is new while the table is full.
+//! as connection tracking does, beside the same without. `full` is the cost of a packet of a new
+//! flow while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
@@ -297,7 +297,7 @@ fn batches(c: &mut Criterion) {
         }
     }
     let mut made = None;
-    group.bench_function("storm", |b| {
+    group.bench_function("full", |b| {
         let (pipeline, rx_queue) = made.get_or_insert_with(|| pipeline(Looks::Stations, 50_000, 25_000));
         b.iter(|| black_box(pipeline.receive(rx_queue, false, Nanos(2)).is_ok()));
     });

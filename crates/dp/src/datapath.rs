@@ -49,8 +49,8 @@ pub trait Datapath: Send + Sync {
     /// Hits and misses of the caches, summed over workers.
     fn cache_stats(&self) -> CacheStats;
 
-    /// Adds or changes a meter. A changed meter keeps its packet counters; the counters of its
-    /// bands restart at zero (OpenFlow 1.5 §7.3.4.5).
+    /// Adds or replaces a meter: the packet count of a replaced one goes on, those of its bands
+    /// start at zero (OpenFlow 1.5 §7.3.4.5).
     ///
     /// # Errors
     /// [`DpError::BadMeter`] if the number is not less than [`MAX_METERS`](crate::MAX_METERS), or

@@ -186,7 +186,7 @@ fn a_sighup_reopens_the_log_and_other_signals_do_what_they_do_to_open_vswitch() 
     fs::rename(sandbox.path("minimal-daemon.log"), sandbox.path("old.log")).unwrap();
     signal(monitor, Signal::HUP);
     signal(pid, Signal::HUP);
-    eventually("the log is opened anew", || log().contains("opened log file"));
+    eventually("the log is reopened", || log().contains("opened log file"));
     for ignored in [Signal::PIPE, Signal::HUP] {
         signal(pid, ignored);
         signal(monitor, ignored);

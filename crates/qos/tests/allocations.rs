@@ -24,7 +24,7 @@ fn leaves() -> Vec<LeafConfig> {
         fifo(LIMIT),
         LeafConfig::PfifoFast(FifoConfig::new(LIMIT).unwrap()),
         LeafConfig::Codel(codel),
-        // Fewer queues than flows: they share, and are distributed anew each second.
+        // Fewer queues than flows: they share queues, and move to other queues each second.
         LeafConfig::Sfq(sfq.limits(LIMIT, 127, 8).unwrap()),
         LeafConfig::FqCodel(fq_codel),
         // Where memory is what there is too little of: parcels of at least 60 bytes.

@@ -9,8 +9,8 @@
 //! 3. [`run`] connects, waits for the replica, and lets each command *run* against it and the
 //!    transaction under construction: a later command sees what an earlier one did
 //!    ([`context::Context`]).
-//! 4. The transaction is sent, and all begins anew if what it relied on has changed meanwhile; then
-//!    the outputs are printed, and unless `--no-wait` was given the switch is awaited.
+//! 4. [`run`] sends the transaction, and starts again if the data it relied on has changed
+//!    meanwhile. Then it prints the outputs and, without `--no-wait`, waits for the switch.
 //!
 //! Outputs, exit codes and errors are those of ovs-vsctl(8), whose users have scripts;
 //! `tests/vsctl_oracle.rs` compares them.

@@ -182,8 +182,8 @@ fn beyond_the_limit_the_port_that_holds_most_loses_megaflows() {
     let quiet: Vec<_> = (0..10).map(|n| packet(n, 9, n)).collect();
     bench.receive(1, &quiet);
     for first in (0..10_000).step_by(1000) {
-        let storm: Vec<_> = (first..first + 1000).map(|n| packet(n, 9, n)).collect();
-        bench.receive(0, &storm);
+        let flood: Vec<_> = (first..first + 1000).map(|n| packet(n, 9, n)).collect();
+        bench.receive(0, &flood);
     }
     bench.housekeep();
     assert_eq!(bench.pipeline.cache_stats().flows, 100);

@@ -425,7 +425,7 @@ fn what_one_bridge_learns_leaves_the_offloaded_flows_of_another_in_force() {
     let other = lab.bridge("br1", "h3", "10.2.0.3/24");
     let stop = AtomicBool::new(false);
     let (seen, learned) = std::thread::scope(|scope| {
-        let storm = scope.spawn(|| {
+        let flood = scope.spawn(|| {
             other.enter(|| {
                 let socket = sys::PacketSocket::new().unwrap();
                 let device = rustix::net::netdevice::name_to_index(&socket, "eth0").unwrap();
@@ -448,7 +448,7 @@ fn what_one_bridge_learns_leaves_the_offloaded_flows_of_another_in_force() {
         assert!(pinged.contains(" 0% packet loss"), "{pinged}");
         let seen = lab.seen_by_workers() - before;
         stop.store(true, Relaxed);
-        storm.join().unwrap();
+        flood.join().unwrap();
         // The title and a line for each station.
         let learned = lab.switch.appctl(&["fdb/show", "br1"]).lines().count() - 1;
         (seen, learned)

@@ -71,7 +71,7 @@ pub struct Link {
     pub speed: Option<u64>,
     /// Bytes of a packet without its Ethernet header, where they are known (else 1500).
     pub mtu: Option<u32>,
-    /// A seed for random choices. What is queued is sorted anew if it changes.
+    /// A seed for random choices. A change sorts the queued packets again.
     pub seed: u64,
 }
 

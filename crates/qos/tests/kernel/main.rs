@@ -66,7 +66,7 @@ fn as_recorded(scenario: &Scenario) {
     let text = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     let Some(kernel) = Record::from_text(&text, scenario) else {
         panic!(
-            "{} is of another scenario: `make kernel-qdiscs` records it anew",
+            "{} is of another scenario: `make kernel-qdiscs` records it again",
             file.display()
         );
     };

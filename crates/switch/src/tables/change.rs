@@ -103,8 +103,8 @@ impl FlowTables {
         self.builtin &= log.stale.is_empty();
     }
 
-    /// Adds a rule for a `learn` action. If the same rule exists, only its hard timeout restarts
-    /// and nothing else changes.
+    /// Adds or changes the rule of a learn action. If the rule exists unchanged, only its hard
+    /// timeout starts again.
     pub(crate) fn learn(&mut self, learned: &Learned, now: Nanos, log: &mut Log) -> Result<(), OfError> {
         let change = &learned.change;
         let matching = accepted(&change.matching, &self.options)?;
@@ -238,7 +238,7 @@ impl FlowTables {
         let reset = change.flags.has(FlowFlags::RESET_COUNTS);
         let change_it = |rule: &mut Rule| {
             rule.cookie = cookie;
-            // The hard timeout restarts. The rule is now queued too early, which does no harm.
+            // The hard timeout starts again; the place in the queue is early, which is no harm.
             rule.modified = now;
             rule.used = rule.used.max(now);
             if reset {

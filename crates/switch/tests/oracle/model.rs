@@ -141,7 +141,7 @@ impl Config {
         }
     }
 
-    /// Changes one of its ports, or the settings of a bridge, at random.
+    /// Changes one of its ports, or the settings of a bridge.
     pub(crate) fn change(&mut self, rng: &mut Rng) {
         if rng.chance(20) {
             let other = Config::random(rng);

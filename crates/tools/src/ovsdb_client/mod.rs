@@ -303,7 +303,7 @@ async fn connect(name: &str, tls: &Tls) -> Result<Connection, Failure> {
         "connect to"
     };
     let remote: Remote = name.parse().map_err(|e: RemoteError| {
-        // What is wrong goes to the log, as there; the error is the system's.
+        // As with Open vSwitch's tool, the log has the details; the error is the system's.
         tracing::error!(target: "stream", "{e}");
         Failure::new(format!(
             "failed to connect or listen to \"{name}\" (Address family not supported by protocol)"

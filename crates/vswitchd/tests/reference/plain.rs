@@ -323,7 +323,7 @@ impl Packet {
         });
     }
 
-    /// Changes an IPv4 packet and computes its sums anew.
+    /// Changes an IPv4 packet and recomputes its checksums.
     fn set_in_ip(&mut self, change: impl FnOnce(&mut [u8], &Ip)) {
         let Some(ip) = see(&self.bytes).ip else { return };
         change(&mut self.bytes, &ip);

@@ -235,8 +235,8 @@ fn tidy(actions: &mut Vec<Action>, class: Class, table: u8) {
     actions.retain_mut(|action| match action {
         Action::Resubmit(to) => *to > table,
         Action::Clone(inner) => {
-            // What a copy begins anew comes behind the rest of the packet, which is right too, but
-            // another order.
+            // Output of a recirculated copy comes after the rest of the packet's output: also
+            // right, but in another order.
             inner.retain(|action| !matches!(action, Action::PopLabel));
             tidy(inner, class, table);
             !inner.is_empty()
