@@ -29,8 +29,8 @@ pub(crate) struct LatencyRequest {
 
 impl LatencyRequest {
     /// Holds the request while offloaded flows carry packets, and drops it when none has come for
-    /// `hold`. A `hold` below [`SHORTEST_LATENCY_HOLD`] means never. `carried` counts the packets; `None`
-    /// without offloaded flows. The worker calls this in every turn.
+    /// `hold`. A `hold` below [`SHORTEST_LATENCY_HOLD`] means never. `carried` counts the packets;
+    /// `None` without offloaded flows. The worker calls this in every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
         if hold < SHORTEST_LATENCY_HOLD && self.request.is_none() || self.next.is_some_and(|next| now < next) {
