@@ -38,7 +38,7 @@ pub(super) fn decode(scope: Scope, mut body: Reader<'_>) -> Result<Action, OfErr
     for action in &actions {
         let allowed = match action {
             Action::Nat(_) => true,
-            // Only what belongs to the connection is set within the action.
+            // Only the connection's fields can be set within the action.
             Action::SetField { field, .. } => connection(*field) && flags & COMMIT != 0,
             Action::Load { dst, .. } | Action::Move { dst, .. } => connection(dst.field()) && flags & COMMIT != 0,
             _ => false,

@@ -1,8 +1,8 @@
 //! Actions in messages.
 //!
-//! Every version has its own numbers; Nicira's extensions are the same in all. What a version
-//! cannot say in its own words is said in Nicira's, as Open vSwitch does, so that any list of
-//! actions can be sent in any version.
+//! Every version has its own numbers; Nicira's extensions are the same in all. An action that a
+//! version lacks is sent as Nicira's extension, as Open vSwitch does, so that any list of actions
+//! can be sent in any version.
 
 mod ct;
 mod learn;
@@ -16,18 +16,18 @@ use crate::model::{Action, Match, Port};
 use crate::{OfError, Version};
 use flow::{MatchField, port_to_of10};
 
-/// How deep actions may be nested.
+/// Maximum nesting of actions.
 const MAX_DEPTH: u8 = 16;
 /// The type that says that an experimenter's action follows.
 const EXPERIMENTER: u16 = 0xffff;
 const NICIRA: u32 = 0x0000_2320;
 
-/// Where a list of actions is read.
+/// The place of a list of actions.
 #[derive(Clone, Copy, Debug)]
 struct Scope {
     version: Version,
     depth: u8,
-    /// Whether it is the list of a `ct` action, which alone may have `nat`.
+    /// Whether it is the list of a `ct` action; only there `nat` is allowed.
     in_ct: bool,
 }
 
@@ -94,8 +94,7 @@ fn fixed_len(version: Version, kind: u16) -> Option<usize> {
     }
 }
 
-/// The error for an action of a type that there is none of: that comes before what is wrong with
-/// its length.
+/// The error for an unknown type of action: it takes precedence over errors of the length.
 fn unknown(version: Version, kind: u16, data: &[u8]) -> Option<OfError> {
     if kind == EXPERIMENTER {
         let mut data = Reader::new(data.get(4..)?, OfError::BacBadLen);
@@ -124,8 +123,8 @@ fn experimenter(scope: Scope, mut body: Reader<'_>) -> Result<Action, OfError> {
     nicira::decode(scope, subtype, body)
 }
 
-/// What an encoder has to know beyond the action: an action of an older version may be said
-/// differently for different packets.
+/// State of the encoder beyond the action: the encoding of an action of an older version may depend
+/// on the packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Encoder {
     version: Version,

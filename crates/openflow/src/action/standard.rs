@@ -85,7 +85,7 @@ pub(super) fn decode11(version: Version, kind: u16, mut body: Reader<'_>) -> Res
     Ok(action)
 }
 
-/// A port that can be sent to: one that may be there, or a reserved one that means some.
+/// A port for output: one that may exist, or a reserved one for output.
 fn output(port: Port) -> Result<Port, OfError> {
     match port {
         Port::IN_PORT | Port::TABLE | Port::NORMAL | Port::FLOOD | Port::ALL | Port::CONTROLLER | Port::LOCAL => {

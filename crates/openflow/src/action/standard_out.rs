@@ -140,7 +140,7 @@ fn put_set(out: &mut Writer, field: MatchField, value: &Value, mask: Option<&Val
     put(out, 25, |out| oxm::encode_set(out, field, version, value, mask));
 }
 
-/// Puts on a tag where there is none, for actions that are about one.
+/// Pushes a tag if there is none, for actions that change one.
 fn need_tag(encoder: &Encoder, out: &mut Writer) {
     if !encoder.tagged {
         put(out, 17, |out| out.u16(EtherType::VLAN.0));

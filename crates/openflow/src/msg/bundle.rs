@@ -1,4 +1,4 @@
-//! Bundles (OpenFlow 1.4 §7.3.9) and what there is of them (1.5 §7.3.5.20).
+//! Bundles (OpenFlow 1.4 §7.3.9) and their features (1.5 §7.3.5.20).
 
 use super::Codec;
 use super::property::{Properties, put};
@@ -23,7 +23,7 @@ pub(super) fn decode_control(codec: &Codec, data: &mut Reader<'_>) -> Result<Bun
     }
 }
 
-/// Flags that are known, and properties, none of which is acted upon.
+/// Known flags, and properties, which have no effect.
 fn rest(codec: &Codec, flags: u16, data: &mut Reader<'_>) -> Result<(), OfError> {
     let timed = codec.version >= Version::V15;
     let mut properties = Properties::new(data);

@@ -123,7 +123,7 @@ fn last(version: Version) -> u16 {
 /// The defined reasons of each kind of event: bits that a mask may set.
 fn reasons(version: Version, kind: u16) -> u32 {
     match kind / 2 {
-        // Packets, with those for what OpenFlow 1.4 added.
+        // Packet-ins, with the reasons that OpenFlow 1.4 added.
         0 if version >= Version::V14 => 0x3f,
         0 => 0x7,
         1 => 0x7,

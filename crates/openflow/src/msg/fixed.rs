@@ -74,7 +74,7 @@ impl Members {
     fn to_match(self) -> Match {
         // Few matches have more conditions.
         let mut m = Match::with_capacity(4);
-        // Nothing was said before, so that what is left open needs no saying.
+        // The match is empty, so that wildcarded fields need no entry.
         let mut say = |field: F, (value, mask): (u128, u128)| {
             if mask != 0 {
                 m.set(field, value & mask, mask);

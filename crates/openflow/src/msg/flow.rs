@@ -41,7 +41,7 @@ fn command10(codec: &Codec, number: u16) -> Result<(FlowCommand, Option<u8>), Of
     }
 }
 
-/// The flags of OpenFlow 1.0: the end is told, no overlap; emergency rules there are none.
+/// The flags of OpenFlow 1.0: flow-removed, and no overlap; emergency rules are not supported.
 fn flags10(flags: u16) -> Result<FlowFlags, OfError> {
     match flags {
         0..=3 => Ok(FlowFlags(flags)),
@@ -65,7 +65,7 @@ fn decode_mod10(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
         new_cookie: (command as u8 <= 2).then_some(cookie),
         idle_timeout,
         hard_timeout,
-        // Rules that wildcard nothing come first of all (OpenFlow 1.0 §3.4).
+        // Rules without wildcards have the highest priority (OpenFlow 1.0 §3.4).
         priority: if exact { 0xffff } else { priority },
         buffer_id,
         out_port: if command as u8 >= 3 { out_port } else { Port::ANY },
@@ -76,9 +76,9 @@ fn decode_mod10(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     })
 }
 
-/// Whether an OpenFlow 1.0 match leaves nothing open.
+/// Whether an OpenFlow 1.0 match has no wildcards.
 fn exact_everywhere(matching: &Match) -> bool {
-    // Hardly any match does, and most say nothing of the port.
+    // Hardly any match does, and most have no port.
     if matching.exact(MatchField::InPortOxm).is_none() {
         return false;
     }
@@ -162,7 +162,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     let importance = data.u16()?;
     let matching = decode_match(version, data, oxm::Unknown::Refuse)?;
     let adds = command == FlowCommand::Add;
-    // OpenFlow 1.1 alone lets a modification that asks for no cookie make a rule.
+    // Only in OpenFlow 1.1, a modification without a cookie mask may add a rule.
     let sets = adds || version == Version::V11 && !deletes && cookie_mask == 0;
     Ok(FlowMod {
         command,
@@ -339,7 +339,7 @@ pub(super) fn decode_removed_nx(data: &mut Reader<'_>) -> Result<FlowRemoved, Of
     })
 }
 
-/// Why a rule ended, in the words of a version: what it has no word for was a deletion.
+/// The reason of a flow-removed in a version: reasons that the version lacks become a deletion.
 fn reason(version: Version, reason: u8) -> u8 {
     const DELETE: u8 = 2;
     const GROUP_DELETE: u8 = 3;

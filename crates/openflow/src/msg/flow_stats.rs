@@ -7,7 +7,7 @@ use crate::buf::{Reader, Writer};
 use crate::model::*;
 use crate::{OfError, Version, instruction, oxm};
 
-/// What in a reply says one rule, for each form.
+/// Decodes the statistics of one rule, in any of the formats.
 pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> Result<FlowStats, OfError> {
     if codec.version >= Version::V15 {
         return decode_desc15(data);
@@ -187,7 +187,7 @@ fn part<'a>(data: &mut Reader<'a>) -> Result<Reader<'a>, OfError> {
     data.sub(len, OfError::BrcBadLen)
 }
 
-/// A rule's description (OpenFlow 1.5 §7.3.5.2), which has its statistics too.
+/// A rule's description (OpenFlow 1.5 §7.3.5.2), with its statistics.
 fn decode_desc15(data: &mut Reader<'_>) -> Result<FlowStats, OfError> {
     let mut data = part(data)?;
     data.skip(2)?;

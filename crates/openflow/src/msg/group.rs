@@ -66,7 +66,7 @@ fn decode(version: Version, new: bool, data: &mut Reader<'_>) -> Result<GroupMod
     Ok(m)
 }
 
-/// What cannot be, whatever groups there are.
+/// Checks that need no other group.
 fn check(m: &GroupMod, new: bool) -> Result<(), OfError> {
     use bucket_ids::{ALL, FIRST, LAST, MAX};
     let one = matches!(m.bucket_id, FIRST | LAST | 0..=MAX);
@@ -98,7 +98,7 @@ fn check(m: &GroupMod, new: bool) -> Result<(), OfError> {
         if watches && matches!(m.kind, GroupType::All | GroupType::Indirect) {
             return Err(OfError::GmfcWatchUnsupported);
         }
-        // Buckets that are put into a group say nothing of its type.
+        // Buckets to insert come without the group's type.
         if bucket.weight > 1 && m.kind != GroupType::Select && m.command != GroupCommand::InsertBucket {
             return Err(OfError::GmfcInvalidGroup);
         }
@@ -207,8 +207,7 @@ fn decode_selection(data: &mut Reader<'_>) -> Result<Option<Selection>, OfError>
     Ok(selection)
 }
 
-/// Whether a version has buckets as OpenFlow 1.5 does: OpenFlow 1.0's are in Nicira's messages
-/// only.
+/// Whether a version has OpenFlow 1.5's buckets; OpenFlow 1.0 has them in Nicira's messages only.
 fn new_buckets(codec: &Codec) -> bool {
     matches!(codec.version, Version::V10 | Version::V15)
 }
@@ -385,7 +384,7 @@ fn put_counters(out: &mut Writer, counters: &[(u64, u64)]) {
     }
 }
 
-/// Whether groups' statistics say how old they are.
+/// Whether the statistics of groups have durations.
 fn timed(codec: &Codec) -> bool {
     !matches!(codec.version, Version::V11 | Version::V12)
 }

@@ -87,8 +87,8 @@ impl Codec {
         Ok(Message { xid, body })
     }
 
-    /// Whether messages of a type are made of parts of 8 bytes: their last are matches, actions or
-    /// properties.
+    /// Whether the parts of a type of message have a multiple of 8 bytes: it ends with matches,
+    /// actions or properties.
     fn aligned(&self, kind: u8, data: &[u8]) -> bool {
         const STATS: [u16; 5] = [1, 2, 12, 16, 17];
         let version = self.version;

@@ -50,7 +50,7 @@ mod kind {
 const FORMAT_OPENFLOW10: u32 = 0;
 const FORMAT_NXM: u32 = 2;
 
-/// Whether a message of an experimenter is made of parts of 8 bytes.
+/// Whether the parts of an experimenter's message have a multiple of 8 bytes.
 pub(super) fn aligned(message: &[u8]) -> bool {
     let word = |at: usize| {
         message
@@ -73,8 +73,8 @@ pub(super) fn aligned(message: &[u8]) -> bool {
     word(12).is_some_and(|kind| kinds.contains(&kind))
 }
 
-/// Whether a request for an experimenter's statistics, whose header is at `at`, is made of parts of
-/// 8 bytes.
+/// Whether the parts of a request for an experimenter's statistics, whose header is at `at`, have a
+/// multiple of 8 bytes.
 pub(super) fn aligned_stats(message: &[u8], at: usize) -> bool {
     let word = |at: usize| {
         message
@@ -262,7 +262,7 @@ fn subtype(codec: &Codec, body: &Body) -> Option<(u32, u32)> {
     Some((NICIRA, nicira))
 }
 
-/// Whether a message is an experimenter's in a version.
+/// Whether a version sends a message as an experimenter's.
 pub(super) fn is_extension(codec: &Codec, body: &Body) -> bool {
     subtype(codec, body).is_some()
 }
@@ -324,7 +324,7 @@ pub(super) fn encode(codec: &Codec, out: &mut Writer, xid: u32, body: &Body) {
 const GROUP: u32 = 7;
 const GROUP_DESC: u32 = 8;
 const GROUP_FEATURES: u32 = 9;
-/// Statistics of what goes to collectors.
+/// Statistics of IPFIX for a bridge.
 pub(super) const IPFIX_BRIDGE: u32 = 3;
 pub(super) const IPFIX_FLOW: u32 = 4;
 /// The foundation's monitors of rules, for OpenFlow 1.3.

@@ -13,8 +13,7 @@ const FLOW_COUNT: u8 = 3;
 const PACKET_COUNT: u8 = 4;
 const BYTE_COUNT: u8 = 5;
 
-/// What there is of statistics. Counters that are not kept are left out, and `u64::MAX` in the
-/// model.
+/// The available statistics. Counters that are not kept are left out, and `u64::MAX` in the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stats {
     pub(super) duration: Option<Duration>,

@@ -29,7 +29,7 @@ impl PacketIn {
         }
     }
 
-    /// Where it came in.
+    /// The ingress port.
     pub fn in_port(&self) -> Port {
         Port(self.metadata.exact(F::InPortOxm).map_or(0, |p| p as u32))
     }
@@ -68,8 +68,7 @@ pub(super) fn decode_in(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketIn
     Ok(packet)
 }
 
-/// Why a packet is sent, in the words of a version: OpenFlow 1.4 tells apart what was an action
-/// before.
+/// The reason of a packet-in in a version: OpenFlow 1.4 splits the older reason "action".
 fn reason(version: Version, reason: u8) -> u8 {
     const ACTION: u8 = 1;
     match reason {
@@ -147,7 +146,7 @@ pub(super) fn encode_nx(out: &mut Writer, packet: &PacketIn) {
     out.bytes(&packet.data);
 }
 
-/// Nicira's second message, and the one that resumes a pipeline: properties, from behind the
+/// Nicira's second packet-in, and the message that resumes a pipeline: properties, from behind the
 /// vendor's header.
 pub(super) fn decode_nx2(data: &mut Reader<'_>, unknown: oxm::Unknown) -> Result<PacketIn, OfError> {
     let mut packet = PacketIn {
@@ -239,7 +238,7 @@ pub(super) fn decode_out(codec: &Codec, data: &mut Reader<'_>) -> Result<PacketO
         metadata = oxm::decode_ofp_match(data, oxm::Unknown::Refuse)?;
         in_port = Port(metadata.exact(F::InPortOxm).ok_or(OfError::BrcBadPort)? as u32);
         metadata.clear(F::InPortOxm);
-        // What belongs to the packet itself is in the packet.
+        // Fields of the packet's headers are in the packet itself.
         let of_pipeline = |field: F| field < F::EthDst || field == F::PacketType;
         if !metadata.entries().iter().all(|e| of_pipeline(e.field)) {
             return Err(OfError::BrcPipelineFieldsOnly);

@@ -1,5 +1,5 @@
-//! Properties, of which later versions make most of their messages: type, length, value, padding to
-//! 8 bytes that the length does not count.
+//! Properties, which most messages of later versions contain: type, length, value, padding to 8
+//! bytes that the length does not count.
 
 use crate::OfError;
 use crate::buf::{Reader, Writer};
@@ -16,7 +16,8 @@ impl<'r, 'a> Properties<'r, 'a> {
         Properties { data }
     }
 
-    /// The next one: its type, and its value, which is too short with `OFPBPC_BAD_LEN`.
+    /// The next property: its type and its value. If it is too short, the error is
+    /// `OFPBPC_BAD_LEN`.
     pub(super) fn next(&mut self) -> Result<Option<(u16, Reader<'a>)>, OfError> {
         match self.data.is_empty() {
             true => Ok(None),

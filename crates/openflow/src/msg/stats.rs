@@ -295,7 +295,7 @@ struct Parts<'a> {
     xid: u32,
     kind: u16,
     subtype: Option<u32>,
-    /// Where the message at the end begins.
+    /// Start of the last message.
     start: usize,
 }
 
@@ -319,9 +319,9 @@ impl Parts<'_> {
             if self.out.len() - self.start <= MAX_LEN {
                 continue;
             }
-            // No message holds it, and its own lengths are wrong already. Nothing better can be
-            // said of it: a part goes into one message, an error would take away the other parts
-            // too, and a part cut short would be something else than what is there.
+            // No message holds it, and its own lengths are wrong already. There is no better way: a
+            // part goes into one message, an error would replace the other parts too, and a
+            // truncated part would have wrong contents.
             if header + (self.out.len() - before) > MAX_LEN {
                 self.out.0.truncate(before);
                 continue;
@@ -338,8 +338,8 @@ impl Parts<'_> {
 }
 
 impl GroupDesc {
-    /// Whether each version's messages hold the description of the group and its statistics, which
-    /// cannot go on in another message.
+    /// Whether a message of each version holds the group's description and its statistics, which
+    /// cannot be split.
     pub fn fits(&self) -> bool {
         let stats = GroupStats {
             group: self.group,

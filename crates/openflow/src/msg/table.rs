@@ -1,4 +1,4 @@
-//! Tables: their changes, statistics, what they can do, how they are set.
+//! Tables: table-mods, statistics, features, descriptions.
 
 use super::Codec;
 use super::property::{Properties, put, put_all};
@@ -31,7 +31,7 @@ pub(super) fn decode_mod(codec: &Codec, data: &mut Reader<'_>) -> Result<TableMo
                 return Err(OfError::BpcBadValue);
             }
         }
-        // OpenFlow 1.3 has left nothing to set.
+        // OpenFlow 1.3 has no setting left.
         Version::V13 if config & !table_config::MISS_MASK != 0 => return Err(OfError::TmfcBadConfig),
         _ if config > table_config::MISS_DROP => return Err(OfError::TmfcBadConfig),
         _ => {}
@@ -136,8 +136,8 @@ pub(super) fn encode_status(out: &mut Writer, status: &TableStatus) {
 
 const NAME: usize = 32;
 
-/// What OpenFlow 1.1's match has, by its own numbers (`OFPFMF_*`): all of it but the number of the
-/// kind of match.
+/// The fields of OpenFlow 1.1's match, by its own numbers (`OFPFMF_*`): all except the number of
+/// the match's type.
 const FIELDS_11: u32 = 0xffff & !(1 << 10);
 
 /// The fields that rules can match in OpenFlow 1.2, by their OXM numbers: all but the physical
@@ -202,8 +202,8 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
             out.u64(FIELDS_12);
             out.u32(0x03ff_9801);
             out.u32(0x03ff_9801);
-            // Neither what says of which kind a packet is can be set, nor what follows from its
-            // headers.
+            // Actions can set neither fields that select the packet's type nor fields that follow
+            // from its headers.
             let sets = FIELDS_12 & !(1 << 5 | 1 << 10 | 1 << 36 | 1 << 39);
             out.u64(sets);
             out.u64(sets);
@@ -220,7 +220,7 @@ pub(super) fn encode_stats(codec: &Codec, out: &mut Writer, s: &TableStats) {
     out.u64(s.matched);
 }
 
-/// The fixed part of what a table can do.
+/// Length of the fixed part of table features.
 const FEATURES: usize = 64;
 
 pub(super) fn decode_features(codec: &Codec, data: &mut Reader<'_>) -> Result<TableFeatures, OfError> {

@@ -1,5 +1,5 @@
-//! What tables can do: lists of instructions, tables, actions and fields (OpenFlow 1.3.1
-//! §7.3.5.5.2, 1.5 §7.3.5.18.2).
+//! Table features: lists of instructions, tables, actions and fields (OpenFlow 1.3.1 §7.3.5.5.2,
+//! 1.5 §7.3.5.18.2).
 
 use super::property::{Properties, raw};
 use crate::buf::{Reader, Writer};
@@ -9,8 +9,7 @@ use TableProperty as P;
 
 /// In place of a type: an experimenter's.
 const EXPERIMENTER: u16 = 0xffff;
-/// The type of what packets without rule have is one more than the type for rules, where there are
-/// two.
+/// A property's type for misses is its type for rules plus one, if both exist.
 const MISS: u16 = 1;
 
 const INSTRUCTIONS: u16 = 0;
@@ -26,7 +25,7 @@ const WRITE_COPY_FIELD: u16 = 18;
 const APPLY_COPY_FIELD: u16 = 20;
 const PACKET_TYPES: u16 = 22;
 
-/// What has to be there if there is anything, as bits of types.
+/// Required properties of a table with any, as bits of types.
 const REQUIRED: u32 = 1 << INSTRUCTIONS
     | 1 << NEXT_TABLES
     | 1 << WRITE_ACTIONS
@@ -112,7 +111,7 @@ fn ids(data: &mut Reader<'_>) -> Result<Vec<FeatureId>, OfError> {
         let rest = len.checked_sub(HEADER).ok_or(OfError::BpcBadLen)?;
         let rest = match kind {
             EXPERIMENTER => data.take(rest)?,
-            // The lengths of some versions are those of the whole action; only the header is here.
+            // The lengths of some versions are those of the whole action; only the header follows.
             _ if rest == 0 || rest == 4 && data.peek().first_chunk() == Some(&[0; 4]) => data.take(rest)?,
             _ => return Err(OfError::BpcBadLen),
         };

@@ -8,7 +8,7 @@ use flow::{Home, MatchField as F};
 use std::net::Ipv4Addr;
 use wire::MacAddr;
 
-/// What is before the arrow, and behind it.
+/// The texts before and behind the arrow.
 pub(super) fn arrow(text: &str) -> Option<(&str, &str)> {
     let (left, right) = text.split_once("->")?;
     Some((left.trim(), right.trim()))
@@ -87,7 +87,7 @@ pub(super) fn as_wide(text: &str, src: Subfield, dst: Subfield) -> Parsed<()> {
     }
 }
 
-/// Whether a number has no more than so many bits.
+/// Whether a number fits in so many bits.
 pub(super) fn fits(number: u128, bits: usize) -> bool {
     bits >= 128 || number >> bits == 0
 }

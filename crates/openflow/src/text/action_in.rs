@@ -14,7 +14,7 @@ use flow::{Home, MatchField as F};
 use std::cell::Cell;
 use wire::EtherType;
 
-/// How deep actions may be nested.
+/// Maximum nesting of actions.
 const MAX_DEPTH: u8 = 16;
 
 pub(super) type Parsed<T> = Result<T, ParseError>;
@@ -23,26 +23,26 @@ pub(super) fn error<T>(message: impl Into<String>) -> Parsed<T> {
     Err(ParseError::new(message))
 }
 
-/// Reads a list of actions; `drop` and nothing at all are the empty list.
+/// Parses a list of actions; `drop` and an empty text are the empty list.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_actions(text: &str, names: &Names) -> Result<Vec<Action>, ParseError> {
     Reader::new(names, &Usable::default()).actions(text)
 }
 
-/// Reads what a rule does: actions and, in their order, instructions.
+/// Parses a rule's actions and, in their order, instructions.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_instructions(text: &str, names: &Names) -> Result<Instructions, ParseError> {
     Reader::new(names, &Usable::default()).instructions(text)
 }
 
-/// What of messages can say what was read.
+/// The flow formats that can carry the parsed actions.
 pub(super) struct Usable {
     protocols: Cell<Protocols>,
-    /// Whether a tag is changed that the packet must have.
+    /// Whether an action changes a tag that the packet must have.
     tagged: Cell<bool>,
 }
 
@@ -71,12 +71,12 @@ impl Usable {
     }
 }
 
-/// What actions are read with.
+/// Context for parsing actions.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) names: &'a Names,
     pub(super) usable: &'a Usable,
-    /// Whether it reads what is done to a connection.
+    /// Whether this is the action list of a `ct` action.
     in_ct: bool,
     depth: u8,
 }
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// For what is done to a connection.
+    /// For the action list of a `ct` action.
     pub(super) fn of_connection(&self) -> Parsed<Reader<'a>> {
         Ok(Reader {
             in_ct: true,

@@ -21,14 +21,14 @@ pub fn actions(actions: &[Action], style: Style<'_>) -> String {
     out
 }
 
-/// What a rule does as text: `drop` if nothing.
+/// A rule's instructions as text: `drop` if there are none.
 pub fn instructions(instructions: &Instructions, style: Style<'_>) -> String {
     let mut out = String::new();
     put_instructions(&mut out, instructions, style);
     out
 }
 
-/// Appends what a rule does.
+/// Appends a rule's instructions.
 pub(super) fn put_instructions(out: &mut String, instructions: &Instructions, style: Style<'_>) {
     let before = out.len();
     let next = |out: &mut String| {
@@ -221,7 +221,7 @@ fn older<'a>(new: &'a str, old: &'a str, style: Style<'_>) -> &'a str {
     if style.version == Version::V10 { old } else { new }
 }
 
-/// The verb for a change of a tag. OpenFlow 1.1 alone has one that adds no tag (`set_vlan_vid`).
+/// The verb for a change of a tag. Only OpenFlow 1.1 has one that adds no tag (`set_vlan_vid`).
 fn tag_verb(style: Style<'_>) -> &'static str {
     if style.version == Version::V11 { "set" } else { "mod" }
 }

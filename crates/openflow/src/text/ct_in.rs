@@ -83,7 +83,7 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
     Ok(ct)
 }
 
-/// Reads what is in the parentheses of `nat`, if there are any.
+/// Parses the parentheses of `nat`, if there are any.
 pub(super) fn parse_nat(text: Option<&str>) -> Result<Nat, ParseError> {
     let mut nat = Nat {
         kind: NatKind::None,

@@ -4,11 +4,11 @@ use super::{Names, ParseError, field, match_out::PROTOCOLS, names, token};
 use crate::model::{Match, Value};
 use flow::MatchField as F;
 
-/// Reads the fields of one packet: as a match has them, each only where what it needs stands before
-/// it, once, and without a mask. What is not said is not in the match.
+/// Parses the fields of one packet, with the rules of a match: each field once, without a mask, and
+/// behind its prerequisites. Fields that the text lacks are not in the match.
 ///
 /// # Errors
-/// What is wrong, in the words of Open vSwitch.
+/// Error texts are those of Open vSwitch.
 pub fn parse_packet(text: &str, names: &Names) -> Result<Match, ParseError> {
     let mut packet = Match::ANY;
     let mut rest = text;
@@ -34,7 +34,7 @@ pub fn parse_packet(text: &str, names: &Names) -> Result<Match, ParseError> {
     Ok(packet)
 }
 
-/// Takes what is said of a field by one of its names.
+/// Sets a field from its text; `key` is one of its names.
 fn take(packet: &mut Match, of: F, pair: &token::Pair<'_>, names: &Names) -> Result<(), ParseError> {
     let (key, text) = (pair.key, pair.value);
     let bad = |why: &dyn std::fmt::Display| ParseError::new(format!("bad value for {key} ({why})"));
@@ -59,13 +59,13 @@ fn take(packet: &mut Match, of: F, pair: &token::Pair<'_>, names: &Names) -> Res
     }
 }
 
-/// Sets a field, of which nothing has been said.
+/// Sets a field that is not set yet.
 fn put(packet: &mut Match, of: F, key: &str, value: u128) -> Result<(), ParseError> {
     if !packet.meets(of.info().prerequisite) {
         return Err(ParseError::new(format!("prerequisites not met for setting {key}")));
     }
-    // A tag's parts may be said one by one; that there is one, which each of them says, need not be
-    // said first.
+    // The text may have the parts of a tag one by one. Each of them implies the tag, so that the
+    // text need not say that there is one.
     let part_of_tag = matches!(of, F::DlVlan | F::DlVlanPcp | F::VlanPcp);
     let said = packet.get(of).is_some_and(|(_, mask)| match part_of_tag {
         true => mask & of.info().valid != 0,

@@ -23,8 +23,8 @@ const FRAGS: [(&str, u128, u128); 5] = [
     ("not_later", 0, 2),
 ];
 
-/// A value and mask as text. `mask` has the field's valid bits only; all of them where the value is
-/// exact.
+/// A value and mask as text. `mask` has only the field's valid bits; all of them for an exact
+/// value.
 pub(super) fn format(field: MatchField, value: u128, mask: u128, style: Style<'_>) -> String {
     let mut out = String::new();
     put_value(&mut out, field, value, mask, style);
@@ -101,7 +101,7 @@ pub(super) fn put_value(out: &mut String, field: MatchField, value: u128, mask: 
         Format::TcpFlags => out.push_str(&flags(&TCP_FLAGS, value, mask, info.valid)),
         Format::TunFlags => out.push_str(&signs(&TUN_FLAGS, value, mask)),
         Format::CtState => out.push_str(&flags(&CT_STATE, value, mask, info.valid)),
-        // Types of the namespace of Ethernet types are written as those are.
+        // Types of the Ethernet type's namespace have its format.
         Format::PacketType if value >> 16 == 1 => *out += &format!("(1,{})", hex(value & 0xffff)),
         Format::PacketType => *out += &format!("({},{})", value >> 16, value & 0xffff),
     }
@@ -126,7 +126,7 @@ fn put_ipv4(out: &mut String, address: u128) {
     }
 }
 
-/// An IPv6 address; its end as an IPv4 address where there is nothing else in it.
+/// An IPv6 address; its end as an IPv4 address if all other bits are zero.
 pub(super) fn ipv6(address: u128) -> String {
     match address {
         0x1_0000..=0xffff_ffff => format!("::{}", Ipv4Addr::from(address as u32)),
@@ -134,14 +134,14 @@ pub(super) fn ipv6(address: u128) -> String {
     }
 }
 
-/// How many high bits of an address count, where the others do not.
+/// The prefix length of a mask, if it is a prefix.
 pub(super) fn prefix(mask: u128, width: u32) -> Option<u32> {
     let ones = (mask << (128 - width)).leading_ones();
     let rest = mask.count_ones();
     (ones == rest).then_some(ones)
 }
 
-/// Flags of which all count, or some with signs.
+/// Flags: all of them exact, or some with signs.
 fn flags(names: &[&str], value: u128, mask: u128, valid: u128) -> String {
     if mask != valid {
         return signs(names, value, mask);

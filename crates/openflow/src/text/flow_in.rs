@@ -10,7 +10,7 @@ use crate::model::*;
 use crate::{OfError, Version};
 use flow::{Home, MatchField as F, MatchPrerequisite as P};
 
-/// What a flow's text may say beside its match.
+/// Allowed contents of a flow's text beside its match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fields(u8);
 
@@ -42,24 +42,24 @@ impl Fields {
     }
 }
 
-/// Reads a flow, for a command: its match, its properties, and behind `actions=` what it does.
-/// Conditions that speak of what the packets need not have are left out.
+/// Parses a flow for a command: its match, its properties, and behind `actions=` its actions.
+/// Leaves out conditions whose prerequisites the match lacks.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_flow(command: FlowCommand, text: &str, names: &Names) -> Result<FlowMod, ParseError> {
     Ok(read(command, Fields::of(command), text, names)?.0)
 }
 
-/// Reads a flow as [`parse_flow`] does, sees that its actions suit its match, and says which flow
-/// formats it can be sent in.
+/// Parses a flow as [`parse_flow`] does, checks that its actions suit its match, and returns the
+/// flow formats that can carry it.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_flow_usable(command: FlowCommand, text: &str, names: &Names) -> Result<(FlowMod, Protocols), ParseError> {
     let (m, mut usable) = read(command, Fields::of(command), text, names)?;
     if usable.is_empty() {
-        return Err(unsayable());
+        return Err(inconsistent_actions());
     }
     let limits = Limits {
         tables: 255,
@@ -157,8 +157,8 @@ pub(super) fn read(
     Ok((m, usable.get()))
 }
 
-/// That nothing can say the match, or nothing can say both the match and the actions.
-fn unsayable() -> ParseError {
+/// No flow format can carry the match, or none can carry both the match and the actions.
+fn inconsistent_actions() -> ParseError {
     ParseError::new("actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)")
 }
 
@@ -176,10 +176,10 @@ fn restrict(usable: &Usable, matching: &Match) {
     }
 }
 
-/// Reads a match alone.
+/// Parses a match alone.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_match(text: &str, names: &Names) -> Result<Match, ParseError> {
     let mut conditions = Conditions::default();
     let mut rest = text;
@@ -197,7 +197,7 @@ pub fn parse_match(text: &str, names: &Names) -> Result<Match, ParseError> {
     Ok(matching)
 }
 
-/// The text before the first `action`, and what is behind the next `=`.
+/// The text before the first `action`, and the text behind the next `=`.
 pub(super) fn split_actions(text: &str) -> (&str, Option<&str>) {
     let starts = |at: &usize| text.as_bytes()[*at..].starts_with(b"action");
     match (0..text.len()).filter(|at| text.as_bytes()[*at] == b'a').find(starts) {
@@ -249,14 +249,14 @@ pub(super) struct Conditions {
     matching: Match,
     /// In which flow formats it can be said.
     pub(super) usable: Usable,
-    /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type tells apart; in the order
-    /// in which they came.
+    /// Addresses and numbers of IPv4 or ARP, which only the Ethernet type distinguishes, in the
+    /// order of the text.
     later: [Option<Condition>; 7],
-    /// How many of them came.
+    /// Number of such conditions.
     came: u8,
 }
 
-/// When a condition came, its value and its mask.
+/// A condition's position in the text, its value and its mask.
 type Condition = (u8, u128, u128);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -300,7 +300,7 @@ impl Conditions {
             }
             return Ok(true);
         }
-        // Identifiers, which are in capitals, are names of parts of fields only.
+        // Identifiers in capitals are names of parts of fields only.
         let named = || names::field(key);
         let Some(of) = named().or_else(|| self.other_name(key)) else {
             return match key.contains('[') {
@@ -340,7 +340,7 @@ impl Conditions {
         let protocols = Protocols::matching(of, Some(mask));
         self.usable.only(protocols);
         match protocols.is_empty() {
-            true => Err(unsayable()),
+            true => Err(inconsistent_actions()),
             false => Ok(()),
         }
     }
@@ -400,7 +400,7 @@ impl Conditions {
         Ok(true)
     }
 
-    /// Names that are no field's: those of tunnels in printed matches.
+    /// Names that belong to no field: those of tunnels in printed matches.
     fn other_name(&self, key: &str) -> Option<F> {
         match key {
             "gtpu_flags" => Some(F::TunGtpuFlags),
@@ -474,8 +474,8 @@ impl Conditions {
         }
         let mut matching = self.matching;
         let asked = names.notices.before(&matching);
-        // What is asked of headers that the packets need not have is left out where OpenFlow 1.0
-        // had it; the rest is the switch's to refuse.
+        // Conditions without their prerequisites are left out if OpenFlow 1.0 had the field; the
+        // switch refuses the others.
         let newer = |entry: &&Entry| {
             let needs = entry.field.info().prerequisite;
             matches!(needs, P::Ct | P::CtIpv4 | P::CtIpv6 | P::Nsh | P::Pbb)

@@ -8,7 +8,7 @@ use crate::Version;
 use crate::model::*;
 use std::fmt::Write;
 
-/// How long most flows are.
+/// Typical length of a flow's text.
 const USUAL: usize = 192;
 
 /// A flow-mod: command, table, match, properties, actions.
@@ -90,7 +90,7 @@ pub fn flow_stats(s: &FlowStats, with_stats: bool, style: Style<'_>) -> String {
     out
 }
 
-/// As [`flow_stats`], behind what is in `out`: a dump has a million of them.
+/// As [`flow_stats`], but appends to `out`: a dump has a million of them.
 pub fn put_flow_stats(out: &mut String, s: &FlowStats, with_stats: bool, style: Style<'_>) {
     let put = |out: &mut String, name: &str, value: u64| {
         out.push_str(name);

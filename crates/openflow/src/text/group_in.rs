@@ -12,17 +12,17 @@ fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
 /// The highest number of a group, and of a bucket.
 const MAX: u32 = 0xffff_ff00;
 
-/// What begins a bucket.
+/// Start of a bucket.
 const BUCKET: &str = "bucket=";
 
-/// Reads a change of a group: its number, its type, how it selects, the buckets it is about, and
-/// its buckets.
+/// Parses a group-mod: the group's number, type, selection method, the bucket that the command
+/// refers to, and the group's buckets.
 ///
-/// Buckets without a number get the lowest that no other of the text has. Says which flow formats
-/// it can be sent in, too.
+/// Buckets without a number get the lowest free ones. Also returns the flow formats that can carry
+/// it.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Result<(GroupMod, Protocols), ParseError> {
     let usable = Usable::default();
     let reader = Reader::new(names, &usable);
@@ -119,10 +119,10 @@ pub fn parse_group_mod(command: GroupCommand, text: &str, names: &Names) -> Resu
     Ok((m, usable.get()))
 }
 
-/// Reads a group's number, or `all`.
+/// Parses a group's number, or `all`.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub(super) fn group_number(text: &str) -> Result<u32, ParseError> {
     if text == "all" {
         return Ok(ALL_GROUPS);
@@ -210,7 +210,7 @@ fn bucket(kind: GroupType, text: &str, reader: &Reader<'_>) -> Result<(Option<u3
                 number if number <= bucket_ids::MAX => id = Some(number),
                 number => return error(format!("invalid bucket_id id {number}")),
             },
-            // What no bucket has is an action of it.
+            // A key that no bucket has starts an action.
             "action" | "actions" => {
                 actions += value;
                 actions.push(',');

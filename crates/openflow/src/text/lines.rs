@@ -54,8 +54,8 @@ fn keyword<T: Copy>(line: &mut &str, words: &[(&str, T)]) -> Option<T> {
     Some(*found)
 }
 
-/// Reads a flow that may say first what to do: `add`, `delete`, `delete_strict`, `modify` or
-/// `modify_strict`; nothing is `add`.
+/// Parses a flow, which may start with a command: `add`, `delete`, `delete_strict`, `modify` or
+/// `modify_strict`; by default `add`.
 ///
 /// # Errors
 /// As [`parse_flow_usable`].
@@ -72,8 +72,8 @@ pub fn parse_flow_line(text: &str, names: &Names) -> Result<(FlowMod, Protocols)
     parse_flow_usable(command, rest, names)
 }
 
-/// Reads a group that may say first what to do: `add`, `delete`, `modify`, `add_or_mod`,
-/// `insert_bucket` or `remove_bucket`; nothing is `add`.
+/// Parses a group, which may start with a command: `add`, `delete`, `modify`, `add_or_mod`,
+/// `insert_bucket` or `remove_bucket`; by default `add`.
 ///
 /// # Errors
 /// As [`parse_group_mod`].
@@ -91,8 +91,8 @@ pub fn parse_group_line(text: &str, names: &Names) -> Result<(GroupMod, Protocol
     parse_group_mod(command, rest, names)
 }
 
-/// Reads a file of flows, one a line. Without a command, each line may say what to do with its
-/// flow. The name is for errors only, which begin `NAME:LINE: `.
+/// Parses a file of flows, one a line. Without `command`, each line may start with its own. The
+/// name is for errors only, which begin `NAME:LINE: `.
 pub fn parse_flow_file<'a>(
     name: &'a str,
     text: &'a str,
@@ -126,10 +126,10 @@ pub fn parse_bundle_file<'a>(
     each(name, text, |line| parse_bundle_line(line, names))
 }
 
-/// Reads one line of a bundle's file.
+/// Parses one line of a bundle's file.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_bundle_line(line: &str, names: &Names) -> Result<(BundleStep, Protocols), ParseError> {
     const KINDS: [(&str, u8); 3] = [("flow", 0), ("group", 1), ("packet-out", 2)];
     let mut rest = line;

@@ -28,7 +28,7 @@ pub(super) const PROTOCOLS: [(u128, Option<u128>, &str); 17] = [
     (0x8848, None, "mplsm"),
 ];
 
-/// What comes before the protocol.
+/// Fields before the protocol.
 const FIRST: [F; 17] = [
     F::PktMark,
     F::RecircId,
@@ -83,7 +83,7 @@ const ADDRESSES: [F; 10] = [
     F::ArpTpa,
 ];
 
-/// What comes behind the protocol's number.
+/// Fields behind the protocol's number.
 const LAST: [F; 37] = [
     F::ArpOp,
     F::ArpSha,
@@ -250,7 +250,7 @@ impl Printer<'_> {
             return (kind.is_none(), false);
         }
         if m.get(F::RecircId).is_some() && kind.is_some() {
-            // The type of what is recirculated is not to be taken for granted.
+            // A recirculated packet may be of any type, so the text has it.
             self.out.push_str("eth,");
         }
         let Some(kind) = kind else { return (false, false) };
@@ -295,7 +295,7 @@ impl Printer<'_> {
     }
 }
 
-/// The name of a field in matches, which is older than its own for some.
+/// The name of a field in matches; some have an older name there.
 fn name(field: F) -> &'static str {
     match field {
         F::InPortOxm => "in_port",

@@ -48,11 +48,10 @@ fn cut<'a>(text: &mut &'a str, ends: impl Fn(char) -> bool) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// Reads a change of a meter: its number, its unit, its flags and its bands; a deletion has the
-/// number only.
+/// Parses a meter-mod: the meter's number, unit, flags and bands; a deletion has the number only.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, ParseError> {
     let makes = command != MeterCommand::Delete;
     let (head, bands) = match text.find("band") {
@@ -93,10 +92,10 @@ pub fn parse_meter_mod(command: MeterCommand, text: &str) -> Result<MeterMod, Pa
     Ok(MeterMod { command, config })
 }
 
-/// Reads which meters are meant: `meter=NUMBER`, `meter=all` and such.
+/// Parses the meters of a request: `meter=NUMBER`, `meter=all` and such.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_meter_request(text: &str) -> Result<u32, ParseError> {
     Ok(parse_meter_mod(MeterCommand::Delete, text)?.config.meter)
 }

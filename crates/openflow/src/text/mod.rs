@@ -1,10 +1,10 @@
 //! The text of matches, actions and flows, as `ovs-ofctl(8)`, `ovs-fields(7)` and `ovs-actions(7)`
 //! define it.
 //!
-//! What is printed here parses here, to the same value. What parses may have been written in many
-//! ways; it is printed in one.
+//! Printed text parses to the same value. Several texts may parse to one value; it has one printed
+//! form.
 //!
-//! Open vSwitch lacks some of what OpenFlow has. The text of that is ours:
+//! Open vSwitch lacks some of OpenFlow's features. Their text is our own:
 //! - `pbb` is short for `dl_type=0x88e7`, which backbone bridges' frames have. Such a frame's
 //!   `pbb_isid` is a number of 24 bits, with or without a mask, and its `pbb_uca` 0 or 1. The
 //!   actions are `push_pbb:0x88e7` and `pop_pbb`, and `set_field` of both fields.
@@ -71,19 +71,19 @@ impl ParseError {
     }
 }
 
-/// The names of a switch's ports and tables, and who hears of what is left out of matches that are
-/// read with them.
+/// The names of a switch's ports and tables, and the collector of conditions left out of matches
+/// that are parsed with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     /// Ports.
     pub ports: BTreeMap<u32, String>,
     /// Tables.
     pub tables: BTreeMap<u8, String>,
-    /// Who is told of conditions that are left out.
+    /// Collects conditions that are left out.
     pub notices: Notices,
 }
 
-/// How things are printed.
+/// Print options.
 #[derive(Clone, Copy, Debug)]
 pub struct Style<'a> {
     /// The version that a few actions are printed in the words of.
@@ -118,7 +118,7 @@ pub fn field_value(of: flow::MatchField, value: u128, style: Style<'_>) -> Strin
     field::format(of, value, of.info().valid, style)
 }
 
-/// Reads a part of a field: `FIELD`, `FIELD[]`, `FIELD[3]` or `FIELD[3..5]`.
+/// Parses a part of a field: `FIELD`, `FIELD[]`, `FIELD[3]` or `FIELD[3..5]`.
 ///
 /// # Errors
 /// Says what is wrong with the text.
@@ -148,7 +148,7 @@ fn put_port(out: &mut String, port: Port, style: Style<'_>) {
     }
 }
 
-/// Whether a name can stand in a flow without quotes.
+/// Whether a flow can contain a name without quotes.
 fn plain(name: &str) -> bool {
     let first = name.chars().next();
     first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_')

@@ -24,8 +24,8 @@ impl Hasher for Fnv {
 
 type Table = HashMap<&'static str, MatchField, BuildHasherDefault<Fnv>>;
 
-/// The field that conditions have a name for; identifiers, which are in capitals, are names of
-/// parts of fields only.
+/// The field with this name in conditions; identifiers in capitals are names of parts of fields
+/// only.
 pub(super) fn field(name: &str) -> Option<MatchField> {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = TABLE.get_or_init(|| {

@@ -5,18 +5,18 @@ use crate::model::{Entry, Match};
 use flow::{MatchField as F, MatchPrerequisite as P};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A match of which something was left out.
+/// A match that lost conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The match as it was asked for, as text. Addresses of IPv6, ARP and neighbor discovery have
     /// no words without their protocol.
     pub pre: String,
-    /// What remains, as text.
+    /// The remaining match, as text.
     pub post: String,
 }
 
-/// Where those who read matches are told of what was left out of them; by default nobody listens.
-/// Clones share what they hear, and all are equal, as they change nothing of what is read.
+/// Collects the conditions that were left out of matches; off by default. Clones share the
+/// collection. All compare equal, since they do not change the result of parsing.
 #[derive(Clone, Debug, Default)]
 pub struct Notices(Option<Arc<Mutex<Vec<LeftOut>>>>);
 
@@ -34,13 +34,13 @@ impl Notices {
         Notices(Some(Arc::default()))
     }
 
-    /// What was left out since this was asked last, in the order in which it was.
+    /// The conditions left out since the last call, in order.
     pub fn take(&self) -> Vec<LeftOut> {
         let Some(list) = &self.0 else { return Vec::new() };
         std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The match as it was asked for, if it may have to be told of.
+    /// The match as it was requested, if a notice may be needed.
     pub(super) fn before(&self, asked: &Match) -> Option<Match> {
         (self.0.is_some() && !asked.is_normal()).then(|| asked.clone())
     }
@@ -82,13 +82,13 @@ impl Notices {
     }
 }
 
-/// What is left out without a word.
+/// Whether to leave out a field without a notice.
 fn silent(field: F) -> bool {
     matches!(field, F::TcpFlags | F::IpFrag | F::CtTpSrc | F::CtTpDst)
 }
 
-/// Whether a condition can be said of packets that need not have the field: those that OpenFlow 1.0
-/// had can, under their names of then.
+/// Whether a condition on a field can be sent without its prerequisites: OpenFlow 1.0's fields can,
+/// under their old names.
 fn has_words(field: F, m: &Match) -> bool {
     match field {
         F::IpSrc | F::IpDst | F::ArpSpa | F::ArpTpa => !m.meets(P::Ipv6) && (m.meets(P::Ip) || !m.meets(P::Arp)),

@@ -135,7 +135,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a text is one of the decimal numbers that OpenFlow 1.0 reserves and no port has.
+/// Whether a text is one of the decimal numbers that OpenFlow 1.0 reserves and no port uses.
 pub(super) fn never_a_port(text: &str) -> bool {
     matches!(text.parse::<u32>(), Ok(0xff00..=0xfff7))
 }

@@ -1,4 +1,4 @@
-//! Flow formats: in which messages of which versions flows can be said.
+//! Flow formats: the messages and versions that can carry a flow.
 
 use super::ParseError;
 use super::field::prefix;
@@ -82,10 +82,10 @@ impl Protocols {
     pub(super) const METADATA: Protocols = Protocols(0x1fc);
     /// Those that have extensible matches.
     pub(super) const EXTENSIBLE: Protocols = Protocols(0x1ec);
-    /// OpenFlow 1.0's, in whose actions nothing is said of packets that lack a field.
+    /// OpenFlow 1.0's, whose actions have no prerequisites.
     pub(super) const LENIENT: Protocols = Protocols(15);
 
-    /// Those that can match a field: all bits of it, or those in a mask.
+    /// The formats that can match a field: all its bits, or those of a mask.
     pub(super) fn matching(field: F, mask: Option<u128>) -> Protocols {
         let valid = field.info().valid;
         let mask = mask.filter(|m| m & valid != valid);
@@ -116,12 +116,12 @@ impl Protocols {
         }
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` are in it.
+    /// Whether the set contains all of `other`.
     pub const fn has(self, other: Protocols) -> bool {
         self.0 & other.0 == other.0
     }
@@ -161,7 +161,7 @@ impl BitOr for Protocols {
 }
 
 impl fmt::Display for Protocols {
-    /// The fewest names that say the set, those of more than one format first; `none` for none.
+    /// The fewest names for the set, those of more than one format first; `none` for the empty set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("none");

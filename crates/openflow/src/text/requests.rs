@@ -1,4 +1,4 @@
-//! Reading packets to send, and what rules are asked for.
+//! Parses packet-outs and requests for flow statistics and monitors.
 
 use super::action_in::Reader;
 use super::flow_in::{self, Conditions, Fields};
@@ -10,8 +10,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError::new(message))
 }
 
-/// Whether packets from controllers can have this field: what tables see of a packet that is not in
-/// it.
+/// Whether a packet-out can have this field: the pipeline's fields that are not in the packet.
 fn of_pipeline(field: F) -> bool {
     let name = field.name();
     let register = name.trim_start_matches('x').strip_prefix("reg").is_some();
@@ -20,11 +19,11 @@ fn of_pipeline(field: F) -> bool {
     register || tunnel || other
 }
 
-/// Reads a packet to send: `in_port`, which is the controller without it, metadata fields, `packet`
-/// in hexadecimal, and `actions`. Says which flow formats it can be sent in, too.
+/// Parses a packet-out: `in_port` (by default the controller), metadata fields, `packet` in
+/// hexadecimal, and `actions`. Also returns the flow formats that can carry it.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_packet_out(text: &str, names: &Names) -> Result<(PacketOut, Protocols), ParseError> {
     let (fields, actions) = flow_in::split_actions(text);
     let mut out = PacketOut {
@@ -78,11 +77,11 @@ fn packet(digits: &str) -> Result<Vec<u8>, ParseError> {
     }
 }
 
-/// Reads which rules are asked for, as `dump-flows` and `dump-aggregate` do: a match, `table`,
-/// `out_port`, `out_group`, `cookie=VALUE/MASK`. Says which flow formats can ask so, too.
+/// Parses a request for flow statistics, of `dump-flows` and `dump-aggregate`: a match, `table`,
+/// `out_port`, `out_group`, `cookie=VALUE/MASK`. Also returns the flow formats that can carry it.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_flow_stats_request(text: &str, names: &Names) -> Result<(FlowStatsRequest, Protocols), ParseError> {
     let (m, usable) = flow_in::read(FlowCommand::Delete, Fields::REQUEST, text, names)?;
     let request = FlowStatsRequest {
@@ -97,11 +96,11 @@ pub fn parse_flow_stats_request(text: &str, names: &Names) -> Result<(FlowStatsR
     Ok((request, usable))
 }
 
-/// What monitors tell if nothing is said of it: rules there are, new ones, ends, changes, with
-/// actions, the asker's own too.
+/// A monitor's default flags: initial rules, additions, deletions, changes, with actions, own
+/// changes too.
 const ALL: u16 = 0x3f;
 
-/// Words that take something from what a monitor tells.
+/// Keywords that clear a monitor's flags.
 const WITHOUT: [(&str, u16); 6] = [
     ("!initial", 0x01),
     ("!add", 0x02),
@@ -111,11 +110,11 @@ const WITHOUT: [(&str, u16); 6] = [
     ("!own", 0x20),
 ];
 
-/// Reads what a monitor watches, behind `watch:` of `monitor`: a match, `table`, `out_port`,
-/// `out_group`, and what is not to be told. Says which flow formats can ask so, too.
+/// Parses a monitor's request, the text behind `watch:` of `monitor`: a match, `table`, `out_port`,
+/// `out_group`, and the events to exclude. Also returns the flow formats that can carry it.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMonitorRequest, Protocols), ParseError> {
     let mut request = FlowMonitorRequest {
         flags: ALL,

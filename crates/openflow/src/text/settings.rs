@@ -35,7 +35,7 @@ pub fn parse_port_config(word: &str) -> Result<(u32, bool), ParseError> {
     }
 }
 
-/// What becomes of packets that no rule of a table matches, until OpenFlow 1.2.
+/// The action for packets that miss a table, until OpenFlow 1.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum TableMiss {
@@ -50,12 +50,12 @@ pub enum TableMiss {
 /// A setting of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSetting {
-    /// What becomes of packets without rule.
+    /// The action for packets without a matching rule.
     Miss(TableMiss),
-    /// Whether rules may be evicted.
+    /// Whether the switch may evict rules.
     Eviction(bool),
-    /// Whether it is told when the table fills or empties: at how many percent of room left it is
-    /// full, and at how many it has room again.
+    /// Vacancy events: the percentages of free space at which the table counts as full, and as
+    /// vacant again; `None` switches the events off.
     Vacancy(Option<(u8, u8)>),
 }
 
@@ -69,10 +69,10 @@ impl TableSetting {
     }
 }
 
-/// Reads a table and its setting, as `mod-table` has them; `None` is all tables.
+/// Parses a table and its setting, the arguments of `mod-table`; `None` is all tables.
 ///
 /// # Errors
-/// What is wrong, in the words of `ovs-ofctl`.
+/// Error texts are those of `ovs-ofctl`.
 pub fn parse_table_mod(table: &str, setting: &str, names: &Names) -> Result<(Option<u8>, TableSetting), ParseError> {
     let table = match table.eq_ignore_ascii_case("all") {
         true => None,
@@ -110,12 +110,11 @@ fn vacancy(text: &str) -> Result<(u8, u8), ParseError> {
     }
 }
 
-/// Reads tunnel options and the fields that have them:
-/// `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`, with commas between. Whether a length or a
-/// field's number can be is left to the switch.
+/// Parses tunnel options and their fields: `{class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN`,
+/// separated by commas. The switch checks lengths and field numbers.
 ///
 /// # Errors
-/// Anything else, and numbers that messages have no room for.
+/// Any other text, and numbers too large for the message.
 pub fn parse_tlv_maps(text: &str) -> Result<Vec<TlvMap>, ParseError> {
     let mut maps = Vec::new();
     let mut rest = text.trim_start_matches(',');

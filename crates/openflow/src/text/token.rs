@@ -4,12 +4,12 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
     pub(super) key: &'a str,
-    /// What follows `=` or `:`, or is in parentheses (with what follows them up to the next
-    /// separator); empty without any.
+    /// The text behind `=` or `:`, or in parentheses (with the text behind them up to the next
+    /// separator); empty if there is none.
     pub(super) value: &'a str,
-    /// Whether anything followed.
+    /// Whether there is a value.
     pub(super) given: bool,
-    /// What follows the closing parenthesis.
+    /// The text behind the closing parenthesis.
     pub(super) tail: &'a str,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn next<'a>(text: &mut &'a str) -> Option<Pair<'a>> {
     }
 }
 
-/// How long a value is: to the first separator outside of parentheses and quotes.
+/// Length of a value: to the first separator outside of parentheses and quotes.
 fn extent(text: &str) -> usize {
     let mut depth = 0u32;
     let mut quoted = false;
@@ -78,7 +78,7 @@ fn extent(text: &str) -> usize {
     text.len()
 }
 
-/// Where the parenthesis that a text begins with is closed.
+/// Position of the parenthesis that closes the one at the start of a text.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0u32;
     for (at, byte) in text.bytes().enumerate() {

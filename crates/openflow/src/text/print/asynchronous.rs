@@ -1,4 +1,4 @@
-//! What a controller wants to hear of.
+//! A controller's settings for asynchronous messages.
 
 use super::Printer;
 use super::name::Name;
@@ -26,7 +26,7 @@ const KINDS: [(&str, &[&str]); 6] = [
 ];
 
 impl Printer<'_> {
-    /// Prints which reasons of which events are told to primaries and secondaries.
+    /// Prints the enabled reasons of each asynchronous message, for primaries and secondaries.
     pub(super) fn asynchronous(&mut self, name: &Name) -> Result<(), OfError> {
         let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
         // Of each kind, for primaries and for secondaries.

@@ -22,7 +22,7 @@ impl Printer<'_> {
         self.out.push('\'');
     }
 
-    /// What is said of a direction, in full: what is not said is zero.
+    /// All fields of a direction's tuple; absent ones print as zero.
     fn tuple(&mut self, family: &str, proto: u8, tuple: &CtTuple) {
         for (end, separator, address) in [("src", "", tuple.src), ("dst", ",", tuple.dst)] {
             let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED);

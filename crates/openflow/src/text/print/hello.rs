@@ -1,4 +1,4 @@
-//! Hellos: the one message that is read whatever its version.
+//! Hellos: the one message that is decoded in any version.
 
 use super::hex::hex_dump;
 use crate::HEADER_LEN;

@@ -73,7 +73,7 @@ fn place(name: &str) -> (usize, usize) {
 /// Which fields a table has for a purpose.
 pub(super) type Fields = BTreeSet<&'static str>;
 
-/// The names of fields, those with the same beginning drawn together.
+/// The names of fields; those with the same prefix share it.
 pub(super) fn field_names(out: &mut String, fields: &Fields) {
     let mut names: Vec<&str> = fields.iter().copied().collect();
     names.sort_by_key(|name| place(name));

@@ -110,7 +110,7 @@ pub(super) fn duration(d: Duration) -> String {
     }
 }
 
-/// Whether a version tells durations of ports, queues and groups.
+/// Whether a version has durations of ports, queues and groups.
 pub(super) fn tells_duration(version: Version) -> bool {
     version >= Version::V13
 }

@@ -1,8 +1,8 @@
-//! Messages in text, as `ovs-ofctl(8)` prints them: a line that names the message, and what it
-//! says.
+//! Messages in text, as `ovs-ofctl(8)` prints them: a line with the message's name, and its
+//! contents.
 //!
-//! What cannot be understood is printed as bytes, with the error that a switch would answer.
-//! Nothing here fails.
+//! A message that cannot be decoded is printed as bytes, with the error that a switch would answer.
+//! Printing never fails.
 
 mod asynchronous;
 mod bundle;
@@ -31,7 +31,7 @@ pub use port::port_desc;
 use std::fmt::Write;
 pub use table::TablePrinter;
 
-/// A message as text that ends with a newline. `verbosity` 0 and 1 say what there is, 2 shows
+/// A message as text that ends with a newline. `verbosity` 0 and 1 print the contents, 2 also
 /// payloads as bytes, 3 more of them.
 pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
     let mut out = String::new();
@@ -39,7 +39,7 @@ pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
     out
 }
 
-/// As [`message`], behind what is in `out`.
+/// As [`message`], but appends to `out`.
 pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosity: u8) {
     let Some(header) = data.first_chunk::<HEADER_LEN>() else {
         let _ = match data.len() {
@@ -75,7 +75,8 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
             let result = known(out, data, &name, names, verbosity);
             if let Err(error) = result {
                 if error == OfError::BrcBadLen {
-                    // It is not known what is too short or too long.
+                    // A message of a wrong length is printed without its name: which part is wrong
+                    // is unknown.
                     out.truncate(before);
                 } else if !out.ends_with([' ', '\n']) {
                     out.push(' ');
@@ -92,7 +93,7 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
     }
 }
 
-/// What a message is printed with.
+/// Context for printing a message.
 struct Printer<'a> {
     out: &'a mut String,
     data: &'a [u8],
@@ -135,8 +136,8 @@ fn known(
     printer.body(&message)
 }
 
-/// Reads a change of a group or a meter whose number no group or meter can have, which is said
-/// where such a change is refused.
+/// Decodes a group-mod or meter-mod whose number is out of range, to print it where a switch
+/// refuses it.
 fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError> {
     const NUMBER: std::ops::Range<usize> = 12..16;
     let mut possible = data.to_vec();
@@ -159,8 +160,8 @@ fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError>
 }
 
 impl Printer<'_> {
-    /// Prints a message of which the model does not keep all that is shown. Returns whether it was
-    /// one.
+    /// Prints a message for which the model does not keep all printed data. Returns whether it was
+    /// such a message.
     fn raw(&mut self, name: &name::Name) -> Result<bool, OfError> {
         match name.text() {
             "OFPT_GET_ASYNC_REPLY" | "OFPT_SET_ASYNC" | "NXT_SET_ASYNC_CONFIG" | "NXT_SET_ASYNC_CONFIG2" => {

@@ -3,13 +3,13 @@
 use crate::{OfError, Version};
 use std::fmt::Write;
 
-/// What a message is called, and where its body begins.
+/// A message's name, and the offset of its body.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
     text: String,
     version: u8,
     xid: u32,
-    /// Where what follows the headers begins.
+    /// Offset of the body behind the headers.
     pub(super) body: usize,
     /// Whether more parts follow.
     pub(super) more: bool,

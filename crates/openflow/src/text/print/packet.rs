@@ -90,7 +90,7 @@ fn dotted(out: &mut String, bytes: &[u8]) {
     }
 }
 
-/// What the switch needs to go on with a packet; only a switch knows what its bytes mean.
+/// The continuation of a paused packet; only a switch knows the meaning of its bytes.
 fn continuation(out: &mut String, p: &PacketIn) {
     out.push_str(" continuation=");
     dotted(out, &p.continuation);
@@ -111,7 +111,7 @@ pub fn packet(out: &mut String, data: &[u8]) {
     out.push('\n');
 }
 
-/// The fields that a packet has, whatever their values.
+/// The fields that a packet has, with any values.
 fn describe(m: &mut Match, state: &FlowState, _data: &[u8]) {
     let mut put = |field: F| m.set(field, state.get(field), field.info().valid);
     put(F::VlanTci);
@@ -170,7 +170,7 @@ fn checksum_of(out: &mut String, data: &[u8], m: &Match) -> Option<()> {
     Some(())
 }
 
-/// Where the transport header begins.
+/// Offset of the transport header.
 fn transport(data: &[u8]) -> Option<usize> {
     let (kind, at) = wire::headers::behind_tags(data, usize::MAX)?;
     match kind {

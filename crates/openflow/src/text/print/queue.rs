@@ -24,7 +24,7 @@ impl Printer<'_> {
 
     pub(super) fn queue_config_reply(&mut self, port: Port, queues: &[QueueConfig]) {
         if queues.is_empty() {
-            // Without queues nothing is said, not even of which port.
+            // Without queues it prints nothing, not even the port.
             return self.out.push('\n');
         }
         self.out.push_str(" port=");

@@ -67,7 +67,7 @@ impl Printer<'_> {
     }
 }
 
-/// How fragments are treated, in a word.
+/// The name of a mode for fragments.
 pub(super) fn fragments(mode: u16) -> &'static str {
     ["normal", "drop", "reassemble", "nx-match"][usize::from(mode & 3)]
 }

@@ -19,7 +19,7 @@ const INSTRUCTIONS: [(&str, u16); 6] = [
     ("goto_table", 1),
 ];
 
-/// What a rule, or a miss, can do.
+/// Capabilities of a table's rules, or of its miss rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Does {
     next: BTreeSet<u8>,
@@ -39,7 +39,8 @@ impl Does {
         *self == Does::default()
     }
 
-    /// Whether two tables do the same: each may go on with those behind it.
+    /// Whether two tables have the same capabilities; their lists of next tables may differ if both
+    /// or neither are empty.
     fn same(&self, other: &Does) -> bool {
         let Does {
             next,
@@ -54,7 +55,7 @@ impl Does {
     }
 }
 
-/// What a table can do, as far as its message tells.
+/// Capabilities of a table, as far as its message has them.
 #[derive(Clone, Debug, Default)]
 struct Table {
     id: u8,
@@ -99,7 +100,7 @@ impl Table {
     }
 }
 
-/// Prints tables one after the other, and those like the one before in a line.
+/// Prints tables one after the other, and a run of equal tables in one line.
 #[derive(Clone, Debug, Default)]
 pub struct TablePrinter {
     last: Option<Table>,
@@ -107,10 +108,10 @@ pub struct TablePrinter {
 }
 
 impl TablePrinter {
-    /// Prints the tables of a `OFPST_TABLE_FEATURES` message; the message's name is not printed.
+    /// Prints the tables of a `OFPST_TABLE_FEATURES` message, without the message's name.
     ///
     /// # Errors
-    /// What is wrong with the message.
+    /// Says what is wrong with the message.
     pub fn features(&mut self, out: &mut String, data: &[u8]) -> Result<(), OfError> {
         let name = Name::of(data)?;
         let version = Version::from_number(data[0]).ok_or(OfError::BrcBadVersion)?;
@@ -122,7 +123,7 @@ impl TablePrinter {
         Ok(())
     }
 
-    /// Prints what is still to be said of tables like the one before.
+    /// Prints the pending line for tables equal to the one before.
     pub fn finish(&mut self, out: &mut String) {
         if let Some((first, last)) = self.ditto.take() {
             let _ = match first == last {
@@ -168,7 +169,7 @@ impl TablePrinter {
     }
 }
 
-/// Prints what a table can do, but for what the last one can too.
+/// Prints a table's capabilities, except those that the last one has too.
 fn properties(out: &mut String, table: &Table, last: Option<&Table>, version: Version) {
     let (matching, writing) = table.metadata;
     if matching != 0 || writing != 0 {
@@ -339,7 +340,7 @@ fn read_features(body: &mut Reader<'_>, version: Version) -> Result<Table, OfErr
             _ => {}
         }
     }
-    // What is not said of misses is as for rules.
+    // Capabilities without a value for misses are those of rules.
     let (miss, rule) = (&mut table.on_miss, &table.nonmiss);
     for (bit, put) in [
         (
@@ -446,7 +447,7 @@ fn fields12(bits: u64) -> Fields {
     fields.map(listed).collect()
 }
 
-/// What packets without rule become until OpenFlow 1.2.
+/// The action for packets that miss the table, until OpenFlow 1.2.
 fn miss(config: u32) -> Option<&'static str> {
     Some(["controller", "continue", "drop", "controller"][config as usize & 3])
 }

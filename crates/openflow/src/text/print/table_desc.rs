@@ -6,13 +6,13 @@ use crate::buf::Reader;
 use crate::{OfError, Version};
 use std::fmt::Write;
 
-/// How a table is set: what it does when it is full, and whether it tells.
+/// A table's settings: eviction, and vacancy events.
 #[derive(Default)]
 struct Settings {
     eviction: bool,
     vacancy: bool,
     eviction_flags: Option<u32>,
-    /// Percentages below and above which is told, and the one there is.
+    /// The thresholds of vacancy events in percent, down and up, and the present vacancy.
     thresholds: [u8; 3],
 }
 
