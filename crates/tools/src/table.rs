@@ -56,20 +56,20 @@ pub enum CellFormat {
     Json,
 }
 
-/// How tables look.
+/// Format of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Of tables.
     pub format: Format,
     /// Of cells.
     pub data: CellFormat,
-    /// Whether headings are printed.
+    /// Whether to print headings.
     pub headings: bool,
-    /// Whether JSON is spread over lines.
+    /// Whether to print JSON over several lines.
     pub pretty: bool,
     /// Widest column of [`Format::Table`] in bytes, 0 for any.
     pub max_column_width: usize,
-    /// Whether changes are printed with their time.
+    /// Whether to print changes with their time.
     pub timestamp: bool,
 }
 
@@ -138,7 +138,7 @@ pub enum Cell {
     Empty,
     /// Text, shown as it is.
     Text(String),
-    /// JSON, shown as JSON whatever the style of cells.
+    /// JSON, printed as JSON in any style of cells.
     Json(Value),
     /// The value of a column.
     Datum(Datum, ColumnType),
@@ -177,7 +177,7 @@ pub struct Table {
     pub timestamp: Option<String>,
     /// The headings.
     pub columns: Vec<String>,
-    /// The rows; each has a cell per heading, what is missing is empty.
+    /// The rows; each has a cell per heading, and missing cells are empty.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -210,12 +210,12 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A printer that has printed nothing yet.
+    /// A printer before its first table.
     pub fn new(style: Style) -> Printer {
         Printer { style, first: true }
     }
 
-    /// The next table as text, with what sets it apart from the one before.
+    /// The next table as text, with the separator from the one before.
     pub fn print(&mut self, table: &Table) -> String {
         let mut out = String::new();
         let apart = matches!(self.style.format, Format::Table | Format::List | Format::Csv);

@@ -100,8 +100,8 @@ impl<'a> Selection<'a> {
         json!({"op": "select", "table": self.table.name(), "where": [], "columns": self.names()})
     }
 
-    /// The rows of the operation's result, in the order of their values, so that equal databases
-    /// print alike whatever the UUIDs are.
+    /// The rows of the operation's result, sorted by value, so that equal databases print alike
+    /// with any UUIDs.
     fn table(&self, result: &Value) -> Result<Table, Failure> {
         let name = self.table.name();
         let rows = result.get("rows").and_then(Value::as_array).ok_or_else(|| {

@@ -51,7 +51,7 @@ pub(super) async fn run(client: &mut Client, mut rpc: Connection) -> Result<(), 
     }
 }
 
-/// Prints what the server tells; gives replies to the control socket's requests.
+/// Prints the server's notifications; passes replies to the control socket's requests.
 async fn handle(
     client: &Client,
     rpc: &mut Connection,

@@ -1,8 +1,8 @@
-//! `ovsdb-client`: asks a database server, changes what it holds, watches it (ovsdb-client(1)).
+//! `ovsdb-client`: queries, changes and monitors a database server (ovsdb-client(1)).
 //!
-//! Every command is `COMMAND [SERVER] [DATABASE] ARG…`. What the first words mean is decided as
-//! Open vSwitch's tool does: a word with a colon is a server while more words remain than the
-//! command needs, and the next is a database if the server has one of that name.
+//! Every command is `COMMAND [SERVER] [DATABASE] ARG…`. The first words are parsed as Open
+//! vSwitch's tool does: a word with a colon is a server while more words remain than the command
+//! needs, and the next is a database if the server has one of that name.
 
 mod data;
 mod help;
@@ -28,7 +28,7 @@ use crate::table::{self, Format, Printer, Style, Table};
 
 const PROGRAM: &str = "ovsdb-client";
 
-/// The database of the switch, which is meant when none is named.
+/// The default database: the switch's.
 const DEFAULT_DATABASE: &str = "Open_vSwitch";
 
 /// The server is trusted to send databases of any size that fits.
@@ -46,7 +46,7 @@ const OPTIONS: &[Opt] = &[
     Opt::flag("no-leader-only", None),
 ];
 
-/// What a command needs before it can begin.
+/// Requirements of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// A server's name.
@@ -92,7 +92,7 @@ const COMMANDS: &[Command] = &[
     command("unlock", Need::Connection, 1, 1),
 ];
 
-/// What the command line says, and what came of it.
+/// The parsed command line, and the printer.
 struct Client {
     command: String,
     server: String,

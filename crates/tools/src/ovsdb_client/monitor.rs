@@ -35,7 +35,7 @@ struct Watched<'a> {
     requests: Vec<Value>,
 }
 
-/// How a running monitor is controlled from its socket.
+/// Control of a running monitor from its socket.
 #[derive(Default)]
 struct Control {
     blocked: StdCell<bool>,
@@ -203,7 +203,7 @@ fn notified(
     }
     if version == Version::V3 {
         let last = params.get(1).and_then(Value::as_str).unwrap_or_default();
-        // What sets tables apart goes before this line.
+        // The separator between tables goes before this line.
         let apart = matches!(client.style.format, Format::Table | Format::List | Format::Csv);
         print(&format!("{}last_id: {last}\n", if apart { "\n" } else { "" }))?;
         client.printer = crate::table::Printer::new(client.style);
@@ -214,7 +214,7 @@ fn notified(
     }
 }
 
-/// Prints a table for each watched one that the `<table-updates>` mention.
+/// Prints a table for each monitored table in the `<table-updates>`.
 fn print_updates(
     client: &mut Client,
     watched: &[Watched<'_>],
@@ -248,7 +248,7 @@ fn print_updates(
     Ok(())
 }
 
-/// The lines of one row's update: what stands for the row, the action, the columns.
+/// The lines of one row's update: the row's UUID, the action, the columns.
 fn actions<'a>(
     version: Version,
     uuid: &'a str,

@@ -104,7 +104,7 @@ fn name_row(row: &Value) -> Option<(String, Value)> {
     Some((uuid, Value::Object(row)))
 }
 
-/// What keeps two schemas from being the same, in words.
+/// The difference between two schemas, as text.
 fn difference(backup: &DatabaseSchema, current: &DatabaseSchema) -> Option<String> {
     let differ = |what: &str, backup: &str, current: &str| {
         (backup != current)
