@@ -8,9 +8,9 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
 
-/// A key whose bits outside a mask do not matter. Prints as `ovs-dpctl dump-flows` prints what a
-/// megaflow matches: fields that the mask leaves out are left out, those that it covers in part are
-/// followed by `/` and the mask.
+/// A key and a mask; bits outside the mask do not matter. Prints as `ovs-dpctl dump-flows` prints
+/// the match of a megaflow: without the fields outside the mask; fields with a partial mask have
+/// `/` and the mask behind them.
 #[derive(Clone, Copy)]
 pub struct Masked<'a> {
     key: &'a Key,
@@ -44,7 +44,7 @@ impl<'a> Masked<'a> {
         self.key.get(field) & self.bits(field)
     }
 
-    /// `name(a=1,b=2/0x3),` of those parts that the mask covers; nothing where it covers none.
+    /// `name(a=1,b=2/0x3),` of those parts that the mask covers; empty if it covers none.
     fn group(&self, f: &mut dyn Write, name: &str, parts: &[(&str, Field, Style)]) -> fmt::Result {
         let mut separator = "(";
         for (part, field, style) in parts {
@@ -191,7 +191,7 @@ impl<'a> Masked<'a> {
         f.write_str(")")
     }
 
-    /// Metadata: nothing where the mask covers none of it.
+    /// Metadata; empty if the mask covers none of it.
     fn mark(&self, f: &mut dyn Write, name: &str, field: Field) -> fmt::Result {
         let bits = self.bits(field);
         if bits == 0 {
@@ -273,8 +273,7 @@ impl fmt::Display for Masked<'_> {
             "eth",
             &[("src", F::EthSrc, Style::Mac), ("dst", F::EthDst, Style::Mac)],
         )?;
-        // A tag that the mask does not look at stays unmentioned, as does one that the mask says is
-        // absent.
+        // Tags outside the mask are left out, and tags that the mask says are absent.
         let tags = [(F::VlanTpid0, F::VlanTci0), (F::VlanTpid1, F::VlanTci1)];
         let tags = tags
             .iter()
@@ -301,7 +300,7 @@ pub(crate) const TCP_FLAGS: [&str; 12] = [
     "fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]",
 ];
 
-/// How a field's value is written.
+/// Format of a field's value.
 enum Style {
     Decimal,
     Hex,

@@ -1,17 +1,16 @@
-//! The fields that OpenFlow can match and set: what they are called, how wide they are, what they
-//! need, and where their bits are kept.
+//! The fields that OpenFlow can match and set: names, widths, prerequisites, and where their bits
+//! are stored.
 //!
 //! A [`MatchField`] is one name in the OpenFlow sense; the table in `match_field_table.rs` has a
-//! row for each. Its bits are kept either in the datapath's [`Key`](crate::Key) or in the metadata
-//! words of a [`FlowState`](crate::FlowState).
+//! row for each. Its bits are stored either in the datapath's [`Key`](crate::Key) or in the
+//! metadata words of a [`FlowState`](crate::FlowState).
 //!
 //! Several fields may be views of the same bits: `xreg0` of `reg0` and `reg1`, `vlan_vid` of
-//! `vlan_tci`, `ip_dscp` of the type of service octet. Of those one set is *canonical*: canonical
-//! fields share no bits, except those of transport protocols, of which prerequisites let a match
-//! have one only. A match that is written in canonical fields is therefore written in one way only.
+//! `vlan_tci`, `ip_dscp` of the type of service octet. One set of such fields is *canonical*:
+//! canonical fields share no bits, except those of transport protocols; prerequisites allow only
+//! one protocol in a match. A match of canonical fields therefore has one form only.
 //!
-//! The order of the variants is the order in which a match lists them: a field comes behind what it
-//! needs.
+//! The order of the variants is the order in which a match lists them: prerequisites come first.
 
 #[path = "match_field_table.rs"]
 mod table;
@@ -29,26 +28,26 @@ pub struct MatchFieldInfo {
     pub names: &'static [&'static str],
     /// The width of its value in a message, in bits; a multiple of 8.
     pub bits: u16,
-    /// The bits of a value that may be one. Of a field wider than 128 bits, all are, whatever this
-    /// says.
+    /// The bits of a value that may be set. Fields wider than 128 bits ignore this: all their bits
+    /// may be.
     pub valid: u128,
-    /// How its values are written.
+    /// Text format of its values.
     pub format: Format,
     /// Which masks it takes.
     pub maskable: Maskable,
     /// Whether actions may set it.
     pub access: Access,
-    /// What a match must contain before it may contain the field.
+    /// Conditions that a match must contain before this field.
     pub prerequisite: MatchPrerequisite,
-    /// Whether matches are kept in this field, rather than in others whose bits it is a view of.
+    /// Whether matches store this field, and not other fields that have its bits.
     pub canonical: bool,
-    /// Where its bits are kept.
+    /// Where its bits are stored.
     pub home: Home,
     /// Its identifiers in messages, the first is the oldest.
     pub ids: &'static [OxmId],
 }
 
-/// How the values of a field are written.
+/// Text formats of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A decimal number.
@@ -93,7 +92,7 @@ pub enum Access {
     Rw,
 }
 
-/// What a match must contain before it may contain a field. Each includes its own prerequisites.
+/// A field's prerequisite in a match. Each includes its own prerequisites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchPrerequisite {
     /// Nothing.
@@ -142,25 +141,25 @@ pub enum MatchPrerequisite {
     CtPorts,
 }
 
-/// Where a field's bits are kept.
+/// Where a field's bits are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Home {
-    /// In a field of the datapath's key, from this bit of it up.
+    /// In a field of the datapath's key, from this bit up.
     Key {
         /// The field of the key.
         field: Field,
         /// The lowest bit.
         shift: u8,
     },
-    /// In a word of metadata, from this bit of it up; a value wider than 64 bits has its high bits
-    /// in the word before.
+    /// In a word of metadata, from this bit up; a value wider than 64 bits has its high bits in the
+    /// word before.
     Meta {
         /// The word.
         word: u8,
         /// The lowest bit.
         shift: u8,
     },
-    /// Where the map of tunnels' options has it, among the options that a state has room for.
+    /// Given by the map of tunnel options, among the options of a state.
     Elsewhere,
 }
 
@@ -207,7 +206,7 @@ pub enum OxmClass {
 }
 
 impl OxmClass {
-    /// All of them.
+    /// All classes.
     pub const ALL: [OxmClass; 8] = [
         OxmClass::Nxm0,
         OxmClass::Nxm1,
@@ -238,7 +237,7 @@ impl OxmClass {
         OxmClass::ALL.into_iter().find(|c| c.numbers() == (class, experimenter))
     }
 
-    /// What the names of its fields begin with.
+    /// Prefix of its fields' names.
     pub const fn prefix(self) -> &'static str {
         match self {
             OxmClass::Nxm0 => "NXM_OF_",
@@ -263,7 +262,7 @@ impl MatchField {
         self.info().bits as usize / 8
     }
 
-    /// How many low bits of a value may be one.
+    /// Number of low bits of a value that may be set.
     pub const fn significant_bits(self) -> u32 {
         if self.info().bits > 128 {
             self.info().bits as u32

@@ -112,9 +112,9 @@ macro_rules! registry {
     };
 }
 
-// Name and other names; bits in messages and bits that may be one; format, masks, access,
-// prerequisite; whether it owns its bits or is a view of others', and where those are; identifiers,
-// with the first version that has them.
+// Name and other names; bits in messages and valid bits; format, masks, access, prerequisite;
+// whether it is canonical, and where its bits are stored; identifiers, with the first version that
+// has them.
 registry! {
     ConjId ["conj_id"] 32 low(32), Decimal Exact Ro None own meta(9, 0) [nxm1("CONJ_ID", 37)];
     RecircId ["recirc_id"] 32 low(32), Decimal Exact Ro None own key(RecircId, 0) [nxm1("RECIRC_ID", 36)];

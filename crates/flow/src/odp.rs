@@ -14,7 +14,7 @@ use wire::headers::Frag;
 /// Tags that a key has.
 const TAGS: [(Field, Field); 2] = [(Field::VlanTpid0, Field::VlanTci0), (Field::VlanTpid1, Field::VlanTci1)];
 
-/// What is no flow, and in which part.
+/// A parse error, and the part of the text with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OdpError {
     /// The part that could not be read.
@@ -31,14 +31,14 @@ impl fmt::Display for OdpError {
 
 impl std::error::Error for OdpError {}
 
-/// Reads a flow:
+/// Parses a flow:
 /// `in_port(1),eth(src=02:00:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0)`. Returns
-/// the values, and the bits that were spoken of; a value without a mask is meant whole. `port`
-/// knows ports by name.
+/// the values and the mask; a value without a mask is exact. `port` returns a port's number by its
+/// name.
 ///
 /// # Errors
-/// [`OdpError`] where a part is not known, has a value that it cannot have, or is what no packet
-/// here has (tunnels, connection tracking).
+/// [`OdpError`] for a part that is unknown, has an invalid value, or is not supported (tunnels,
+/// connection tracking).
 pub fn parse_odp(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<(Key, Mask), OdpError> {
     let mut reader = Reader {
         key: Key::ZERO,
