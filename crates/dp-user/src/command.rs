@@ -88,9 +88,9 @@ pub(crate) enum Command {
     },
     /// Offload flows in this way.
     Offload { usage: OffloadUse, done: Sender<()> },
-    /// A port's device has this state now; `None` where it has gone.
+    /// The new state of a port's device; `None` if it has gone.
     Link { port: PortNo, device: Option<State> },
-    /// Cache so many megaflows at most, for so long.
+    /// The limits of the megaflow cache.
     Limit(Limits),
     /// Forget all megaflows.
     Flush { done: Sender<()> },
@@ -132,8 +132,8 @@ impl CommandQueue {
         })
     }
 
-    /// Hands a command over. It is dropped where the worker has gone, and where it is a packet and
-    /// too many wait: such are counted.
+    /// Queues a command. Drops it if the worker has gone, and drops and counts a packet if too many
+    /// wait.
     pub(crate) fn push(&self, command: Command) {
         let mut waiting = self.waiting.lock();
         let is_packet = matches!(command, Command::Execute { .. });

@@ -43,7 +43,7 @@ struct Watch {
 pub(crate) struct PortOffload {
     pub(crate) port: Arc<OffloadPort>,
     pub(crate) deps: Arc<DepEpochs>,
-    /// The state of its device; `None` where that has gone.
+    /// The state of its device; `None` if that has gone.
     pub(crate) device: Option<State>,
 }
 

@@ -6,9 +6,9 @@ use netdev::{Netdev, State};
 /// See the module's page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeviceFacts {
-    /// The kernel's number; 0 where it has none.
+    /// The kernel's number; 0 if it has none.
     pub(crate) ifindex: u32,
-    /// Of its link in bit/s, where it is known: `Command::Link` brings it up to date.
+    /// The link's speed in bit/s, if it is known: `Command::Link` updates it.
     pub(crate) speed: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl DeviceFacts {
         )
     }
 
-    /// The speed of a device's link in bit/s, where it is known: not while it is down.
+    /// The link's speed in bit/s, if it is known: not while the link is down.
     pub(crate) fn speed_of(state: &State) -> Option<u64> {
         state.speed.filter(|speed| *speed > 0)
     }

@@ -54,7 +54,7 @@ pub(crate) struct Egress {
 /// A worker's side of a port that it can send on.
 pub(crate) struct TxPort {
     port: PortNo,
-    /// The device's speed in bit/s, where it is known.
+    /// The device's speed in bit/s, if it is known.
     speed: Option<u64>,
     device: Arc<dyn Netdev>,
     stats: Arc<PortStats>,
@@ -94,7 +94,7 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// Makes a port available, whose device has a speed in bit/s, where that is known.
+    /// Adds a port; `speed` is its device's in bit/s, if it is known.
     pub(crate) fn add(
         &mut self,
         port: PortNo,
@@ -170,7 +170,7 @@ impl Egress {
         }
     }
 
-    /// Takes note of the speed of a port's link, in bit/s where it is known.
+    /// Sets the speed of a port's link, in bit/s if it is known.
     pub(crate) fn set_speed(&mut self, port: PortNo, speed: Option<u64>) {
         let place = self.ports.get(&port).copied();
         let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {

@@ -9,7 +9,7 @@ use qos::Priority;
 use std::hash::{BuildHasher, RandomState};
 use wire::EtherType;
 
-/// Secrets of one port, so that nobody can foresee which flows meet in a queue.
+/// Secrets of one port, so that no sender can predict which flows share a queue.
 pub(crate) struct FlowSecret([u64; 4]);
 
 /// See the module's page.
@@ -38,7 +38,7 @@ impl FlowSecret {
             tos: 0,
         };
         if walk.ethernet(12).is_none() {
-            // Too short for what its headers say: as good as any other of its kind.
+            // The headers are cut short: the length goes into the hash instead.
             walk.add(data.len() as u64);
         }
         let priority = match walk.pcp {

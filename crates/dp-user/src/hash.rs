@@ -2,9 +2,9 @@
 //!
 //! The NH construction of UMAC/VHASH: pairs of words, each word with its own secret added, are
 //! multiplied to 128 bits and summed. The chance that two keys collide does not depend on the keys,
-//! the multiplications do not wait for one another, and a pair of words that every key of a table
-//! leaves zero adds a constant and can be left out. So can one that is zero in this key: where it
-//! is not in another, the sums differ by a product with secrets of its own.
+//! and the multiplications do not wait for one another. A pair of words that is zero in every key
+//! of a table adds a constant and can be left out. So can a pair that is zero in this key: if it is
+//! not zero in another key, the sums differ by a product with secrets of its own.
 
 use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;

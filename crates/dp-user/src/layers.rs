@@ -16,7 +16,7 @@ pub(crate) struct Layers {
     pub(crate) network: Network,
     /// Offset of the network header.
     pub(crate) start: usize,
-    /// Behind IPv4 or IPv6, where there is one of known kind that is whole.
+    /// The transport header behind IPv4 or IPv6, if its kind is known and it is whole.
     pub(crate) transport: Option<Transport>,
 }
 

@@ -11,7 +11,7 @@ pub(crate) const PLACES: usize = 8;
 /// memory is free lines.
 pub(crate) type Line = [u32; 2 * PLACES];
 
-/// From so many lines on huge pages are wished for: 2 MiB.
+/// Minimum number of lines for which to request huge pages: 2 MiB.
 const MANY: usize = 1 << 15;
 
 /// A power of two of lines, each in one cache line of the processor.
@@ -23,7 +23,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Free lines, at least so many. The kernel gives the memory, zeroed, when it is first touched.
+    /// Free lines, at least `least`. The kernel provides the memory, zeroed, on first access.
     pub(crate) fn new(least: usize) -> Lines {
         let len = least.next_power_of_two();
         let mut words = vec![0; (len + 1) * size_of::<Line>() / size_of::<u32>()];

@@ -10,7 +10,7 @@ use std::array;
 pub(crate) struct WorkerLoad {
     pub(crate) packets: Counter,
     pub(crate) turns: Counter,
-    /// Turns that received packets, and what they cost.
+    /// Turns that received packets, and their cycles.
     pub(crate) busy_turns: Counter,
     pub(crate) busy_cycles: Counter,
     /// Turns that waited first, and for how long.
@@ -40,7 +40,7 @@ impl Default for Times {
 pub(crate) type TimesRead = [u64; POWERS * STEPS];
 
 impl WorkerLoad {
-    /// Counts a turn that received so many packets.
+    /// Counts a turn and its received packets.
     #[inline]
     pub(crate) fn turn(&self, packets: usize, cycles: u64) {
         self.turns.add(1);

@@ -39,7 +39,7 @@ pub(crate) struct MeterView {
 pub(crate) enum Verdict {
     Pass,
     Drop,
-    /// Raise the drop precedence by so many levels.
+    /// Raise the drop precedence by this many levels.
     Remark(u8),
 }
 
@@ -170,7 +170,7 @@ impl Bucket {
         }
     }
 
-    /// Takes tokens for some bits or packets out of the bucket, where there are enough.
+    /// Takes tokens for some bits or packets out of the bucket, if there are enough.
     fn take(&self, units: u64, unit: MeterUnit, now: Nanos) -> bool {
         if self.rate == 0 {
             return false;

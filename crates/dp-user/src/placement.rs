@@ -25,8 +25,8 @@ pub(crate) struct Placed {
     pub(crate) isolated: Vec<bool>,
 }
 
-/// Places queues on `workers` workers, at least one. A worker that queues are pinned to serves no
-/// others where it is to be `isolate`d, unless all are such.
+/// Assigns queues to `workers` workers, at least one. A worker with pinned queues serves no others
+/// if `isolate` is set, unless all workers have pinned queues.
 pub(crate) fn place(workers: usize, wishes: &[Wish], assign: Assign, isolate: bool) -> Placed {
     let workers = workers.max(1);
     let mut isolated = vec![false; workers];
@@ -141,7 +141,7 @@ mod tests {
             (placed.workers, placed.isolated),
             (vec![0, 0, 1, 1], vec![false, false])
         );
-        // With both pinned to, somebody has to serve the others.
+        // Both workers have pinned queues, so one of them has to serve the others.
         wishes[3].pinned = Some(0);
         let placed = place(2, &wishes, Assign::Cycles, true);
         assert_eq!((placed.workers, placed.isolated), (vec![0, 1, 1, 0], vec![true, true]));

@@ -21,7 +21,7 @@ impl Queued {
     pub(crate) fn new(frame: Frame, secret: &FlowSecret) -> Queued {
         let look = secret.look(frame.data());
         let (segments, bytes) = wire_size(&frame);
-        // A queue that was set says which it is to be, as `skb->priority` does.
+        // A queue set by an action selects the class, as `skb->priority` does.
         let priority = match frame.meta.priority {
             0 => look.priority,
             queue => Priority::new((queue & 15) as u8),
@@ -47,8 +47,8 @@ pub(crate) fn wire_size(frame: &Frame) -> (u32, u32) {
     (segments as u32, bytes.min(1 << 20) as u32)
 }
 
-/// Hands over a frame, or the packets that it makes where it is a large segment of more than
-/// `above` bytes. `false` where its headers are not what they should be, and then it is lost.
+/// Passes a frame to `each`, or the packets of a large segment of more than `above` bytes. Returns
+/// `false`, and drops the frame, if its headers are malformed.
 pub(crate) fn cut(frame: Frame, above: Option<u64>, scratch: &mut Vec<Frame>, mut each: impl FnMut(Frame)) -> bool {
     let small = |frame: &Frame| above.is_none_or(|above| u64::from(wire_size(frame).1) <= above);
     if frame.offload.gso == Gso::None || small(&frame) {

@@ -325,7 +325,7 @@ fn update_transport(frame: &mut Frame, transport: &Transport, change: Sum) {
     }
 }
 
-/// Changes a checksum by what the data changed (RFC 1624 equation 3).
+/// Updates a checksum by the difference of the data (RFC 1624 equation 3).
 fn update(data: &mut [u8], at: usize, change: Sum) {
     let old = u16::from_be_bytes([data[at], data[at + 1]]);
     let new = change.word(!old).finish();

@@ -32,7 +32,7 @@ impl Budget {
         }
     }
 
-    /// Begins a batch. A port that is alone delays nobody: its budget is whole.
+    /// Begins a batch. A port without contention delays no other port: it gets its whole budget.
     pub(crate) fn begin(&mut self, contended: bool) {
         self.left = if contended {
             self.left.saturating_add(self.per_batch).min(self.burst)

@@ -48,8 +48,8 @@ const ASK_ANYWAY: Duration = Duration::from_millis(5);
 /// The longest retry interval, for a device that has taken nothing for so long.
 const ASK_AT_LAST: Duration = Duration::from_secs(1);
 
-/// After so many refusals of one frame the next is offered: a filter behind the device may refuse
-/// this one for ever, and says so as a full queue does.
+/// Number of refusals of one frame after which the next is offered: a filter behind the device may
+/// refuse this one for ever, with the error of a full queue.
 const REFUSALS: u32 = 16;
 
 /// How long a device may take nothing, without a way to wait for it, before the first frame is
@@ -184,7 +184,7 @@ impl PortQueue {
         std::mem::replace(&mut state.tx, tx)
     }
 
-    /// Takes note of the speed of the device's link, in bit/s where it is known.
+    /// Sets the speed of the device's link, in bit/s if it is known.
     pub(crate) fn set_speed(&self, speed: Option<u64>) {
         self.state.lock().device_rate = speed.map(bytes_per_millisecond);
     }

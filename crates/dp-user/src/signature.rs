@@ -30,7 +30,7 @@ const PERIOD: usize = 4;
 /// Maximum growth factor in one step.
 const GROWTH: u32 = 64;
 
-/// Of how many packets one is remembered where there are too many.
+/// When there are too many packets, the cache remembers one of this many.
 const THIN: u32 = 32;
 
 /// No megaflow.

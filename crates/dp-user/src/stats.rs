@@ -58,7 +58,7 @@ impl PortStats {
         }
     }
 
-    /// Counts what a device says of the frames that it was given.
+    /// Counts a device's report of sent frames.
     #[inline]
     pub(crate) fn count_sent(&self, report: &TxReport, drops: DropSink<'_>) {
         self.tx_packets.add(report.packets);

@@ -184,7 +184,7 @@ impl UpcallQueue {
         self.queued.front_mut()
     }
 
-    /// Puts back what was just taken from the front.
+    /// Puts back the packet that was just taken from the front.
     pub(crate) fn put_back(&mut self, packet: WaitingPacket, hash: u32) {
         self.buckets[hash as usize % BUCKETS] += 1;
         self.hashes.push_front(hash);
@@ -292,7 +292,7 @@ impl UpcallQueue {
     }
 }
 
-/// Hashes what the packets of one connection and direction have in common.
+/// Hashes the fields that the packets of one connection and direction share.
 ///
 /// The secrets are each queue's own. A sender that could choose packets with the hash of another
 /// flow would put that flow's packets behind its own, and have them dropped when the queue is full.

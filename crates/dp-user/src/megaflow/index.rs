@@ -186,7 +186,7 @@ impl Index {
         true
     }
 
-    /// Puts what was in lines where it belongs now, and what found no place before.
+    /// Moves the entries of old lines to their new places, and those of the spill that fit now.
     fn move_in(&mut self, old: &Lines) {
         for (hash, flow) in old.taken() {
             if !put(&mut self.segment_mut(hash).lines, hash, flow) {
@@ -230,7 +230,7 @@ fn guest(line: &Line, hash: u32) -> Option<(usize, u32, u32)> {
     })
 }
 
-/// Frees the place of a megaflow in a line; `false` where it has none there.
+/// Frees the place of a megaflow in a line; returns `false` if it has none there.
 fn take(line: &mut Line, hash: u32, flow: u32) -> bool {
     let places = lines::with_tag(line, hash);
     let place = (0..PLACES).find(|place| places >> place & 1 != 0 && lines::number(line, *place) == Some(flow));

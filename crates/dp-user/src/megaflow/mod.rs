@@ -302,7 +302,7 @@ impl FlowTable {
         number
     }
 
-    /// Removes what a change made stale.
+    /// Removes the megaflows that a change made stale.
     pub(crate) fn apply(&mut self, change: &Change) {
         let dep = match change {
             Change::All => return self.clear(),

@@ -197,8 +197,8 @@ impl Storage {
         (first..end, (chunk + 1 < self.chunks.len()).then_some(next))
     }
 
-    /// Notes what the megaflows of the chunk that `first` is in have carried, and returns where the
-    /// next begins.
+    /// Notes the counters of the megaflows in the chunk of `first`, and returns the start of the
+    /// next.
     pub(super) fn note_chunk(&mut self, first: u32, credits: &mut Vec<(Credit, Carried)>) -> Option<u32> {
         let (chunk, _) = split(first);
         if let Some((Some(flows), chunk)) = self.flows.get(chunk).zip(self.chunks.get_mut(chunk)) {

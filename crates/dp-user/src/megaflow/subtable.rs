@@ -82,7 +82,8 @@ impl Subtables {
         Some(&self.tables.get(subtable as usize)?.pairs)
     }
 
-    /// The first megaflow found that covers a key, where none did when so many had been put in.
+    /// The first megaflow found that covers a key, if none did when `since` megaflows had been
+    /// inserted.
     #[inline]
     pub(super) fn lookup(&mut self, hasher: &KeyHasher, key: &Key, since: u64, storage: &Storage) -> Option<u32> {
         if since == self.made {
@@ -241,7 +242,7 @@ impl Subtables {
         table.index.insert(hash as u32, flow);
     }
 
-    /// Removes a megaflow, and its subtable where it was the last.
+    /// Removes a megaflow, and its subtable if it was the last one there.
     pub(super) fn remove(&mut self, subtable: u32, hash: u32, flow: u32) {
         let table = &mut self.tables[subtable as usize];
         table.index.remove(hash, flow);

@@ -1,4 +1,4 @@
-//! Packets as the values of their fields: what a rewrite must give, without rewriting anything.
+//! Packets as the values of their fields: the expected result of a rewrite, computed without one.
 
 use flow::{Field, Key, TAG_PRESENT};
 use proptest::prelude::*;
@@ -55,7 +55,7 @@ pub(crate) enum L4 {
     Icmp,
     /// Which link-layer address options it has.
     Nd(bool, bool),
-    /// A protocol that nobody knows.
+    /// An unknown protocol.
     Unknown,
 }
 

@@ -27,7 +27,7 @@ fn can_be_pending(model: &Model) -> bool {
     filled && model.is_whole()
 }
 
-/// What an independent parser says of the checksums.
+/// Checks the checksums with an independent parser.
 fn check(bytes: &[u8], model: &Model) {
     let Ok(packet) = SlicedPacket::from_ethernet(bytes) else {
         return;
@@ -241,7 +241,7 @@ fn the_kind_of_an_option_is_written_where_there_is_one() {
     let key = flow::extract(frame.data(), &flow::PortNo(1).into()).unwrap();
     assert_eq!(key.get(Field::NdOptionsType), 2);
     assert_eq!((key.get(Field::NdSll), key.get(Field::NdTll)), (0, 0x0707_0707_0707));
-    // The sum of the message changed by what the option did.
+    // The checksum changed by the same difference as the option.
     let sum = |data: &[u8]| Sum::ZERO.bytes(&data[54..]).fold();
     assert_eq!(sum(frame.data()), sum(&before));
     set_field(&mut frame, &mut layers, &set(Field::NdOptionsType, 1));

@@ -44,7 +44,7 @@ impl Room {
         self.bytes as usize
     }
 
-    /// The device has taken so many bytes.
+    /// Counts bytes that the device has taken.
     #[inline]
     pub(super) fn taken(&mut self, bytes: u64) {
         self.taken += bytes;
@@ -82,7 +82,7 @@ impl Room {
 mod tests {
     use super::*;
 
-    /// A device of so many bytes a second that is asked again after a time.
+    /// Simulates a device of `rate` bytes a second that is offered frames again after `again`.
     fn settle(rate: u64, again: Duration) -> u64 {
         let mut room = Room::new();
         let (mut now, mut under_way) = (Nanos::from_secs(1), 0);

@@ -165,7 +165,7 @@ fn a_frame_that_a_device_never_takes_holds_up_the_others_for_a_short_time_only()
     assert_eq!(fixture.worker.dropped(DropCause::DeviceFull), 3);
 }
 
-/// Says when it is asked to send, and does so when it is told to.
+/// Signals that it was asked to send, and sends when the test allows it.
 struct Slow {
     asked: Sender<()>,
     go: Receiver<()>,

@@ -15,7 +15,7 @@ const ETHERNET: u32 = 14;
 /// A port that offloaded flows can lead from and to.
 pub(super) struct Port {
     pub(super) port: Arc<OffloadPort>,
-    /// The state of its device; `None` where that has gone.
+    /// The state of its device; `None` if that has gone.
     device: Option<State>,
     /// Offloaded flows that were opened with another stamp are to be closed.
     pub(super) stamp: u64,
@@ -68,8 +68,8 @@ impl FlowTable {
         self.offloaded.ports.remove(&to);
     }
 
-    /// Suspends the offloaded flows from and to a port, whose device has this state now; `None`
-    /// where it has gone.
+    /// Suspends the offloaded flows from and to a port, and sets its device's state; `None` if that
+    /// has gone.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
         self.offloaded.retire_port(port);
         if let Some(ours) = self.offloaded.ports.get_mut(&port) {

@@ -244,7 +244,7 @@ impl FlowTable {
     }
 }
 
-/// The end of a slice of so many places that begins at `first`, and where the next begins.
+/// The end of a slice of `places` places that begins at `first`, and the start of the next.
 fn slice(first: u32, places: usize) -> (u32, Option<u32>) {
     let end = (first + LOOK).min(places as u32);
     (end, ((end as usize) < places).then_some(end))

@@ -21,8 +21,8 @@ fn packet(kind: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4096))]
 
-    /// What has the key of another packet is read as that is, but for TCP's flags: a megaflow that
-    /// does not look at these and covers one covers both.
+    /// Packets of one kind have the same key, except for TCP's flags: a megaflow that does not
+    /// match these and covers one packet covers both.
     #[test]
     fn packets_of_one_kind_read_the_same(
         kind in 0..12_usize,
