@@ -40,7 +40,7 @@ use wire::Nanos;
 
 mod shared;
 
-/// The kernel's programs, and what they share with the process.
+/// The kernel's programs, and the memory that they share with the process.
 pub struct Ebpf {
     flows: Mutex<HashMap<MapData, [u8; PacketKind::SIZE], Flow>>,
     /// By flow.
@@ -134,7 +134,7 @@ impl Ebpf {
     }
 }
 
-/// An array that is so long, and of rows of so many words.
+/// An array of `rows` rows of `words` words.
 fn array(object: &mut aya::Ebpf, name: &str, rows: usize, words: usize) -> sys::Result<SharedArray> {
     match object.take_map(name) {
         Some(aya::maps::Map::Array(map)) => SharedArray::new(map, rows, words),

@@ -23,10 +23,10 @@ unsafe impl Send for SharedArray {}
 unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
-    /// Maps an array of so many rows, each of so many words.
+    /// Maps an array of `rows` rows, each of `row` words.
     ///
     /// # Errors
-    /// `EINVAL` where the map is of another size, or cannot be mapped; `ENOMEM`.
+    /// `EINVAL` if the map has another size, or cannot be mapped; `ENOMEM`.
     pub(crate) fn new(map: MapData, rows: usize, row: usize) -> Result<SharedArray> {
         const CALL: &str = "mmap(BPF_MAP_TYPE_ARRAY)";
         let info = map.info().map_err(Error::behind("bpf(BPF_OBJ_GET_INFO_BY_FD)"))?;
@@ -67,7 +67,7 @@ impl SharedArray {
 
 impl Drop for SharedArray {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this address and length, and nobody uses it any more.
+        // SAFETY: the mapping was made with this address and length, and is not used any more.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.words * size_of::<u64>()) };
     }
 }

@@ -59,8 +59,8 @@ impl Ebpf {
 }
 
 proptest! {
-    /// The kernel's program reads the same kind, whatever the packet is: it takes those of the
-    /// offloaded flow's kind, and no others.
+    /// The kernel's program parses the same kind from any packet: it takes packets of the offloaded
+    /// flow's kind, and no others.
     #[test]
     fn the_kernel_takes_packets_of_the_same_kind(
         kind in 0..6_usize,

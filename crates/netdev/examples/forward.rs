@@ -1,5 +1,4 @@
-//! Forwards everything between two devices, with no switch in between: what the devices themselves
-//! cost.
+//! Forwards all packets between two devices, without a switch: measures the cost of the devices.
 //!
 //! `forward DEVICE DEVICE [BATCH]` runs until it is killed, in the network namespace it is started
 //! in.

@@ -1,4 +1,4 @@
-//! The contract of a device: what the rest of the switch sees of every kind of port.
+//! The contract of a device: the interface that every kind of port implements.
 
 use crate::{Dummy, Frame};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ pub trait Netdev: Send + Sync {
         BTreeMap::new()
     }
 
-    /// The device's face for tests, where it is a [`Kind::Dummy`].
+    /// The device's interface for tests, if it is a [`Kind::Dummy`].
     fn as_dummy(&self) -> Option<&Dummy> {
         None
     }
@@ -147,8 +147,7 @@ pub trait Tx: Send {
     /// leaves the rest. A device that does not know its bytes under way does nothing.
     fn limit(&mut self, _bytes: usize) {}
 
-    /// Bytes under way in the device, in the measure of [`Tx::limit`]; `None` where that is not
-    /// known.
+    /// Bytes under way in the device, in the unit of [`Tx::limit`]; `None` if that is not known.
     fn under_way(&self) -> Option<usize> {
         None
     }
@@ -230,7 +229,7 @@ pub struct State {
     pub mac: MacAddr,
     /// Largest packet in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// The kernel's number of the device; 0 where it is not a kernel's device.
+    /// The kernel's number of the device; 0 if it is not a kernel's device.
     pub ifindex: u32,
     /// The administrative state is up.
     pub admin_up: bool,

@@ -216,7 +216,7 @@ impl Frame {
     /// Removes `n` bytes from the packet's beginning.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer, [`FrameError::ChecksumPending`] where a pending
+    /// [`FrameError::Short`] if there are fewer, [`FrameError::ChecksumPending`] if a pending
     /// checksum covers them.
     pub fn advance(&mut self, n: usize) -> Result<(), FrameError> {
         if n > self.len() {
@@ -233,9 +233,8 @@ impl Frame {
     /// Meant for headers near the front: the bytes before the gap move.
     ///
     /// # Errors
-    /// [`FrameError::Short`] where there are fewer than `at` bytes, [`FrameError::NoRoom`] where
-    /// the headroom is used up, [`FrameError::ChecksumPending`] where a pending checksum covers the
-    /// place.
+    /// [`FrameError::Short`] if there are fewer than `at` bytes, [`FrameError::NoRoom`] if the
+    /// headroom is used up, [`FrameError::ChecksumPending`] if a pending checksum covers the place.
     pub fn insert(&mut self, at: usize, n: usize) -> Result<&mut [u8], FrameError> {
         if at > self.len() {
             return Err(FrameError::Short);
@@ -319,8 +318,8 @@ impl Frame {
     }
 
     /// Makes a packet of the `received` bytes, vnet header first, that a device wrote into
-    /// [`receive_area`](Frame::receive_area), and returns its pending offloads; `None` where they
-    /// are unknown, or the bytes are too few for a packet.
+    /// [`receive_area`](Frame::receive_area), and returns its pending offloads; `None` if they are
+    /// unknown, or the bytes are too few for a packet.
     pub(crate) fn take_vnet_header(&mut self, received: usize) -> Option<Offload> {
         self.take_vnet_header_of(received.checked_sub(vnet::LEN)?)
     }

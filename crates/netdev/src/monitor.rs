@@ -79,7 +79,7 @@ impl LinkMonitor {
         self.known.values()
     }
 
-    /// The events since the last call, oldest first; empty where there are none. Never waits.
+    /// The events since the last call, oldest first; empty if there are none. Never waits.
     #[expect(
         clippy::should_implement_trait,
         reason = "it gives all events that there are, and goes on after none"

@@ -29,7 +29,7 @@ pub(crate) const SMALL: usize = 2 * 1024;
 
 /// Buffers that one thread keeps for reuse.
 const MAX_FREE: usize = 128;
-/// Small buffers that one thread keeps for reuse: what a queue of usual length may give back at
+/// Small buffers that one thread keeps for reuse: as many as a queue of usual length may free at
 /// once.
 const MAX_FREE_SMALL: usize = 1024;
 

@@ -52,12 +52,12 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// No sockets, for queues of numbers below `queues`. With `fragments`, packets may be in
-    /// several buffers (Linux 5.18).
+    /// An empty map of sockets, for queues of numbers below `queues`. With `fragments`, packets may
+    /// be in several buffers (Linux 5.18).
     ///
     /// # Errors
-    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP, where `queues` is
-    /// zero, or for `fragments` where it does not know them.
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` without AF_XDP, if `queues` is zero,
+    /// or if the kernel does not support `fragments`.
     pub(crate) fn new(queues: u32, fragments: bool) -> Result<Sockets> {
         let mut object = loader()
             .map_max_entries("oxvs_sockets", queues)

@@ -110,7 +110,7 @@ pub enum Error {
     System {
         /// The device's name.
         name: String,
-        /// The system call that was refused, or what it was for.
+        /// The refused system call, or its purpose.
         call: &'static str,
         /// The kernel's error.
         source: io::Error,

@@ -65,11 +65,11 @@ impl Link {
             _padding: 0,
             expected_revision: 0,
         };
-        // SAFETY: the kernel reads so many bytes of the attributes, which live through the call and
-        // hold no pointers.
+        // SAFETY: the kernel reads the given number of bytes of the attributes, which live through
+        // the call and hold no pointers.
         let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &attr, size_of::<LinkAttr>()) };
         let fd = check(call, libc::c_int::try_from(fd).unwrap_or(-1))?;
-        // SAFETY: the command makes a descriptor, which nobody else owns.
+        // SAFETY: the command makes a descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Link { _fd: fd })
     }

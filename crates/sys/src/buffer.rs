@@ -16,7 +16,7 @@ pub struct Buffer {
     len: usize,
 }
 
-/// The bytes are to go back to a ring.
+/// The bytes have to go back to a ring.
 const LENT: usize = 1 << (usize::BITS - 1);
 
 // SAFETY: a buffer owns its bytes, as a `Box<[u8]>` does: no other value reads or writes them. Any
@@ -35,8 +35,8 @@ impl Buffer {
     /// A buffer of a ring.
     ///
     /// # Safety
-    /// `bytes` are `len` initialised bytes that nobody else uses before the buffer is dropped, and
-    /// which a [`Lender`] has prepared to get back.
+    /// `bytes` are `len` initialised bytes that are not used otherwise before the buffer is
+    /// dropped, and a [`Lender`] has prepared them for their return.
     #[inline]
     pub(crate) unsafe fn lent(bytes: NonNull<u8>, len: u32) -> Buffer {
         Buffer {

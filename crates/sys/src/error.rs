@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[error("{call}: {}", strerror(.source))]
 pub struct Error {
-    /// The call and what it was for, as `setsockopt(PACKET_VNET_HDR)`.
+    /// The call and its purpose, as `setsockopt(PACKET_VNET_HDR)`.
     pub call: &'static str,
     /// The kernel's error.
     pub source: io::Error,

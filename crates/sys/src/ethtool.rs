@@ -5,7 +5,7 @@ use crate::tap::interface_request;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A driver's names and versions, each empty where it has none.
+/// A driver's names and versions, each empty if it has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
     /// The driver.
@@ -159,8 +159,8 @@ fn request<T: Request>(call: &'static str, socket: BorrowedFd<'_>, name: &str, c
     let mut request: T = unsafe { zeroed() };
     *request.command() = command;
     interface.ifr_ifru.ifru_data = (&raw mut request).cast();
-    // SAFETY: the kernel reads the `ifreq` and reads and writes what it points to, no more than `T`
-    // is long (the promise of `Request`); both live through the call.
+    // SAFETY: the kernel reads the `ifreq`, and reads and writes the structure that it points to,
+    // within the length of `T` (the promise of `Request`); both live through the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut interface) };
     check(call, result)?;
     Ok(request)

@@ -52,8 +52,8 @@ pub fn prefer_huge_pages(words: &mut [u32]) {
 /// packets.
 pub fn give_back() -> bool {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes the allocator's own locks and changes only memory that nobody has
-    // allocated; it may be made by any thread.
+    // SAFETY: the call takes the allocator's own locks and changes only memory that is not
+    // allocated; any thread may make it.
     let given = unsafe { libc::malloc_trim(0) } != 0;
     #[cfg(not(target_env = "gnu"))]
     let given = false;

@@ -35,7 +35,7 @@ const LENT_FROM: usize = 64;
 /// Offset in a place of the pointer to the ring.
 const WAY_BACK: usize = LENT_FROM - size_of::<*const Shared>();
 
-/// Bytes that the kernel leaves free before the packet, beside what it needs for itself.
+/// Bytes that the kernel leaves free before the packet, beside its own headers.
 const RESERVE: u32 = 128;
 /// The highest offset of the Ethernet header in a place: the kernel puts the data after it behind
 /// its own 52 bytes and 16 more or the link's header, at a multiple of 16, and the reserve and the
@@ -108,7 +108,7 @@ unsafe impl Sync for Shared {}
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this address and length, and nobody uses it any more.
+        // SAFETY: the mapping was made with this address and length, and is not used any more.
         let _ = unsafe { munmap(self.memory.as_ptr().cast(), self.len) };
     }
 }
@@ -118,8 +118,8 @@ impl PacketRing {
     /// refuses them afterwards).
     ///
     /// # Errors
-    /// `EINVAL` for sizes that the kernel does not take, `ENOMEM` where there is too little memory
-    /// in one piece, and the kernel's others.
+    /// `EINVAL` for sizes that the kernel does not take, `ENOMEM` if there is too little memory in
+    /// one piece, and the kernel's others.
     pub fn new(socket: &PacketSocket, size: RingSize) -> Result<PacketRing> {
         if size.longest() < 1514 || !size.place.is_multiple_of(16) {
             return Err(Error::of("setsockopt(PACKET_RX_RING)")(rustix::io::Errno::INVAL));

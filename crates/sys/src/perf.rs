@@ -77,7 +77,7 @@ impl Counter {
         if fd < 0 {
             return Err(Error::last("perf_event_open"));
         }
-        // SAFETY: the kernel has just given this descriptor, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor; it has no other owner.
         Ok(Counter(unsafe { OwnedFd::from_raw_fd(fd) }.into()))
     }
 

@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Offloads that the host's stack may leave pending on what it sends through the device.
+/// Offloads that the host's stack may leave pending on packets it sends through the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapOffloads {
     /// Checksums, TCP segmentation, UDP segmentation (Linux 6.2).
@@ -23,8 +23,8 @@ pub enum TapOffloads {
 /// Needs `CAP_NET_ADMIN`; `name` is at most 15 bytes long.
 ///
 /// # Errors
-/// The kernel's: `EBUSY` where the name is taken, `EINVAL` where it is taken by another kind of
-/// device or is not a name, `ENOENT` without `/dev/net/tun`.
+/// The kernel's: `EBUSY` if the name is taken, `EINVAL` if another kind of device has it or it is
+/// no valid name, `ENOENT` without `/dev/net/tun`.
 pub fn open(name: &str, exclusive: bool) -> Result<OwnedFd> {
     let mut request = interface_request(name).ok_or(Error {
         call: "ioctl(TUNSETIFF)",

@@ -13,10 +13,10 @@ use tokio::io::unix::AsyncFd;
 pub struct Watched(AsyncFd<OwnedFd>);
 
 impl Watched {
-    /// Watches a descriptor for what `interest` names. Call it inside a runtime.
+    /// Watches a descriptor for the events of `interest`. Call it inside a runtime.
     ///
     /// # Errors
-    /// The kernel's: `EPERM` for what cannot be polled, such as a regular file.
+    /// The kernel's: `EPERM` for a descriptor that cannot be polled, such as a regular file.
     ///
     /// # Panics
     /// Outside a runtime.

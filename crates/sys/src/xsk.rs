@@ -102,7 +102,7 @@ pub fn open(ifindex: u32, queue: u32, config: &Config) -> Result<(Receiver, Send
     };
     new.set_up()?;
     let (receiver, sender) = new.rings()?;
-    // The kernel (before 5.19) makes what it needs to send with only where the first socket sends.
+    // The kernel (before 5.19) allocates memory for sending only if the first socket sends.
     receiver.queue.bind(ifindex, queue)?;
     Ok((receiver, sender))
 }
@@ -111,7 +111,7 @@ fn socket() -> Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = check("socket(AF_XDP)", unsafe { libc::socket(libc::AF_XDP, kind, 0) })?;
-    // SAFETY: the descriptor is new, and nobody else owns it.
+    // SAFETY: the descriptor is new, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -408,8 +408,8 @@ impl Sender {
     /// leave some: see [`Sender::pending`].
     ///
     /// # Errors
-    /// The kernel's: `ENETDOWN` where the device is down, `ENXIO` where it is gone; `EAGAIN`,
-    /// `EBUSY` and `ENOBUFS` where the device has no room.
+    /// The kernel's: `ENETDOWN` if the device is down, `ENXIO` if it is gone; `EAGAIN`, `EBUSY` and
+    /// `ENOBUFS` if the device has no room.
     pub fn flush(&mut self) -> io::Result<()> {
         self.transmit.publish();
         if self.queue.config.need_wakeup && !self.transmit.needs_wakeup() {

@@ -87,7 +87,8 @@ impl AfxdpTx {
         }
     }
 
-    /// Sends the first frames as far as there is room. Returns how many are done with.
+    /// Sends the first frames as far as there is room. Returns the number of frames sent or
+    /// dropped.
     fn transmit(&mut self, frames: &mut [Frame], report: &mut TxReport) -> usize {
         let mut sender = self.shared.sender.lock();
         sender.reap();
@@ -143,7 +144,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Puts a packet into the ring; `false` where it has no room.
+    /// Puts a packet into the ring; returns `false` if the ring is full.
     fn put(&mut self, frame: &mut Frame, report: &mut TxReport) -> bool {
         let tag = frame.data().get(12..14);
         let tagged = matches!(tag, Some([0x81, 0x00] | [0x88, 0xa8]));
@@ -167,8 +168,8 @@ impl Batch<'_> {
         true
     }
 
-    /// Cuts a large segment and puts its packets into the ring; `false` where it has no room for
-    /// the first. Those after it that find none are lost.
+    /// Cuts a large segment and puts its packets into the ring; returns `false` if there is no room
+    /// for the first. Later packets without room are lost.
     #[cold]
     fn put_segments(&mut self, frame: &mut Frame, segments: &mut Vec<Frame>, report: &mut TxReport) -> bool {
         segments.clear();

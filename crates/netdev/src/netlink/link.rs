@@ -42,7 +42,7 @@ pub struct Link {
     pub carrier: bool,
     /// Largest packet in bytes, without the link's header.
     pub mtu: u32,
-    /// Its address; zero where it is not an Ethernet device.
+    /// Its address; zero if it is not an Ethernet device.
     pub mac: MacAddr,
     /// Number of carrier changes.
     pub carrier_changes: u32,
@@ -53,8 +53,8 @@ pub struct Link {
     pub master: u32,
 }
 
-/// Reads the content of an `RTM_NEWLINK` or `RTM_DELLINK`; `None` where it is about something else,
-/// as a bridge's port.
+/// Parses an `RTM_NEWLINK` or `RTM_DELLINK`; `None` if it is not about a link, such as a bridge's
+/// port.
 pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
     const AF_UNSPEC: u8 = 0;
     if *payload.first()? != AF_UNSPEC {

@@ -1,5 +1,5 @@
-//! The control plane's side: states, names, links that come and go, and what is left of a process
-//! that was killed.
+//! The control plane's interface: states, names, links that come and go, and leftovers of a killed
+//! process.
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Isolation, Kind, Spec, System, Tap};

@@ -8,8 +8,7 @@ use testkit::{Iperf3, eventually, ping, skip};
 use wire::VlanTag;
 use wire::checksum::pseudo_ipv4;
 
-/// A TCP packet whose checksum, and where it is longer than `mss` segmentation, is left to the
-/// device.
+/// A TCP packet with a pending checksum and, if it is longer than `mss`, pending segmentation.
 fn pending_tcp(payload: usize, mss: u16) -> Frame {
     let src = [192, 168, 77, 1];
     let dst = [192, 168, 77, 2];
@@ -99,7 +98,7 @@ fn vlan_tags_and_what_is_pending_behind_them_cross_unchanged() {
     let s_tag = VlanTag { tpid: 0x88a8, tci: 7 };
     let stacks: [&[VlanTag]; 5] = [&[], &[c_tag(10)], &[c_tag(0xe00a)], &[s_tag], &[c_tag(10), s_tag]];
     for tags in stacks {
-        // Behind two tags the kernel cuts segments itself; there only a packet stays what it was.
+        // Behind two tags the kernel cuts segments itself; only short packets arrive unchanged.
         let payloads: &[usize] = if tags.len() < 2 {
             &[100, 1400, 20_000, 60_000]
         } else {

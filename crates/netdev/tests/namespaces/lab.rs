@@ -93,7 +93,7 @@ pub(crate) struct Forwarder {
     thread: JoinHandle<Forwarded>,
 }
 
-/// What was forwarded, and the devices back.
+/// The forwarded packets, and the devices.
 pub(crate) struct Forwarded {
     pub(crate) report: TxReport,
     /// Frames of more than an Ethernet packet.
@@ -129,7 +129,7 @@ impl Forwarder {
     }
 }
 
-/// Waits until a queue is readable, 100 ms have passed, or it is to stop, which it returns.
+/// Waits until a queue is readable, 100 ms have passed, or `stop` is set; returns whether it is.
 fn wait(queues: &[&dyn Rx], stop: Option<&OwnedFd>) -> bool {
     let mut fds: Vec<_> = queues
         .iter()

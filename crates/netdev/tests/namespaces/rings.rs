@@ -1,5 +1,4 @@
-//! Receiving from rings: order, what is lent and comes back, and what happens when there is none
-//! left.
+//! Receiving from rings: order, lent places that come back, and a ring without free places.
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Netdev, Rx, System};

@@ -1,4 +1,4 @@
-//! Devices that have no room: what they leave, and how they tell that they have some again.
+//! Devices without room: the frames that they leave, and the signal that they have room again.
 
 use crate::lab::{Lab, Queues};
 use netdev::{Frame, Tap, Tx, TxReport};
@@ -44,7 +44,7 @@ fn offer_all(tx: &mut dyn Tx, frames: &mut Vec<Frame>) -> (TxReport, u32, u32) {
     (report, full, waited)
 }
 
-/// The numbers of what arrives, until so many have come.
+/// The numbers of arriving packets, until `count` have come.
 fn arrived(host: &mut Queues, count: usize) -> Vec<u32> {
     let (mut frames, mut numbers) = (Vec::new(), Vec::new());
     eventually("all have arrived", || {

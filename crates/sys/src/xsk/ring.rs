@@ -139,7 +139,7 @@ impl<T: Copy> Ring<T> {
 
     #[inline]
     fn entry(&self, index: u32) -> NonNull<T> {
-        // SAFETY: the masked index is below `size`, and so many entries are in the mapping.
+        // SAFETY: the masked index is below `size`, and the mapping has `size` entries.
         unsafe { self.entries.add((index & (self.size - 1)) as usize) }
     }
 
@@ -188,7 +188,7 @@ impl<T: Copy> Producer<T> {
         self.ring.size.saturating_sub(self.head.wrapping_sub(self.tail)) >= n
     }
 
-    /// Writes an entry, where there is room; the other side sees it after [`Producer::publish`].
+    /// Writes an entry, if there is room; the other side sees it after [`Producer::publish`].
     #[inline]
     pub(super) fn put(&mut self, entry: T) -> bool {
         let room = self.has_room(1);
@@ -201,7 +201,7 @@ impl<T: Copy> Producer<T> {
         room
     }
 
-    /// Hands over what was written.
+    /// Publishes the written entries.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.producer().store(self.head, Ordering::Release);
