@@ -218,7 +218,7 @@ impl OxmClass {
         OxmClass::Nsh,
     ];
 
-    /// The number of the class, and of its experimenter where it has one.
+    /// The number of the class, and of its experimenter if it has one.
     pub const fn numbers(self) -> (u16, Option<u32>) {
         match self {
             OxmClass::Nxm0 => (0x0000, None),

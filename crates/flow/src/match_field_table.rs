@@ -1,5 +1,5 @@
-//! The table of match fields: `ovs-fields(7)`, and what the OpenFlow specification has beyond it,
-//! one row each.
+//! The table of match fields: those of `ovs-fields(7)`, and further ones of the OpenFlow
+//! specification, one row each.
 
 use super::{Access, Format, Home, Maskable, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
 use crate::Field;

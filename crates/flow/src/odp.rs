@@ -78,7 +78,7 @@ fn parts(text: &str) -> Vec<&str> {
 }
 
 impl Reader<'_> {
-    /// The parts of a flow behind so many tags.
+    /// The parts of a flow behind `depth` tags.
     fn layer(&mut self, text: &str, depth: usize) -> Result<(), OdpError> {
         let parts: Vec<_> = parts(text)
             .into_iter()

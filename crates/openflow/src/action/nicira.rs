@@ -313,7 +313,7 @@ fn controller2(mut body: Reader<'_>) -> Result<Action, OfError> {
     Ok(Action::Controller(controller))
 }
 
-/// The next property: its type, and what follows its header. Properties are padded to 8 bytes.
+/// The next property: its type, and the data behind its header. Properties are padded to 8 bytes.
 pub(super) fn property<'a>(body: &mut Reader<'a>) -> Result<(u16, Reader<'a>), OfError> {
     let Some([a, b, c, d]) = body.peek().first_chunk() else {
         return Err(OfError::BpcBadLen);

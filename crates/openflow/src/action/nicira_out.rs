@@ -123,7 +123,8 @@ pub(super) fn encode(encoder: &mut Encoder, out: &mut Writer, action: &Action) {
             out.u64(*value);
             out.u64(*mask);
         }),
-        // The version has words for these, or nobody has: then the list goes without them.
+        // The version has its own action for these, or no version has one: then the list leaves
+        // them out.
         Action::Output { .. }
         | Action::Enqueue { .. }
         | Action::SetVlanVid(_)

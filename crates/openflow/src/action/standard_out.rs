@@ -128,8 +128,8 @@ pub(super) fn encode11(encoder: &mut Encoder, out: &mut Writer, action: &Action)
     true
 }
 
-/// A loaded value where its bits are in the field, and the mask of these bits where they are not
-/// all.
+/// A loaded value at its position in the field, and the mask of its bits if it does not fill the
+/// field.
 fn placed(dst: &Subfield, value: u64) -> (u128, Option<Value>) {
     let bits = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
     let mask = (!dst.is_whole()).then_some(Value::Word(bits << dst.ofs()));

@@ -31,7 +31,7 @@ fn command(number: u8) -> Result<FlowCommand, OfError> {
     found.ok_or(OfError::FmfcBadCommand)
 }
 
-/// The command of OpenFlow 1.0, whose high byte is the table where that was agreed on.
+/// The command of OpenFlow 1.0; its high byte is the table if both sides agreed on that.
 fn command10(codec: &Codec, number: u16) -> Result<(FlowCommand, Option<u8>), OfError> {
     let [high, low] = number.to_be_bytes();
     match (codec.table_id, high) {

@@ -26,7 +26,7 @@ impl<'r, 'a> Properties<'r, 'a> {
     }
 }
 
-/// The next property: its type, and what follows its header.
+/// The next property: its type, and the data behind its header.
 pub(super) fn next<'a>(data: &mut Reader<'a>) -> Result<(u16, Reader<'a>), OfError> {
     let Some([a, b, c, d]) = data.peek().first_chunk() else {
         return Err(OfError::BpcBadLen);

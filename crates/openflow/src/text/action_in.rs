@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An action that may be where it is.
+    /// An action that is allowed at its place.
     fn checked(&self, pair: &Pair<'_>) -> Parsed<Action> {
         let action = self.action(pair)?;
         let set = match &action {

@@ -162,7 +162,7 @@ fn inconsistent_actions() -> ParseError {
     ParseError::new("actions are invalid with specified match (OFPBAC_MATCH_INCONSISTENT)")
 }
 
-/// Takes out the flow formats that have not got what the match as a whole, or actions on it, need.
+/// Removes the flow formats that cannot carry the whole match, or the actions on it.
 fn restrict(usable: &Usable, matching: &Match) {
     if matching.eth_type() == Some(0x86dd) {
         // OpenFlow 1.0 and 1.1 know IPv6 by its type only.
@@ -427,8 +427,8 @@ impl Conditions {
         self.came = self.came.saturating_add(1);
     }
 
-    /// The match, in which every condition is about the field of the packets' protocol, and what
-    /// was asked for, if that may have been more.
+    /// The match, with each condition on the field of the packets' protocol, and the requested
+    /// match if that may have had more.
     pub(super) fn finish(mut self, names: &Names) -> (Match, Option<Match>) {
         // The protocol comes first: the others go by it.
         let first = self.later[Later::NwProto as usize].map(|(order, ..)| order);

@@ -165,7 +165,7 @@ pub fn put_flow_stats(out: &mut String, s: &FlowStats, with_stats: bool, style: 
     put_instructions(out, &s.instructions, style);
 }
 
-/// Seconds with as many decimals as they need, three at least where there are any.
+/// Seconds with as many decimals as they need; if there are any, at least three.
 fn put_duration(out: &mut String, d: Duration) {
     put_decimal(out, d.sec.into());
     let (mut decimals, mut unit) = match (d.nsec, d.nsec % 1_000_000) {

@@ -181,7 +181,7 @@ fn bands(text: &str, flags: u16) -> Result<Vec<MeterBand>, ParseError> {
     drafts.into_iter().map(|d| d.finish(flags)).collect()
 }
 
-/// A meter's number as text: a name where it has one.
+/// A meter's number as text: a name if it has one.
 pub(crate) fn meter_name(meter: u32) -> String {
     match NAMED.iter().find(|(number, _)| *number == meter) {
         Some((_, name)) => (*name).to_string(),

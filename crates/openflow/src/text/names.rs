@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::OnceLock;
 
-/// A hash for a table of names that nobody can add to.
+/// A hash for a fixed table of names.
 #[derive(Default)]
 struct Fnv(u64);
 

@@ -1,4 +1,4 @@
-//! Conditions that are left out of a match, as the packets need not have what they speak of.
+//! Conditions that are left out of a match because it lacks their prerequisites.
 
 use super::{Style, matching};
 use crate::model::{Entry, Match};
@@ -45,7 +45,7 @@ impl Notices {
         (self.0.is_some() && !asked.is_normal()).then(|| asked.clone())
     }
 
-    /// Tells of what `post` lacks of what was asked for.
+    /// Records the conditions of the requested match that `post` lacks.
     pub(super) fn tell(&self, asked: Option<Match>, post: &Match) {
         let (Some(list), Some(asked)) = (&self.0, asked) else {
             return;

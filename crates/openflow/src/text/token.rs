@@ -1,6 +1,6 @@
 //! Cutting text into words.
 
-/// A key and what follows it.
+/// A key and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair<'a> {
     pub(super) key: &'a str,

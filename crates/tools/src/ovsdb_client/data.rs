@@ -1,4 +1,4 @@
-//! Commands that read and write what a database holds.
+//! Commands that read and write the contents of a database.
 
 use mgmt::jsonrpc::Connection;
 use ovsdb::{COL_UUID, COL_VERSION, Datum, TableSchema, no_names};

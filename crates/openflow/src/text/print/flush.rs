@@ -1,4 +1,4 @@
-//! Connections that are to be forgotten.
+//! Connections to flush.
 
 use super::Printer;
 use crate::model::{CtFlush, CtTuple};

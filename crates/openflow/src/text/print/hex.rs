@@ -27,7 +27,7 @@ pub(crate) fn hex_dump(out: &mut String, data: &[u8]) {
     }
 }
 
-/// Text from outside, in which what cannot be printed, and the backslash, is written in octal.
+/// Text from a peer; unprintable bytes and the backslash are written in octal.
 pub(super) fn printable(out: &mut String, data: &[u8]) {
     for byte in data {
         match byte {

@@ -100,7 +100,7 @@ impl Printer<'_> {
     }
 }
 
-/// Seconds with as many decimals as they need, three at least where there are any.
+/// Seconds with as many decimals as they need; if there are any, at least three.
 pub(super) fn duration(d: Duration) -> String {
     match (d.nsec, d.nsec % 1_000_000) {
         (0, _) => format!("{}s", d.sec),

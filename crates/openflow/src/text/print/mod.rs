@@ -102,7 +102,7 @@ struct Printer<'a> {
     verbosity: u8,
 }
 
-/// Prints what follows the header of a message whose name is known.
+/// Prints the body of a message with a known name.
 fn known(
     out: &mut String,
     data: &[u8],
@@ -362,7 +362,7 @@ fn bits(out: &mut String, bits: u32, separator: char, name: impl Fn(u32) -> Opti
     }
 }
 
-/// A counter, `?` where it is not known.
+/// A counter, `?` if it is unknown.
 fn counter(out: &mut String, count: u64) {
     let _ = match count {
         u64::MAX => write!(out, "?"),
