@@ -346,7 +346,7 @@ impl OffloadPort {
         })
     }
 
-    /// Suspends every flow from and to this port, whoever has it.
+    /// Suspends every flow from and to this port, of every worker.
     pub fn suspend(&self) {
         self.table.offload.advance(self.number);
     }

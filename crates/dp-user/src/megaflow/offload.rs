@@ -4,6 +4,7 @@
 //! Workers do not see the packets of offloaded flows. They read the offload's counters instead, and
 //! add them to the megaflow before it is aged, dumped or reported. If the megaflow has gone, the
 //! counts go to its rules directly.
+//!
 //! The offloaded flows of one megaflow are a *group*. They depend on the same epochs: one of the
 //! worker, one of the group, and one for each [`Dep`] of the megaflow. To suspend the offloaded
 //! flows of a megaflow, or of a worker, the worker advances one epoch. It closes them later, in

@@ -115,7 +115,7 @@ impl FlowTables {
         self.table(table).map_or(TableMiss::Default, |table| table.miss)
     }
 
-    /// Whether the table evicts rules, by the database's or a controller's setting.
+    /// Whether the table evicts rules for new ones, by any setting.
     pub fn evicts(&self, table: u8) -> bool {
         self.table(table)
             .is_some_and(|table| table.evicts || table.settings.overflow == Overflow::Evict)

@@ -249,7 +249,7 @@ async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> St
     }
 }
 
-/// Listens and serves whoever connects.
+/// Listens, and serves every connection.
 async fn listen(context: Context, remote: Remote) {
     let context = Rc::new(context);
     let mut backoff = Duration::from_secs(1);
