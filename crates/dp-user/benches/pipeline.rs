@@ -1,15 +1,15 @@
-//! Packets from memory through the caches into nothing, on one core: what the datapath itself
-//! costs.
+//! Packets from memory through the caches to a null device, on one core: the cost of the datapath
+//! itself.
 //!
-//! `io` is the baseline: the same source and sink with nothing between. The other groups differ in
-//! what the switch answers: one megaflow for all packets of the port (as one rule `in_port → out`),
-//! or one for each pair of stations (as learning does), of one mask or of eight, or to two ports in
+//! `io` is the baseline: the same source and sink, without the caches. The other groups differ in
+//! the switch's answer: one megaflow for all packets of the port (as one rule `in_port → out`), or
+//! one for each pair of stations (as learning does), of one mask or of eight, or to two ports in
 //! turn. The group `rewrite` has one megaflow for all packets that changes headers before the
-//! output: MAC addresses, an IPv4 address, a port, what a router changes (both MAC addresses, TTL),
-//! what address translation does (address and port), a label put on; `none` takes the same way with
-//! nothing to change. The group `recirculation` has a pipeline that recirculates each packet twice,
-//! as connection tracking does, beside the same without. `full` is the cost of a packet of a new
-//! flow while the table is full.
+//! output: MAC addresses, an IPv4 address, a port, the fields that a router changes (both MAC
+//! addresses, TTL), those of address translation (address and port), a pushed label; `none` runs
+//! the same code and changes nothing. The group `recirculation` has a pipeline that recirculates
+//! each packet twice, as connection tracking does, beside the same without. `full` is the cost of a
+//! packet of a new flow while the table is full.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{MacAddr, Nanos, VlanTag};
 
-/// A device that always has packets, and swallows what is sent.
+/// A device that always has packets, and discards sent ones.
 struct Memory {
     event: Arc<OwnedFd>,
     packets: Arc<[[u8; 60]]>,
@@ -133,7 +133,7 @@ impl Memory {
     }
 }
 
-/// What the switch looks at.
+/// The fields that the switch matches.
 #[derive(Clone, Copy)]
 enum Looks {
     Port,
@@ -145,7 +145,7 @@ enum Looks {
     Connections(u32),
 }
 
-/// What is done to a packet before it goes out.
+/// The changes to a packet before its output.
 #[derive(Clone, Copy)]
 enum Rewrite {
     None,

@@ -1,5 +1,5 @@
-//! Joins two network devices by a datapath with nothing behind it: what comes in on one goes out of
-//! the other, until standard input ends.
+//! Joins two network devices by a datapath without a switch: packets from one device leave by the
+//! other, until standard input ends.
 //!
 //! `wire DEVICE DEVICE` (`afxdp:DEVICE` for an AF_XDP port) `[WORKERS [SPIN_MICROSECONDS]]`. For
 //! measuring the datapath with real traffic; prints its counters at the end.

@@ -1,4 +1,4 @@
-//! A packet that hits a cache makes nobody allocate.
+//! A packet that hits a cache allocates nothing.
 
 use dp::{Action, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
@@ -29,7 +29,7 @@ const PACKET: [u8; 60] = {
     packet
 };
 
-/// A device that always has packets of some flows, and swallows what is sent.
+/// A device that always has packets of some flows, and discards sent ones.
 struct Endless {
     event: Arc<OwnedFd>,
     next: u32,

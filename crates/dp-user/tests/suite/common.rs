@@ -14,7 +14,7 @@ use wire::{MacAddr, Nanos, VlanTag};
 
 type Translator = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
 
-/// A slowpath that answers as a test says, and notes what it is asked and told.
+/// A slowpath with the test's answers; records the upcalls and reports.
 pub(crate) struct FakeSwitch {
     answer: Box<Translator>,
     /// How often the answer about a destination is not there yet.
@@ -27,7 +27,7 @@ pub(crate) struct FakeSwitch {
     /// Somebody has the tables.
     pub(crate) locked: AtomicBool,
     pub(crate) refreshed: Mutex<Vec<Effect>>,
-    /// What was reported, summed; when it was used last.
+    /// Sums of the reports, and the time of last use.
     pub(crate) credited: Mutex<BTreeMap<Credit, Carried>>,
     pub(crate) failed: Mutex<Vec<PortNo>>,
     /// Handle, input port and bytes of what went to controllers.
@@ -54,7 +54,7 @@ impl FakeSwitch {
         })
     }
 
-    /// Packets, bytes and time of last use of what was reported for a credit.
+    /// Packets, bytes and time of last use reported for a credit.
     pub(crate) fn credited(&self, credit: u128) -> (u64, u64, Nanos) {
         let credited = self.credited.lock();
         let carried = credited.get(&Credit(credit)).copied().unwrap_or_default();
@@ -197,7 +197,7 @@ impl Bench {
         for (n, device) in (0..).zip(&devices) {
             pipeline.add_port(PortNo(n), device.clone());
             let rx = device.open_rx().unwrap().remove(0);
-            // What the packets of one batch do is done in their order.
+            // Actions on the packets of one batch run in their order.
             rx_queues.push(Pipeline::rx_queue(PortNo(n), rx, Budget::new(BATCH as u32, 256)));
         }
         Bench {
@@ -227,17 +227,17 @@ impl Bench {
         while self.pipeline.receive(rx_queue, false, self.now).unwrap() > 0 {}
     }
 
-    /// What was sent on a port since the last call.
+    /// Packets sent on a port since the last call.
     pub(crate) fn sent(&self, port: usize) -> Vec<Vec<u8>> {
         self.devices[port].take_sent()
     }
 
-    /// The numbers of what was sent on a port since the last call.
+    /// The numbers of the packets sent on a port since the last call.
     pub(crate) fn numbers(&self, port: usize) -> Vec<u32> {
         self.sent(port).iter().map(|packet| number(packet)).collect()
     }
 
-    /// Housekeeping until there is nothing left to do now.
+    /// Runs housekeeping until no work is due.
     pub(crate) fn housekeep(&mut self) -> Option<Nanos> {
         loop {
             match self.pipeline.housekeep(self.now) {

@@ -1,4 +1,4 @@
-//! What megaflows carried, told to the switch.
+//! Reports of megaflows' counters to the switch.
 
 use crate::common::{Bench, FakeSwitch, credited, depending, dummy, output, packet, translation};
 use dp::{Change, Datapath, Dep, PortNo};

@@ -23,7 +23,7 @@ fn options(workers: usize) -> Options {
     }
 }
 
-/// Ports 0 to n − 1 on dummy devices; what comes in on one goes out of the next.
+/// Ports 0 to n − 1 on dummy devices; packets from one port leave by the next.
 fn ring(ports: u32, workers: usize) -> (Arc<DpUser>, Vec<Arc<Dummy>>, Arc<FakeSwitch>) {
     let switch = FakeSwitch::new(move |key| {
         let to = (key.in_port().0 + 1) % ports;
@@ -226,8 +226,7 @@ fn an_idle_datapath_sleeps() {
             })
             .sum()
     };
-    // Other tests' workers live in this process too; some moment comes at which nobody's worker
-    // moves.
+    // Workers of other tests run in this process too; at some moment none of them wakes.
     eventually("no worker wakes for a while", || {
         let before = wakes();
         std::thread::sleep(std::time::Duration::from_millis(50));

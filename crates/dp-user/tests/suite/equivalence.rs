@@ -1,4 +1,4 @@
-//! The caches give what the tables say, whatever happens.
+//! The caches give the tables' result after any sequence of changes.
 
 use crate::common::{Bench, FakeSwitch, depending, number, packet, translation};
 use dp::{Action, Change, Changes, Dep, PortNo, Translation};

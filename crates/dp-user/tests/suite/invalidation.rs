@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use wire::{Nanos, Vid};
 
-/// A switch that sends to the port that `table` says, whatever the destination; the destination is
-/// the dependency.
+/// A switch that sends to the port in `table`, for any destination; the destination is the
+/// dependency.
 fn one_port(table: &Arc<AtomicU32>) -> Arc<FakeSwitch> {
     let table = table.clone();
     FakeSwitch::new(move |key| {
@@ -280,7 +280,7 @@ fn the_limit_falls_where_ageing_takes_long_and_grows_again_where_it_does_not() {
     assert!(bench.pipeline.cache_stats().flows <= limit as u64);
     bench.now += Duration::from_secs(11);
     bench.housekeep();
-    // Grows only where the table is full, and not beyond what is configured.
+    // The limit grows only while the table is full, and not beyond the configured one.
     assert_eq!(pass(1000, 1, &mut bench).1, limit);
     let mut last = limit;
     for _ in 0..30 {
@@ -352,7 +352,7 @@ fn a_change_of_a_region_that_has_most_megaflows_forgets_all_at_once() {
     }
 }
 
-/// A change of what is in a region.
+/// A change of the rules in a region.
 fn overlap(dep: u64, fields: &[(Field, u128, u128)]) -> Change {
     let (mut key, mut mask) = (Key::ZERO, Mask::EMPTY);
     for (field, value, bits) in fields {
@@ -429,7 +429,7 @@ fn many_changes_of_regions_cost_no_more_than_forgetting_what_depends_on_them() {
     bench.changes.publish(&(0..20).map(other).collect::<Vec<_>>());
     bench.receive(0, &packets);
     assert_eq!(bench.switch.upcalls(), 3000);
-    // For one region, so many megaflows are not looked at.
+    // For one region, this many megaflows are too many to check.
     let packets: Vec<_> = (0..33_000).map(|n| packet(n, 9, n)).collect();
     bench.receive(0, &packets);
     bench.changes.publish(&[other(1)]);

@@ -102,7 +102,7 @@ fn a_device_that_is_deleted_is_reported_once_and_its_successor_works() {
     assert_eq!(*hosts.switch.failed.lock(), [PortNo(1)]);
 }
 
-/// Host two as host one sees it: nobody has this address, the datapath translates it.
+/// Host two's address for host one: no host has it, the datapath translates it.
 const SEEN: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 99);
 const SEEN_MAC: u64 = 0x0200_0000_0099;
 const TWO: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -243,7 +243,7 @@ fn a_port_with_a_scheduler_queues_in_the_switch_and_not_in_the_kernel_behind_it(
     let report = hosts.datapath.qos(PortNo(2)).unwrap();
     let waiting = report.queues[0].1.backlog_packets + report.held_packets;
     receiving.join().unwrap();
-    // 128 KB at most are in the kernel, of a million, and what has gone by then.
+    // At most 128 KB of a million are in the kernel, plus the packets sent by then.
     assert!(waiting > 200 || begun.elapsed() > Duration::from_secs(1), "{waiting}");
     let counters = hosts.datapath.port_counters(PortNo(2)).unwrap();
     assert_eq!((counters.tx_dropped, counters.tx_errors), (0, 0));

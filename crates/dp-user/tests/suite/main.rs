@@ -1,4 +1,4 @@
-//! What the userspace datapath does, seen from outside.
+//! Tests of the userspace datapath by its public interface.
 
 mod common;
 mod credits;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_to_string};
 use std::path::Path;
 
-/// What each module imports from the others, outside its tests.
+/// Imports of each module from the others, outside its tests.
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut imports = BTreeMap::<String, BTreeSet<String>>::new();
@@ -39,7 +39,7 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
 fn modules_form_no_circle() {
     let mut imports = imports();
     assert!(imports["pipeline"].contains("megaflow"), "{imports:?}");
-    // Whoever imports only what has gone already, goes: a circle stays.
+    // Removes modules whose imports are removed already: circles stay.
     while let Some(module) = imports
         .iter()
         .find(|(_, left)| left.is_empty())

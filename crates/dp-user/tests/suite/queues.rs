@@ -191,7 +191,7 @@ fn queues_are_placed_anew_by_what_they_cost_when_that_is_asked_for() {
         ..QueueRules::default()
     };
     datapath.set_queue_rules(pinned(&[(0, 0), (1, 0), (2, 1), (3, 1)]));
-    // Everything stays where it was pinned when it is not any more.
+    // Queues that are no longer pinned stay on their workers.
     let mut only = rules(None);
     only.assign = Assign::Cycles;
     datapath.set_queue_rules(only.clone());

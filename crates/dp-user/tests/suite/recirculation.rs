@@ -14,7 +14,7 @@ fn dropped(bench: &Bench, cause: DropCause) -> u64 {
     drops.iter().find(|(other, _)| *other == cause).unwrap().1
 }
 
-/// Pops the tag, looks at what is behind it, and sends by its destination.
+/// Pops the tag, matches the header behind it, and sends by its destination.
 fn behind_the_tag() -> Arc<FakeSwitch> {
     FakeSwitch::new(|key| match key.get(Field::RecircId) {
         0 => credited(
@@ -237,7 +237,7 @@ fn any_program() -> impl Strategy<Value = Program> {
         ]
     };
     let ops = prop_oneof![
-        // What connection tracking does, and what follows it.
+        // Connection tracking, and the actions behind it.
         4 => (any::<Option<u8>>(), 1..NUMBERS)
             .prop_map(|(dst, number)| dst.map(Op::Set).into_iter().chain([Op::Recirculate(number)]).collect()),
         4 => (1..4u32).prop_map(|port| vec![Op::Output(port)]),

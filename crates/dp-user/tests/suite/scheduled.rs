@@ -171,7 +171,7 @@ fn a_voice_packet_overtakes_others_on_a_slow_link() {
     assert!(place <= 2, "{place}");
 }
 
-/// A TCP segment of `payload` bytes that is to be cut at 1000.
+/// A TCP segment of `payload` bytes, to be cut at 1000.
 fn segment(payload: usize) -> (Vec<u8>, Offload) {
     let mut packet = vec![0; 54 + payload];
     packet[..12].copy_from_slice(&crate::common::packet(9, 0x100, 0)[..12]);
@@ -286,7 +286,7 @@ fn taking_the_scheduler_away_sends_what_is_queued_before_what_comes() {
     bench.receive(0, &packets);
     let mut numbers = bench.numbers(1);
     assert!(numbers.len() < 20);
-    // The device has no room yet: what comes meanwhile has to wait too.
+    // The device has no room yet: new packets have to wait too.
     bench.devices[1].set_room(Some(50));
     bench.pipeline.set_qos(OUT, None, bench.now).unwrap();
     bench.receive(0, &[long(300, 500)]);
@@ -324,7 +324,7 @@ fn a_port_without_a_scheduler_holds_packets_in_three_bands_while_its_device_is_f
         run(&mut bench);
         sent.extend(bench.sent(1));
         let is_voice = |packet: &Vec<u8>| packet[12] == 8;
-        // Behind what had been offered to the device already, and no further.
+        // Behind the packets that the device had been offered already, and no further.
         let place = sent.iter().position(is_voice).unwrap();
         assert!((10..=10 + 64).contains(&place), "{place}");
         sent.retain(|packet| !is_voice(packet));

@@ -1,4 +1,4 @@
-//! What the signature cache knows when megaflows begin, or end, to look behind the Ethernet header.
+//! The signature cache when megaflows begin, or end, to match fields behind the Ethernet header.
 
 use crate::common::{Bench, FakeSwitch, depending, mac, number, output, packet, translation};
 use dp::{Change, Dep};

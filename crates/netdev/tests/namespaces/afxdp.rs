@@ -39,7 +39,7 @@ fn hosts_reach_each_other_by_afxdp_ports_in_every_mode() {
     for mode in MODES {
         let lab = Lab::new();
         if mode == XdpMode::Generic {
-            // The device hands over what the host sends, and that hook takes no segmentation away.
+            // The device passes on the host's packets, and that hook leaves segmentation on.
             for host in [&lab.h1, &lab.h2] {
                 host.run(&["ip", "link", "set", "eth0", "gso_max_segs", "1"]);
             }
@@ -274,7 +274,7 @@ fn several_queues_are_several_receive_queues() {
         }
         frames.iter().any(|frame| frame.data() == packet).then_some(())
     });
-    // Each way to send is another queue's; what goes out by either arrives.
+    // Each transmit handle uses another queue; packets from either arrive.
     for _ in 0..2 {
         let report = device.open_tx().unwrap().send(&mut vec![Frame::from_slice(&packet)]);
         assert_eq!(report.packets, 1);

@@ -23,7 +23,7 @@ fn number(frame: &Frame) -> Option<u32> {
     Some(u32::from_be_bytes(*rest.first_chunk()?))
 }
 
-/// Adds what is received now to `frames`, without the packets of hosts that look for others.
+/// Appends the packets received now to `frames`, without those of hosts that search for others.
 fn receive(rx: &mut dyn Rx, frames: &mut Vec<Frame>) {
     while rx.recv(frames, 32).unwrap() > 0 {}
     frames.retain(|frame| number(frame).is_some());
