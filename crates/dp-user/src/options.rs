@@ -10,31 +10,6 @@ const DEFAULT_WORKERS: usize = 4;
 /// Default time between two passes over all megaflows.
 pub(crate) const AGEING_PERIOD: Duration = Duration::from_secs(1);
 
-/// Limits of the megaflow cache: number, and idle timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Maximum number of megaflows.
-    pub flows: usize,
-    /// Idle timeout of a megaflow.
-    pub idle: Duration,
-    /// Minimum time between two passes over all megaflows. A pass removes idle megaflows, and
-    /// reports the counters of the others.
-    pub period: Duration,
-}
-
-/// Whether the kernel forwards packets of flows whose destination workers have found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OffloadUse {
-    /// Every packet goes through a worker.
-    Off,
-    /// To the device that they go to, through its qdisc.
-    #[default]
-    Device,
-    /// For a veth whose other end is in another network namespace: straight to that end, past the
-    /// device's qdisc, captures and counters.
-    Peer,
-}
-
 /// Options of the userspace datapath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
