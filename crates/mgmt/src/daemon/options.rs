@@ -133,27 +133,6 @@ impl Options {
         Ok(true)
     }
 
-    /// As [`Options::accept`], for programs that read their command line with `lexopt`: call it
-    /// with the name (or the letter) of the option that the parser has just returned.
-    ///
-    /// # Errors
-    /// A value missing or not one.
-    pub fn accept_lexopt(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<bool, Error> {
-        use crate::cli::Takes;
-        let all = OPTIONS.iter().chain(LOG_OPTIONS);
-        let is = |o: &&Opt| o.long == name || o.short.is_some_and(|c| name == c.to_string());
-        let Some(opt) = all.into_iter().find(is) else {
-            return Ok(false);
-        };
-        let value = match opt.takes {
-            Takes::Nothing => None,
-            Takes::Maybe => parser.optional_value(),
-            Takes::Value => Some(parser.value().map_err(|e| Error(e.to_string()))?),
-        };
-        let value = value.map(|v| v.to_string_lossy().into_owned());
-        self.accept(opt.long, value.as_deref())
-    }
-
     /// The path of the control socket, `None` for no socket.
     pub fn unixctl_path(&self) -> Option<PathBuf> {
         match self.unixctl.as_deref() {
