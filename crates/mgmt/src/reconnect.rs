@@ -151,12 +151,12 @@ impl Reconnect {
     }
 
     /// How long ago the last connection began, if there was one.
-    pub fn since_connect(&self, now: Nanos) -> Option<Duration> {
+    fn since_connect(&self, now: Nanos) -> Option<Duration> {
         self.connected.map(|then| passed(then, now))
     }
 
     /// How long ago the last connection ended, if one did.
-    pub fn since_disconnect(&self, now: Nanos) -> Option<Duration> {
+    fn since_disconnect(&self, now: Nanos) -> Option<Duration> {
         self.disconnected.map(|then| passed(then, now))
     }
 

@@ -53,7 +53,7 @@ impl AtomicType {
 
     /// The value of a column that was not given one (RFC 7047 §5.2.1): 0, 0.0, false, "" or the
     /// zero UUID.
-    pub fn default_atom(self) -> Atom {
+    pub(crate) fn default_atom(self) -> Atom {
         match self {
             AtomicType::Integer => Atom::Integer(0),
             AtomicType::Real => Atom::Real(0.0),
@@ -170,7 +170,7 @@ impl Atom {
     }
 
     /// The real, if it is one.
-    pub fn as_real(&self) -> Option<f64> {
+    pub(crate) fn as_real(&self) -> Option<f64> {
         if let Atom::Real(value) = self {
             Some(*value)
         } else {

@@ -81,7 +81,7 @@ impl Condition {
     }
 
     /// Whether every row meets it in a monitor.
-    pub fn is_always(&self) -> bool {
+    pub(crate) fn is_always(&self) -> bool {
         self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
     }
 

@@ -162,7 +162,7 @@ impl Datum {
     }
 
     /// Whether both are the same storage: then they are equal without a look at the elements.
-    pub fn same_storage(&self, other: &Datum) -> bool {
+    pub(crate) fn same_storage(&self, other: &Datum) -> bool {
         match (&self.0, &other.0) {
             (Repr::Set(a), Repr::Set(b)) => Arc::ptr_eq(a, b),
             (Repr::Map(a), Repr::Map(b)) => Arc::ptr_eq(a, b),

@@ -342,18 +342,18 @@ impl ColumnType {
     }
 
     /// Whether it holds exactly one atom.
-    pub fn is_scalar(&self) -> bool {
+    pub(crate) fn is_scalar(&self) -> bool {
         self.value.is_none() && self.min == 1 && self.max == 1
     }
 
     /// Whether it holds one atom or none.
-    pub fn is_optional_scalar(&self) -> bool {
+    pub(crate) fn is_optional_scalar(&self) -> bool {
         self.value.is_none() && self.min == 0 && self.max == 1
     }
 
     /// Whether a difference lists elements, rather than being the new value (ovsdb-server(7)
     /// §4.1.14).
-    pub fn is_composite(&self) -> bool {
+    pub(crate) fn is_composite(&self) -> bool {
         self.max > 1
     }
 

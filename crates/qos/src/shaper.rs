@@ -91,7 +91,7 @@ impl<S> Shaper<S> {
     }
 
     /// The scheduler, to be changed.
-    pub fn inner_mut(&mut self) -> &mut S {
+    pub(crate) fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 }

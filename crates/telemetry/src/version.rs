@@ -13,7 +13,7 @@ pub const OXVS: &str = env!("CARGO_PKG_VERSION");
 pub const CALLER: &str = "OXVS_CALLER_VERSION";
 
 /// The version of the `Open_vSwitch` schema that the tools know.
-pub const DB_SCHEMA: &str = "8.3.1";
+const DB_SCHEMA: &str = "8.3.1";
 
 /// `PROGRAM (Open vSwitch) 3.1.0, oxvs 0.1.0`, without a newline.
 pub fn line(program: &str) -> String {

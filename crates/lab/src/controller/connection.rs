@@ -93,7 +93,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection is broken, or what comes is not OpenFlow 1.0.
-    pub fn receive_until(&mut self, until: Instant) -> Result<Option<Message>> {
+    pub(crate) fn receive_until(&mut self, until: Instant) -> Result<Option<Message>> {
         let received = self.vconn.recv_before(Some(until)).context("reading from the switch")?;
         match received.map(|bytes| self.codec.decode(bytes)) {
             Some(Err(error)) => bail!("the switch sends what cannot be read: {}", error.name()),

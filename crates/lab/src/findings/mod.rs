@@ -69,7 +69,7 @@ impl Finding {
     }
 
     /// The same, with tables chosen for each check.
-    pub fn judge_by<'a>(&self, tables: impl Fn(&Check) -> &'a BTreeMap<String, Table>) -> Judgement {
+    pub(crate) fn judge_by<'a>(&self, tables: impl Fn(&Check) -> &'a BTreeMap<String, Table>) -> Judgement {
         let mut evidence: Vec<Evidence> = self.checks.iter().flat_map(|check| check.run(tables(check))).collect();
         evidence.sort_by_key(|evidence| evidence.outcome);
         let has = |outcome| evidence.iter().any(|evidence| evidence.outcome == outcome);

@@ -207,7 +207,7 @@ impl Store {
     ///
     /// # Errors
     /// It exists with another version.
-    pub fn enter_system(&mut self, name: &str, description: &str) -> Result<()> {
+    pub(crate) fn enter_system(&mut self, name: &str, description: &str) -> Result<()> {
         if let Some(old) = self.run.systems.get(name) {
             ensure!(
                 old == description || !self.has_samples_of(name),

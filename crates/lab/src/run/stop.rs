@@ -15,7 +15,7 @@ impl Stop {
     ///
     /// # Errors
     /// The system refuses to tell of signals.
-    pub fn on_signals() -> Result<Stop> {
+    pub(crate) fn on_signals() -> Result<Stop> {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // In this order: the first time the flag is not yet set when it is looked at.

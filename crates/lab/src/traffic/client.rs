@@ -184,7 +184,7 @@ impl Remote {
     ///
     /// # Errors
     /// Those of [`Remote::stop`], of the first that has any.
-    pub fn stop_all(mut tasks: Vec<Remote>) -> Result<Vec<Outcome>> {
+    pub(crate) fn stop_all(mut tasks: Vec<Remote>) -> Result<Vec<Outcome>> {
         for task in &mut tasks {
             task.ask(Ask::Stop)?;
         }

@@ -200,7 +200,7 @@ impl Sender {
     ///
     /// # Errors
     /// The stream's.
-    pub async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    async fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.writer.write_all(bytes).await?;
         self.writer.flush().await
     }

@@ -363,7 +363,7 @@ impl Sender<'_> {
 
 impl SentFlow {
     /// The lateness that one datagram in a hundred exceeds, in µs.
-    pub fn late_99(&self) -> Option<f64> {
+    pub(crate) fn late_99(&self) -> Option<f64> {
         let quantiles = &self.pacing.as_ref()?.quantiles;
         quantiles
             .iter()
