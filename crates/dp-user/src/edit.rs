@@ -40,6 +40,14 @@ impl Ending {
             _ => None,
         }
     }
+
+    /// The number that all packets are recirculated with.
+    pub(crate) fn recirculation(self) -> Option<u32> {
+        match self {
+            Ending::Recirculate(id) => Some(id),
+            _ => None,
+        }
+    }
 }
 
 /// Runs the changes that actions with an [`Ending`] make before it, action by action. A packet

@@ -126,6 +126,14 @@ impl KeyHasher {
         product(a, b, &self.secrets[n])
     }
 
+    /// A hash of a packet that is recirculated with number `id` and had `hash` before: no word of its
+    /// key is read again. It is not the hash of the whole key: the same key has another one where
+    /// its packet was read anew, or came from another recirculation.
+    #[inline(always)]
+    pub(crate) fn recirculated(&self, hash: u64, id: u32) -> u64 {
+        finish(product(hash, id.into(), &self.secrets[Field::RecircId.word() / 2]))
+    }
+
     /// The hash of the first [`ETHERNET_WORDS`] of a key.
     #[inline(always)]
     pub(crate) fn ethernet(&self, key: &Key) -> u64 {
@@ -282,6 +290,22 @@ mod tests {
         assert!(pairs.is_front());
         assert!(pairs.front_matches(&other, &front(key(7).words())));
         assert!(!pairs.front_matches(&key(8), &front(key(7).words())));
+    }
+
+    #[test]
+    fn recirculations_of_a_packet_and_of_others_have_hashes_of_their_own() {
+        let hasher = KeyHasher::new();
+        let mut hashes = std::collections::HashSet::new();
+        for port in 0..100 {
+            let hash = hasher.whole(&key(port));
+            hashes.insert(hash);
+            for id in [1, 2, u32::MAX] {
+                let first = hasher.recirculated(hash, id);
+                hashes.extend([first, hasher.recirculated(first, id)]);
+                assert_eq!(first, hasher.recirculated(hash, id));
+            }
+        }
+        assert_eq!(hashes.len(), 700);
     }
 
     #[test]

@@ -224,7 +224,10 @@ impl Pipeline {
     #[inline]
     fn of_all(&self, batch: &Batch, port: PortNo) -> Option<u32> {
         let number = self.flows.of_all(port)?;
-        let all = batch.frames.iter().all(|frame| flow::has_key(frame.data()));
+        let all = batch
+            .frames
+            .iter()
+            .all(|frame| frame.len() >= flow::KEYED_LEN || flow::has_key(frame.data()));
         all.then_some(number)
     }
 

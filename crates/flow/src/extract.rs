@@ -30,10 +30,13 @@ pub fn extract(data: &[u8], meta: &PacketMeta) -> Option<Key> {
     (slot.read(data, meta, None) == Reading::Key).then(|| *slot)
 }
 
+/// Every packet of at least so many bytes has a key.
+pub const KEYED_LEN: usize = 18;
+
 /// Whether [`extract`] has a key to give.
 #[inline]
 pub fn has_key(data: &[u8]) -> bool {
-    if data.len() >= 18 {
+    if data.len() >= KEYED_LEN {
         return true;
     }
     let header: Option<&[u8; 14]> = data.first_chunk();

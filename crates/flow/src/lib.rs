@@ -27,7 +27,7 @@ mod state;
 
 pub use compose::compose;
 pub use display::Masked;
-pub use extract::{KeySlot, Reading, extract, has_key, repeats};
+pub use extract::{KEYED_LEN, KeySlot, Reading, extract, has_key, repeats};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};
 pub use key::{Key, TAG_PRESENT};
 pub use mask::{Mask, mix};

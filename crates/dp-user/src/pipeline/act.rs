@@ -87,7 +87,8 @@ impl Pipeline {
             }
         }
         if recirculation == Recirculation::All {
-            return self.recirculate_all(batch, edits, depth, from);
+            let id = one_ending.then(|| ending.recirculation()).flatten();
+            return self.recirculate_all(batch, id, edits, depth, from);
         }
         if let Some(to) = ending.port()
             && one_ending

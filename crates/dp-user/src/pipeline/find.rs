@@ -121,7 +121,7 @@ impl Pipeline {
             {
                 run.flow = flow;
                 unknown ^= 1 << n;
-                self.remember(&run.key, flow);
+                self.signatures.remember(run.hash, flow);
             } else if !is_unknown && self.ethernet {
                 self.signatures.remember(self.hasher.ethernet(&run.key), run.flow);
             }

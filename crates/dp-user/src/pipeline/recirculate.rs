@@ -12,7 +12,6 @@
 
 use super::Pipeline;
 use crate::batch::{BATCH, Batch};
-use crate::edit::Ending;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
 use dp::{DropCause, MAX_RECIRCULATIONS};
@@ -65,11 +64,18 @@ impl Pipeline {
         }
     }
 
-    /// Gives every packet of a batch the number of the recirculation that its megaflow wants; where
-    /// they have recirculated often enough, drops them instead, and returns `false`. Where no
-    /// packet
-    /// was changed, the keys that were read stay, with the new number.
-    pub(super) fn recirculate_all(&mut self, batch: &mut Batch, is_changed: bool, depth: u32, from: &Source) -> bool {
+    /// Gives every packet of a batch the number of the recirculation that its megaflow wants, `id`
+    /// where they all want the same one; where they have recirculated often enough, drops them
+    /// instead, and returns `false`. Where no packet was changed, the keys that were read stay, with
+    /// the new number.
+    pub(super) fn recirculate_all(
+        &mut self,
+        batch: &mut Batch,
+        id: Option<u32>,
+        is_changed: bool,
+        depth: u32,
+        from: &Source,
+    ) -> bool {
         if depth >= MAX_RECIRCULATIONS {
             let packets = batch.frames.len() as u64;
             self.sink(from).count(DropCause::Recirculation, packets);
@@ -79,17 +85,26 @@ impl Pipeline {
         batch.has_keys &= !is_changed && !batch.is_ethernet && !self.hashes_ethernet();
         let has_keys = batch.has_keys;
         let (runs, frames) = batch.parts_mut();
+        if let Some(id) = id {
+            frames.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+        }
         let mut rest = &mut frames[..];
         for run in runs {
-            let (own, others) = rest.split_at_mut(run.packets as usize);
-            rest = others;
-            let Ending::Recirculate(id) = self.flows.flow_mut(run.flow).ending else {
-                continue;
+            let id = match id {
+                Some(id) => id,
+                None => {
+                    let (own, others) = rest.split_at_mut(run.packets as usize);
+                    rest = others;
+                    let Some(id) = self.flows.flow_mut(run.flow).ending.recirculation() else {
+                        continue;
+                    };
+                    own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+                    id
+                }
             };
-            own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
             if has_keys {
                 run.key.recirculate(id);
-                run.hash = self.hasher.whole(&run.key);
+                run.hash = self.hasher.recirculated(run.hash, id);
                 run.flow = NONE;
                 sys::memory::prefetch(self.signatures.line(run.hash));
             }
