@@ -66,8 +66,8 @@ impl Pipeline {
 
     /// Gives every packet of a batch the number of the recirculation that its megaflow wants, `id`
     /// where they all want the same one; where they have recirculated often enough, drops them
-    /// instead, and returns `false`. Where no packet was changed, the keys that were read stay, with
-    /// the new number.
+    /// instead, and returns `false`. Where no packet was changed, the keys that were read stay,
+    /// with the new number.
     pub(super) fn recirculate_all(
         &mut self,
         batch: &mut Batch,
