@@ -26,13 +26,12 @@ const LATELY: Duration = Duration::from_secs(60);
 /// A queue by its port and number.
 type QueueId = (PortNo, u32);
 
-impl DpUser {
-    /// Runs a worker on each of these cores, and none elsewhere; `None` for the usual number of
-    /// workers, where [`crate::Options`] put them. Does nothing where that is so already.
-    ///
-    /// # Errors
-    /// The kernel cannot create a thread, epoll or eventfd; the workers stay as they were then.
-    pub fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()> {
+impl WorkerControl for DpUser {
+    fn count(&self) -> usize {
+        self.workers.read().len()
+    }
+
+    fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()> {
         let _one_at_a_time = self.control.lock();
         let wanted: Vec<Option<usize>> = match cores.filter(|cores| !cores.is_empty()) {
             Some(cores) => cores.iter().copied().map(Some).collect(),
