@@ -9,7 +9,7 @@ use std::process::Command;
 /// The crates from the bottom up: each may import those of the rows above its own, never its
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
-    &["wire", "sys", "telemetry"],
+    &["nanos", "wire", "sys", "telemetry"],
     &["flow", "qos", "protocols", "ovsdb"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
@@ -26,6 +26,7 @@ const DEV_ONLY: &[&str] = &["testkit", "fuzz-targets", "instructions", "xtask"];
 
 /// Crates that take the time as an argument and open nothing.
 pub(crate) const SANS_IO: &[&str] = &[
+    "nanos",
     "wire",
     "flow",
     "qos",

@@ -27,6 +27,7 @@ use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
 use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_PORTS, NO_EPOCH, NewFlow, PacketKind};
 use dp::offload::{PortCarried, Refused, Rewrite};
+use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
 use netdev::{IngressPrograms, Rx};
 use parking_lot::Mutex;
@@ -36,7 +37,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sys::Error;
-use wire::Nanos;
 
 mod shared;
 

@@ -15,6 +15,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use flow::{Field, Mask};
+use nanos::Nanos;
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{MacAddr, Nanos, VlanTag};
+use wire::{MacAddr, VlanTag};
 
 /// A device that always has packets, and discards sent ones.
 struct Memory {

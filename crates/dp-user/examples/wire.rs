@@ -7,12 +7,12 @@
 use dp::{Action, Datapath, Effect, PortNo, Slowpath, Translation, Upcall, WorkerControl};
 use dp_user::{DpUser, Options};
 use flow::{Field, Mask};
+use nanos::Nanos;
 use netdev::{AfxdpConfig, Spec};
 use std::error::Error;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 struct Wire;
 

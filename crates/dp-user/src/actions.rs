@@ -18,11 +18,12 @@ use crate::rx_queue::{PuntBudgets, Source};
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, PortNo};
+use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::slice;
 use std::sync::Arc;
+use wire::EtherType;
 use wire::headers::behind_tags;
-use wire::{EtherType, Nanos};
 
 /// Length of an Ethernet header: no packet is cut shorter.
 const ETHERNET: usize = 14;

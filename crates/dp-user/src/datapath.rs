@@ -19,6 +19,7 @@ use dp::{
 };
 use flow::PortNo;
 use hashbrown::HashMap;
+use nanos::Nanos;
 use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
@@ -30,7 +31,6 @@ use std::sync::mpsc;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use wire::Nanos;
 
 /// The userspace datapath. Its workers end when it is dropped.
 ///

@@ -13,10 +13,10 @@ use crate::stats::{DropSink, PortStats, WorkerStats};
 use dp::{DropCause, PortCounters};
 use flow::PortNo;
 use hashbrown::HashMap;
+use nanos::Nanos;
 use netdev::{Frame, Netdev, Tx};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Time between two requests to open a device for sending, after an attempt failed.
 const REOPEN: Duration = Duration::from_secs(1);

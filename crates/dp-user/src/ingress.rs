@@ -9,10 +9,10 @@
 use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause, wire_size};
 use dp::DropCause;
+use nanos::Nanos;
 use netdev::{Frame, Gso};
 use qos::police::{IngressPolicer, IngressPolicerConfig};
 use qos::{ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, PortSpeed, Scheduler};
-use wire::Nanos;
 
 /// See the module's page.
 #[derive(Default)]

@@ -8,10 +8,10 @@
 //! request when the process that holds it ends.
 
 use dp::SHORTEST_LATENCY_HOLD;
+use nanos::Nanos;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::time::Duration;
-use wire::Nanos;
 
 /// The kernel's file for latency requests: 32 bits in the host's byte order, in microseconds, in
 /// force until the file is closed.

@@ -11,11 +11,11 @@
 
 use dp::{Band, BandEffect, BandStats, DpError, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
 use hashbrown::HashMap;
+use nanos::Nanos;
 use netdev::{Frame, Gso, gso};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use wire::Nanos;
 
 /// Buckets count time in this part of a nanosecond, so that rates of many gigabits are not rounded.
 const TICKS: u64 = 16;

@@ -46,11 +46,11 @@ use crate::signature::SignatureCache;
 use crate::stats::WorkerStats;
 use dp::{CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
 use flow::PortNo;
+use nanos::Nanos;
 use netdev::{Frame, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 mod act;
 mod find;

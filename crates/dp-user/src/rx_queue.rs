@@ -7,10 +7,10 @@ use crate::upcall_queue::UpcallQueue;
 use dp::offload::OffloadPort;
 use dp::{PortCounters, PuntReason};
 use flow::PortNo;
+use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// Number of punts a receive queue may send to the control plane: copies for controllers, or
 /// upcalls, per batch and in reserve.

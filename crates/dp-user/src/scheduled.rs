@@ -22,13 +22,13 @@ use crate::flow_look::FlowSecret;
 use crate::queued::{Queued, cut, drop_cause};
 use crate::stats::{DropSink, PortStats};
 use dp::{DropCause, QosReport};
+use nanos::Nanos;
 use netdev::{Frame, Gso, Netdev, Tx, TxReport};
 use parking_lot::{Mutex, MutexGuard};
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
 use room::Room;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Frames that are offered to the device at once.
 const ROUND: usize = 64;

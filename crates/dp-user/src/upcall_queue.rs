@@ -27,10 +27,10 @@ use crate::batch::BATCH;
 use crate::hash::{KeyHasher, MaskPairs};
 use dp::Upcall;
 use flow::{Field, Key, Mask};
+use nanos::Nanos;
 use netdev::Frame;
 use std::collections::VecDeque;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Time until the worker asks again for a pending translation.
 pub(crate) const RETRY_PENDING: Duration = Duration::from_micros(500);

@@ -26,6 +26,7 @@ use crate::poll::Poller;
 use crate::upcall_queue::RETRY_PENDING;
 use dp::Slowpath;
 use flow::PortNo;
+use nanos::Nanos;
 use netdev::Netdev;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -36,7 +37,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 use sys::cycles;
-use wire::Nanos;
 
 /// Number of the command queue's event among the poller's; others are places of queues.
 const COMMANDS: u64 = u64::MAX;

@@ -3,6 +3,7 @@
 use dp::{Action, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
+use nanos::Nanos;
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use qos::{Discipline, FqCodelConfig, HtbClass, HtbConfig, LeafConfig, PortConfig, PortSpeed, SfqConfig};
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use sys::CountingAlloc;
-use wire::{MacAddr, Nanos, VlanTag};
+use wire::{MacAddr, VlanTag};
 
 #[global_allocator]
 static ALLOCATOR: CountingAlloc = CountingAlloc;

@@ -2,9 +2,10 @@
 
 use crate::{Action, Change, Dep, DropCause, Punt};
 use flow::{Key, Mask, PortNo};
+use nanos::Nanos;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 /// A packet that no cached megaflow covers.
 #[derive(Clone, Copy, Debug)]

@@ -8,13 +8,14 @@
 use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
+use nanos::Nanos;
 use netdev::{Memory, Netdev, Spec};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Nanos, VlanTag};
+use wire::VlanTag;
 
 /// A case: matches and actions.
 struct Case {

@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use nanos::Nanos;
 use ovsdb::idl::{Event, Idl, IdlError, Txn, TxnStatus};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout_at};
-use wire::Nanos;
 
 use crate::jsonrpc::{FrameError, Framer, Limits};
 use crate::reconnect::{Action, Policy, Reconnect, State};
@@ -46,7 +46,7 @@ pub struct IdlConnection {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The stream failed, or could not be made.
-    #[error("{}", crate::pidfile::os_text(.0))]
+    #[error("{}", crate::os_text(.0))]
     Io(#[from] io::Error),
     /// The server closed it.
     #[error("End of file")]

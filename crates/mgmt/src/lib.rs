@@ -31,3 +31,12 @@ pub mod reconnect;
 pub mod stream;
 pub mod unixctl;
 pub mod vconn;
+
+/// The system's text of an error, without Rust's `(os error N)`.
+pub fn os_text(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}

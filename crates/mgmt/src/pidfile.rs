@@ -1,6 +1,7 @@
 //! Pidfiles: a file with the process id of the daemon of that name, in decimal. The daemon keeps it
 //! locked (`fcntl`), so the file of a daemon that died is recognised as stale.
 
+use crate::os_text;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
@@ -147,15 +148,6 @@ pub(crate) fn number(mut file: &File) -> io::Result<u32> {
     text.trim()
         .parse()
         .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
-}
-
-/// The system's text for an error, without the number that Rust appends.
-pub fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" (os error ") {
-        Some((text, _)) => text.to_owned(),
-        None => text,
-    }
 }
 
 /// The other process that has the file locked.

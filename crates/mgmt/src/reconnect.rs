@@ -20,7 +20,7 @@
 
 use std::time::Duration;
 
-use wire::Nanos;
+use nanos::Nanos;
 
 /// How a connection is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

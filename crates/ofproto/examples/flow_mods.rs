@@ -4,13 +4,13 @@
 
 use dp::Change;
 use flow::MatchField as F;
+use nanos::Nanos;
 use ofproto::{Agent, Config, ConnId, Env, Kind, Options, PortCounters, QueueInfo, Run};
 use openflow::model::{Action, Body, BundleAdd, BundleControl, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, Hello, OfError, Version, Versions};
 use std::cell::RefCell;
 use switch::tables::{MeterChange, Patience, Translated};
 use switch::{BridgeConfig, FailMode, Switch, SwitchConfig};
-use wire::Nanos;
 
 const NOW: Nanos = Nanos(1_000_000_000);
 

@@ -8,13 +8,13 @@ use crate::limit::LimitStats;
 use crate::memory::HELLO_TIMEOUT;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
+use nanos::Nanos;
 use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
 use openflow::{Framer, OfError, Version, Versions};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use switch::FragMode;
 use telemetry::budget::Budget;
-use wire::Nanos;
 
 /// The description of a bridge that its peers see, and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

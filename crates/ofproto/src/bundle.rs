@@ -10,6 +10,7 @@ use crate::mass::Sweep;
 use crate::memory::{BUNDLE_REFUSED, OVERHEAD};
 use crate::unsupported;
 use crate::work::{Part, Work, xid_of};
+use nanos::Nanos;
 use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, OfError};
 use std::collections::BTreeMap;
@@ -17,7 +18,6 @@ use std::ops::Range;
 use std::time::Duration;
 use switch::BundleItem;
 use telemetry::budget::Share;
-use wire::Nanos;
 
 /// Types of control messages; the type of a reply is one more.
 const OPEN: u16 = 0;

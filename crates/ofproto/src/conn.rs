@@ -8,11 +8,11 @@ use crate::memory::REQUEST_REFUSED;
 use crate::monitor::Monitors;
 use crate::outbox::Outbox;
 use crate::probe::Probe;
+use nanos::Nanos;
 use openflow::model::{Body, Message, PacketInFormat, Role, StatsRequest};
 use openflow::{Codec, ErrorBody, ErrorKind, Framer, FramerError, Hello, OfError, Version, Versions, negotiate};
 use std::time::Duration;
 use telemetry::budget::Share;
-use wire::Nanos;
 
 /// A connection's number; the agent never uses it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

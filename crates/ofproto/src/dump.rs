@@ -8,10 +8,10 @@ use crate::features::FeaturesDump;
 use crate::groups::GroupsDump;
 use crate::mass::Mass;
 use crate::monitor::Walk;
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{AggregateStats, Body, Duration, FlowCounters, FlowStats, FlowStatsRequest, StatsReply};
 use switch::tables::{Condition, Cursor, Found};
-use wire::Nanos;
 
 /// Rules read under one lock of the switch.
 const SLICE: usize = 512;

@@ -2,10 +2,10 @@
 
 use dp::Change;
 use flow::PortNo;
+use nanos::Nanos;
 use openflow::OfError;
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
-use wire::Nanos;
 
 /// A port's counters since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

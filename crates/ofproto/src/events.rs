@@ -4,10 +4,10 @@ use crate::agent::{Agent, Core};
 use crate::asynchronous::AsyncEvent;
 use crate::conn::ConnId;
 use crate::env::Env;
+use nanos::Nanos;
 use openflow::Version;
 use openflow::model::{Body, Message, PortStatus};
 use switch::tables::TableEvent;
-use wire::Nanos;
 
 /// What the caller has to do. [`Agent::events`] returns them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::events::Effect;
+use nanos::Nanos;
 use openflow::model::{ALL_GROUPS, Body, GroupMod, Message, MeterMod, MeterStats, StatsReply, TableMod};
 use openflow::{OfError, Version};
 use std::ops::RangeInclusive;
 use switch::tables::{FlowTables, Meter, TABLES, group_features, meter_features, meter_stats};
-use wire::Nanos;
 
 impl Core {
     pub(crate) fn group_mod(&mut self, conn: &Conn, xid: u32, change: GroupMod, env: &impl Env) -> Result<(), OfError> {

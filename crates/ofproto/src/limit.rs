@@ -1,10 +1,10 @@
 //! The queue of packet-ins of a connection: fair between ports, and bounded.
 
 use crate::memory::OVERHEAD;
+use nanos::Nanos;
 use openflow::model::{PacketIn, Port};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use wire::Nanos;
 
 /// The limit on the rate of packet-ins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

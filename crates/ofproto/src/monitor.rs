@@ -8,13 +8,13 @@ use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
 use crate::events::Effect;
+use nanos::Nanos;
 use openflow::model::{
     Body, FlowMonitorRequest, FlowStatsRequest, FlowUpdate, Instructions, MonitorCommand, StatsReply,
 };
 use openflow::{OfError, Version};
 use std::collections::BTreeMap;
 use switch::tables::{Condition, Cursor, Found, RuleUpdate, TABLES};
-use wire::Nanos;
 
 /// The flags of a monitor.
 const INITIAL: u16 = 1;

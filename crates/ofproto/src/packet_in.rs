@@ -5,10 +5,10 @@ use crate::asynchronous::AsyncEvent;
 use crate::conn::Conn;
 use crate::memory::{OVERHEAD, PACKET_IN_DROPPED};
 use flow::MatchField;
+use nanos::Nanos;
 use openflow::Version;
 use openflow::model::{Body, PacketIn, Port};
 use switch::tables::ForController;
-use wire::Nanos;
 
 /// The reason of a packet that matched no rule.
 const NO_MATCH: u8 = 0;

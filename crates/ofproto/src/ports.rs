@@ -6,11 +6,12 @@ use crate::dump::duration;
 use crate::env::{Env, PortCounters};
 use crate::events::Effect;
 use flow::PortNo;
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{self, Body, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
 use std::collections::BTreeMap;
 use switch::PortFlags;
-use wire::{MacAddr, Nanos};
+use wire::MacAddr;
 
 /// A port of the bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The inactivity probe of a connection.
 
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// The state of the probe.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,9 @@ use crate::agent::Core;
 use crate::conn::Conn;
 use crate::dump::duration;
 use crate::env::{Env, QueueInfo};
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{ALL_QUEUES, Body, Port, QueueConfig, QueueStats, StatsReply};
-use wire::Nanos;
 
 /// The most bytes of queues in a reply to OFPT_QUEUE_GET_CONFIG_REQUEST, which is one message.
 /// Queue statistics report all queues.

@@ -5,9 +5,9 @@ use crate::conn::{Conn, Kind};
 use crate::env::Env;
 use crate::events::Effect;
 use crate::unsupported;
+use nanos::Nanos;
 use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
-use wire::Nanos;
 
 /// The flags of bundles that are supported.
 const ATOMIC: u32 = 1;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use mgmt::stream::tls;
 use mgmt::{daemon, paths, unixctl};
 use telemetry::{version, vlog};

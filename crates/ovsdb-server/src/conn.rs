@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mgmt::jsonrpc::{Framer, Limits};
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use mgmt::stream::Stream;
 
 use crate::core::{COUNTED, Now, SessionId};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use mgmt::unixctl;
 
 use crate::core::Close;

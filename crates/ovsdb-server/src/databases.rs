@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use ovsdb::DatabaseSchema;
 use tokio::task;
 

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mgmt::reclaim;
 use mgmt::stream::{Stream, Tls, tls};
+use nanos::Nanos;
 use ovsdb::{Arena, DatabaseSchema};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{self, AbortHandle};
-use wire::Nanos;
 
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SessionId, SessionMap, SessionOptions};

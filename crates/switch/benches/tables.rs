@@ -2,11 +2,11 @@
 //! bundles. Prints a table.
 
 use flow::MatchField as F;
+use nanos::Nanos;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
 use std::time::Instant;
 use switch::tables::Condition;
 use switch::{BridgeConfig, BundleItem, FailMode, Switch, SwitchConfig};
-use wire::Nanos;
 
 const RULES: u32 = 1_000_000;
 const NOW: Nanos = Nanos::from_secs(1);

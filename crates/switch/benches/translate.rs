@@ -7,10 +7,11 @@ use ask::Ask;
 use criterion::{Criterion, criterion_group, criterion_main};
 use dp::Effect;
 use flow::{Field, Key, PortNo};
+use nanos::Nanos;
 use std::hint::black_box;
 use std::time::Duration;
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig, VlanMode};
-use wire::{Nanos, Vid};
+use wire::Vid;
 
 /// A bridge of so many access ports in VLAN 10 and as many trunks.
 fn switch(ports: u32) -> Switch {

@@ -6,11 +6,11 @@ mod ask;
 use ask::Ask;
 use dp::Key;
 use flow::Field;
+use nanos::Nanos;
 use openflow::model::{FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::time::{Duration, Instant};
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, Switch, SwitchConfig};
-use wire::Nanos;
 
 fn switch(ports: u32, groups: &[String], rules: &[String]) -> Switch {
     let mut bridge = BridgeConfig {

@@ -5,9 +5,10 @@ use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::port::{Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
+use nanos::Nanos;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 /// The settings of a bridge that translations read.
 #[derive(Clone, Debug, PartialEq, Eq)]

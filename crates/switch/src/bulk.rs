@@ -3,9 +3,9 @@
 use crate::switch::Switch;
 use crate::tables::{Cursor, RuleRef};
 use dp::Change;
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::FlowMod;
-use wire::Nanos;
 
 /// Rules examined under one lock of the tables.
 const LOOK: usize = 512;

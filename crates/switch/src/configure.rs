@@ -12,9 +12,9 @@ use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
 use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
+use nanos::Nanos;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use wire::Nanos;
 
 /// Legal values of `mac-aging-time`.
 const AGING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(3600));

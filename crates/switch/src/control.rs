@@ -12,11 +12,11 @@ use crate::tables::{Additions, Credited, Log, MeterChange, Removed, Stale, Table
 use classifier::Match;
 use dp::{Carried, Change, Credit, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
+use nanos::Nanos;
 use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvMap};
 use openflow::{OfError, Version};
 use std::ops::Range;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// A message of a bundle.
 #[derive(Clone, Copy, Debug)]

@@ -15,9 +15,10 @@ pub(crate) use budget::Kind;
 use budget::Budget;
 use hashbrown::HashTable;
 use list::{Link, List, NIL};
+use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 /// Statistics of a table since it was made or its statistics were cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,10 +9,11 @@ use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
+use nanos::Nanos;
 use openflow::OfError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 /// A set of bridges. See the crate's page for how to drive it.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use crate::switch::Switch;
 use crate::tables::{Patience, Pipeline, Report, Start, Translated};
 use dp::{ActionList, Key, PortNo, ToController};
 use flow::{Field, FlowState, MatchField};
+use nanos::Nanos;
 use openflow::model::{Action, Match};
 use openflow::text::{Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use wire::Nanos;
 
 /// The packet to trace, and how to print it.
 #[derive(Debug)]

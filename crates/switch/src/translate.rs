@@ -4,8 +4,8 @@ use crate::switch::Switch;
 use crate::tables::{Context, Patience, Pipeline, Translated};
 use dp::Upcall;
 use flow::FlowState;
+use nanos::Nanos;
 use openflow::model::Action;
-use wire::Nanos;
 
 impl Switch {
     /// Translates a packet for it and all packets like it. Changes nothing. `None` where the

@@ -18,12 +18,12 @@ use ask::Ask;
 use dp::Action;
 use flow::{Field, Key, PortNo, extract};
 use model::{BRIDGES, Topology};
+use nanos::Nanos;
 use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod, parse_meter_mod};
 use switch::Switch;
 use switch::tables::Translated;
 use testkit::Rng;
-use wire::Nanos;
 
 /// The effect of a translation on a packet. The mask may differ: there is more than one proof of a
 /// result. A set-field may also write fewer bits if the mask proves the others; only the result

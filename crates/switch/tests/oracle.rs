@@ -23,10 +23,10 @@ mod steps;
 use actions::{Frame, run};
 use ask::Ask;
 use model::{Config, Shot, Topology};
+use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use switch::Switch;
 use testkit::{Options, Rng, Unixctl, Vswitch, skip};
-use wire::Nanos;
 
 /// Shots at each configuration.
 const SHOTS: usize = 50;

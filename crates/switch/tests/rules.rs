@@ -36,9 +36,9 @@ use dp::Translation;
 use flow::{Field, PortNo, extract};
 use frames::Frame;
 use model::{Topology, random_rules};
+use nanos::Nanos;
 use switch::Switch;
 use testkit::{Options, Rng, Vswitch, skip};
-use wire::Nanos;
 
 fn env(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

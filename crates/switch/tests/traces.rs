@@ -25,6 +25,7 @@ use ask::Ask;
 use flow::{PortNo, extract};
 use frames::{Frame, run};
 use model::{BRIDGES, Topology};
+use nanos::Nanos;
 use openflow::model::{FlowCommand, GroupCommand, MeterCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod, parse_meter_mod};
 use std::collections::BTreeMap;
@@ -32,7 +33,6 @@ use switch::Switch;
 use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Options, Rng, Vswitch, skip, to_hex};
-use wire::Nanos;
 
 /// Packets through each set of rules.
 const PACKETS: usize = 40;

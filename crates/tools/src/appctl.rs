@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
-use mgmt::{daemon, pidfile, unixctl};
+use mgmt::{daemon, os_text, unixctl};
 
 use crate::common::{Failure, finish, parse_timeout, print, run};
 
@@ -65,7 +65,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
                 }
                 _ => format!("cannot connect to \"{}\"", path.display()),
             };
-            Failure::new(format!("{what} ({})", pidfile::os_text(&e)))
+            Failure::new(format!("{what} ({})", os_text(&e)))
         })
     })?;
     match answer {

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mgmt::pidfile;
+use mgmt::os_text;
 use ovsdb::DatabaseSchema;
 use serde_json::Value;
 
@@ -89,8 +89,8 @@ pub(crate) fn read_schema(file: &str) -> Result<DatabaseSchema, Failure> {
             "failed to read schema: \"{file}\" could not be read as JSON ({why})"
         ))
     };
-    let text = fs::read_to_string(file)
-        .map_err(|e| unreadable(format!("error opening \"{file}\": {}", pidfile::os_text(&e))))?;
+    let text =
+        fs::read_to_string(file).map_err(|e| unreadable(format!("error opening \"{file}\": {}", os_text(&e))))?;
     let json: Value = ovsdb::parse_json(text.as_bytes()).map_err(|e| unreadable(e.to_string()))?;
     DatabaseSchema::from_json(&json).map_err(|e| {
         let quoted = e.quoted().map(|q| format!("syntax \"{q}\": ")).unwrap_or_default();

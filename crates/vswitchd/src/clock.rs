@@ -1,8 +1,8 @@
 //! The daemon's clock, which tests can stop and warp.
 
+use nanos::Nanos;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
-use wire::Nanos;
 
 /// Monotonic time since the daemon started, as the switch's tables see it.
 ///

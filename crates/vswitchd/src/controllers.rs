@@ -14,6 +14,7 @@ use fail_open::{Contact, TRIAL};
 use in_band::InBand;
 use link::Link;
 use mgmt::stream::{Remote, Tls};
+use nanos::Nanos;
 use ofproto::{ConnId, Kind};
 use openflow::model::{FlowCommand, FlowMod, Role};
 use ovsdb::Uuid;
@@ -27,7 +28,7 @@ use switch::tables::HiddenRule;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
-use wire::{MacAddr, Nanos};
+use wire::MacAddr;
 
 /// How often the next hops of in-band remotes are looked up.
 const REFRESH: Duration = Duration::from_secs(10);

@@ -5,8 +5,9 @@
 
 use crate::options::Options;
 use anyhow::{Context, anyhow};
+use mgmt::os_text;
 use mgmt::paths;
-use mgmt::pidfile::{Pidfile, PidfileError, os_text};
+use mgmt::pidfile::{Pidfile, PidfileError};
 use mgmt::stream::Tls;
 use mgmt::unixctl;
 use ovsdb_server::Server;

@@ -14,6 +14,7 @@ pub(crate) use bridge::BridgeAgent;
 use crate::bridges::{BridgeState, Bridges};
 use crate::desired::{self, Desired};
 use crate::state::State;
+use nanos::Nanos;
 use ofproto::{Config, PortInfo};
 use openflow::model::Port;
 use std::cell::RefCell;
@@ -22,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use telemetry::budget::Budget;
 use tokio::sync::Notify;
-use wire::{MacAddr, Nanos};
+use wire::MacAddr;
 
 /// How long changes made by packets are collected before controllers are notified.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -161,13 +161,13 @@ mod tests {
 
     fn translated(handle: u32) -> Translated {
         let mut switch = switch::Switch::new(1);
-        switch.configure(switch::SwitchConfig::default(), wire::Nanos(0));
+        switch.configure(switch::SwitchConfig::default(), nanos::Nanos(0));
         let upcall = dp::Upcall {
             key: &flow::Key::ZERO,
             packet: &[],
         };
         let mut translated = switch
-            .translate(&upcall, wire::Nanos(0), switch::tables::Patience::Whole)
+            .translate(&upcall, nanos::Nanos(0), switch::tables::Patience::Whole)
             .unwrap();
         translated.controllers = vec![(handle, meaning(handle.into()))];
         translated

@@ -9,13 +9,13 @@ mod tests;
 
 use crate::rows::Tables;
 use dp::{Datapath, PortNo, QosReport};
+use nanos::Nanos;
 use ofproto::QueueInfo;
 use ovsdb::rows;
 use qos::keys::{self, Configured, KeyError, Link, QueueRow, Strings};
 use qos::police::IngressPolicerConfig;
 use qos::{Discipline, PortConfig, PortSpeed, Stats};
 use std::collections::BTreeMap;
-use wire::Nanos;
 
 /// A `QoS` row with its `Queue` rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

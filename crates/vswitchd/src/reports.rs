@@ -2,11 +2,11 @@
 //! applies them, so that no packet waits.
 
 use dp::{Carried, Change, Credit, Effect};
+use nanos::Nanos;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use switch::Switch;
-use wire::Nanos;
 
 /// Maximum number of reports of each kind applied under one lock.
 const AT_ONCE: usize = 1024;

@@ -5,13 +5,13 @@ use crate::packets::Packets;
 use crate::reports::Reports;
 use dp::{Answer, Carried, Change, Changes, Credit, Effect, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall};
 use long::Long;
+use nanos::Nanos;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::{Ignored, Switch};
 use tokio::sync::Notify;
-use wire::Nanos;
 
 mod decide;
 mod long;

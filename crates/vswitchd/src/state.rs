@@ -7,11 +7,11 @@ use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use dp_user::{DpUser, Options};
 use mgmt::stream::Tls;
+use nanos::Nanos;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 use tokio::sync::Notify;
-use wire::Nanos;
 
 /// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by
 /// workers.

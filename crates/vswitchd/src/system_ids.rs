@@ -5,7 +5,7 @@
 //! the database are one process, no such script runs, so the switch sets missing values. It reads
 //! and writes the same files as `ovs-ctl`.
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use ovsdb::idl::Txn;
 use ovsdb::rows::{OpenVSwitch, open_vswitch};
 use std::fs;

@@ -13,10 +13,8 @@ mod ether_type;
 mod extensions;
 pub mod headers;
 mod mac;
-mod time;
 mod vid;
 
 pub use ether_type::EtherType;
 pub use mac::{MacAddr, ParseMacError};
-pub use time::Nanos;
 pub use vid::{Vid, VidError, VlanTag};

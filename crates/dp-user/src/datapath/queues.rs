@@ -14,11 +14,11 @@ use crate::placement::{Placed, Wish, improvement, place};
 use crate::worker::clock;
 use dp::{Assign, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport};
 use flow::PortNo;
+use nanos::Nanos;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// How far back the cost of a queue counts when queues are placed.
 const LATELY: Duration = Duration::from_secs(60);

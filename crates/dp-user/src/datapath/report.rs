@@ -4,9 +4,9 @@ use super::{DpUser, Handle};
 use crate::load::{TimesRead, WorkerLoad, quantile};
 use crate::worker::clock;
 use dp::{Perf, QueueReport, WorkerReport};
+use nanos::Nanos;
 use std::collections::VecDeque;
 use std::time::Duration;
-use wire::Nanos;
 
 /// How long samples are kept.
 const KEPT: Duration = Duration::from_secs(70);

@@ -7,10 +7,10 @@ use crate::scheduled::PortQueue;
 use crate::worker::clock;
 use dp::{DpError, DropCause};
 use flow::PortNo;
+use nanos::Nanos;
 use parking_lot::Mutex;
 use qos::{ConfigError, PortConfig};
 use std::sync::Arc;
-use wire::Nanos;
 
 impl DpUser {
     /// Gives a port a scheduler and a speed, or another configuration of them, or takes them away.

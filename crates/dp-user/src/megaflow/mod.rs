@@ -35,13 +35,13 @@ use dp::Limits;
 use dp::{Action, Carried, Change, Credit, Dep, DropCause, Region, Translation};
 use flow::{Field, Key, Mask, PortNo};
 use hashbrown::HashMap;
+use nanos::Nanos;
 use offload::OffloadedFlows;
 use std::sync::Arc;
 use std::time::Duration;
 use storage::{Chunk, DEAD, Origin, Storage};
 use subtable::Subtables;
 use sweep::Sweep;
-use wire::Nanos;
 
 /// Most subtables with masks of their own.
 const MAX_MASKS: usize = 128;

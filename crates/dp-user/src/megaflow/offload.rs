@@ -28,6 +28,7 @@ use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;
 use hashbrown::HashMap;
+use nanos::Nanos;
 use ports::Port;
 use slices::{Closing, Review};
 use smallvec::{SmallVec, smallvec};
@@ -35,7 +36,6 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 mod offer;
 mod ports;

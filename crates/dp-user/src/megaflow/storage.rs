@@ -9,12 +9,12 @@ use crate::edit::Ending;
 use crate::hash::{Front, MaskPairs};
 use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
 use flow::{Key, PortNo};
+use nanos::Nanos;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// Megaflows in a chunk.
 const CHUNK: usize = 256;

@@ -3,8 +3,8 @@
 use super::FlowTable;
 use super::storage::DEAD;
 use dp::Effect;
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// As long as this a pass may take.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -10,8 +10,8 @@ use crate::stats::DropSink;
 use crate::upcall_queue::WaitingPacket;
 use dp::{Action, DropCause};
 use flow::{Key, PortNo};
+use nanos::Nanos;
 use netdev::Frame;
-use wire::Nanos;
 
 impl Pipeline {
     /// Stages 6 and 7 where all packets have one megaflow. Returns whether the batch is to be

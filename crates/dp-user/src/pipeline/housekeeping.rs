@@ -4,7 +4,7 @@
 use super::Pipeline;
 use crate::megaflow::OffloadTally;
 use dp::Limits;
-use wire::Nanos;
+use nanos::Nanos;
 
 /// Effects reported in one call of [`Slowpath::refresh`](dp::Slowpath::refresh).
 const EFFECTS: usize = 256;

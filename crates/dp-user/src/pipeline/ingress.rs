@@ -4,8 +4,8 @@ use super::Pipeline;
 use crate::batch::BATCH;
 use crate::rx_queue::RxQueue;
 use crate::stats::DropSink;
+use nanos::Nanos;
 use netdev::Frame;
-use wire::Nanos;
 
 impl Pipeline {
     /// Puts received frames into the ingress shaper, and leaves those that it releases now.

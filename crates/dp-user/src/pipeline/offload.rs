@@ -11,8 +11,8 @@ use crate::signature::NONE;
 use dp::offload::OffloadUse;
 use dp::offload::PacketKind;
 use flow::PortNo;
+use nanos::Nanos;
 use netdev::State;
-use wire::Nanos;
 
 /// The last packet of a batch, before it goes its way.
 pub(super) struct Last {

@@ -15,7 +15,7 @@ use crate::batch::{BATCH, Batch};
 use crate::rx_queue::Source;
 use crate::signature::NONE;
 use dp::{DropCause, MAX_RECIRCULATIONS};
-use wire::Nanos;
+use nanos::Nanos;
 
 impl Pipeline {
     /// Recirculates what packets that have recirculated `depth` times have collected.

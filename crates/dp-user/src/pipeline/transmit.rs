@@ -6,10 +6,10 @@ use crate::poll::Poller;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use flow::PortNo;
+use nanos::Nanos;
 use netdev::{Netdev, Tx};
 use qos::{ConfigError, PortConfig};
 use std::sync::Arc;
-use wire::Nanos;
 
 impl Pipeline {
     pub(crate) fn add_tx_port(

@@ -11,8 +11,8 @@ use crate::rx_queue::{RxQueue, Source};
 use crate::upcall_queue::{OtherQueues, WaitingPacket};
 use dp::{Answer, Carried, DropCause, Translation};
 use flow::{Key, PortNo};
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// How long the worker makes no upcalls after it found that the control plane was changing the
 /// switch's tables.

@@ -5,8 +5,8 @@
 //! outside the device: it uses when the device was full, when it ran empty, and how much it took in
 //! between.
 
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// The time that the bytes under way should last.
 const LASTS: Duration = Duration::from_millis(4);

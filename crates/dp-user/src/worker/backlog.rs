@@ -13,8 +13,8 @@
 
 use super::{Queue, Worker};
 use crate::pipeline::OtherQueues;
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Longer than `ping` waits between two packets.
 pub(super) const LATELY: Duration = Duration::from_secs(2);

@@ -2,8 +2,8 @@
 
 use super::Worker;
 use dp::{FlowDump, FlowStats};
+use nanos::Nanos;
 use std::sync::mpsc::Sender;
-use wire::Nanos;
 
 /// A dump of megaflows under way.
 pub(super) struct Dump {

@@ -8,10 +8,10 @@ use super::{Queue, Worker};
 use crate::devices::{Request, What};
 use crate::poll::Poller;
 use flow::PortNo;
+use nanos::Nanos;
 use rustix::io::Errno;
 use std::io;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Errors, or wake-ups without a packet, in a row before a queue is parked.
 const PATIENCE: u32 = 16;

@@ -5,8 +5,8 @@
 //! wakes some ten microseconds late, so it wakes [`EARLY`] and looks from there on.
 
 use super::{Queue, TX_PORTS, Worker, clock};
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// How long before a packet's time its worker is awake.
 const EARLY: Duration = Duration::from_micros(40);

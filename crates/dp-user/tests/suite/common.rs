@@ -4,13 +4,14 @@
 use dp::{Action, Answer, Carried, Changes, Credit, Dep, Effect, PortNo, Punt, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use flow::{Field, Key, Mask};
+use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use wire::{MacAddr, Nanos, VlanTag};
+use wire::{MacAddr, VlanTag};
 
 type Translator = dyn Fn(&Key, &[u8]) -> Translation + Send + Sync;
 

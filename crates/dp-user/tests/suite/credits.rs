@@ -4,9 +4,9 @@ use crate::common::{Bench, FakeSwitch, credited, depending, dummy, output, packe
 use dp::{Change, Datapath, Dep, PortNo};
 use dp_user::{DpUser, Options};
 use flow::Field;
+use nanos::Nanos;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Credits 1 and the station's number to megaflows of a station each.
 fn counting() -> Arc<FakeSwitch> {

@@ -3,11 +3,12 @@
 use crate::common::{Bench, FakeSwitch, depending, mac, output, packet, translation};
 use dp::{Change, Changes, Dep, Effect, Limits, Region};
 use flow::{Field, Key, Mask, PortNo};
+use nanos::Nanos;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use wire::{Nanos, Vid};
+use wire::Vid;
 
 /// A switch that sends to the port in `table`, for any destination; the destination is the
 /// dependency.

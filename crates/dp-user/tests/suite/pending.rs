@@ -189,16 +189,16 @@ fn an_answer_says_for_how_many_packets_it_is() {
     // The default of who can wait: at once, and for all packets like it.
     struct Quick;
     impl dp::Slowpath for Quick {
-        fn upcall(&self, _: &dp::Upcall<'_>, _: wire::Nanos) -> dp::Translation {
+        fn upcall(&self, _: &dp::Upcall<'_>, _: nanos::Nanos) -> dp::Translation {
             translation(&[output(1)], &[Field::InPort])
         }
-        fn refresh(&self, _: &[dp::Effect], _: wire::Nanos) {}
+        fn refresh(&self, _: &[dp::Effect], _: nanos::Nanos) {}
         fn port_failed(&self, _: PortNo) {}
     }
     let key = flow::Key::ZERO;
     let upcall = dp::Upcall { key: &key, packet: &[] };
     assert!(matches!(
-        dp::Slowpath::try_upcall(&Quick, &upcall, wire::Nanos::ZERO),
+        dp::Slowpath::try_upcall(&Quick, &upcall, nanos::Nanos::ZERO),
         Answer::Cache(_)
     ));
 }

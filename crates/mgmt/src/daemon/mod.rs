@@ -47,7 +47,7 @@ pub enum StartError {
     #[error(transparent)]
     Pidfile(#[from] PidfileError),
     /// A system call.
-    #[error("{what} failed ({})", crate::pidfile::os_text(source))]
+    #[error("{what} failed ({})", crate::os_text(source))]
     Io {
         /// Which.
         what: &'static str,
@@ -101,7 +101,7 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
     if options.mlockall {
         use rustix::mm::{MlockAllFlags, mlockall};
         if let Err(e) = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE) {
-            tracing::warn!(target: "daemon", "mlockall failed: {}", crate::pidfile::os_text(&e.into()));
+            tracing::warn!(target: "daemon", "mlockall failed: {}", crate::os_text(&e.into()));
         }
     }
     if let Some(path) = options.pidfile.as_ref().filter(|_| !options.overwrite_pidfile) {

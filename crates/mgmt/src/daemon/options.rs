@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use telemetry::vlog;
 
 use crate::cli::{Error, Opt};
-use crate::{paths, pidfile};
+use crate::{os_text, paths};
 
 /// Options of every daemon.
 pub const OPTIONS: &[Opt] = &[
@@ -146,7 +146,7 @@ impl Options {
         if let Some(file) = &self.log_file
             && let Err(e) = vlog::set_file(file)
         {
-            let why = pidfile::os_text(&e);
+            let why = os_text(&e);
             tracing::warn!(target: "vlog", "failed to open {} for logging: {why}", file.display());
         }
     }
@@ -178,7 +178,7 @@ fn accept_log(name: &str, value: Option<&str>) -> Result<bool, Error> {
         }
         "syslog-target" => {
             let value = value.unwrap_or_default();
-            vlog::set_syslog_target(value).map_err(|e| Error(format!("{value}: {}", pidfile::os_text(&e))))?;
+            vlog::set_syslog_target(value).map_err(|e| Error(format!("{value}: {}", os_text(&e))))?;
         }
         _ => return Ok(false),
     }

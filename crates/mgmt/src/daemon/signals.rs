@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use telemetry::vlog;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::pidfile::os_text;
+use crate::os_text;
 
 /// The signals that a daemon handles.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ pub use secure::Secure;
 pub use session::Session;
 pub use tls::Tls;
 
-use crate::pidfile::os_text;
+use crate::os_text;
 use secure::Handshakes;
 
 /// How long to wait for the end of another process that listens on the same address.

@@ -169,7 +169,7 @@ impl Handshakes {
                 None => std::future::pending().await,
                 Some(Ok((Ok(stream), peer))) => return (stream, peer),
                 Some(Ok((Err(error), peer))) => {
-                    telemetry::warn_limited!(target: "stream_ssl", "{peer}: {}", crate::pidfile::os_text(&error));
+                    telemetry::warn_limited!(target: "stream_ssl", "{peer}: {}", crate::os_text(&error));
                 }
                 Some(Err(_)) => {
                     telemetry::warn_limited!(target: "stream_ssl", "too many TLS handshakes at once, the oldest was given up");

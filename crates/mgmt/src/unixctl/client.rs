@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::jsonrpc::{CallError, Connection, RecvError};
 use crate::stream::{self, Remote, Tls};
-use crate::{paths, pidfile};
+use crate::{os_text, paths, pidfile};
 
 /// Why a target's socket cannot be determined.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read pidfile \"{}\" ({})", pidfile.display(), pidfile::os_text(source))]
+#[error("cannot read pidfile \"{}\" ({})", pidfile.display(), os_text(source))]
 pub struct TargetError {
     /// The pidfile.
     pub pidfile: PathBuf,

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::REQUEST_LIMITS;
 use crate::jsonrpc::{Connection, Message};
-use crate::pidfile::os_text;
+use crate::os_text;
 use crate::stream::{Listener, Remote, Stream, Tls};
 
 /// Runs a command: its arguments in, its text or the text of its error out.

@@ -1,10 +1,10 @@
 //! Bundles: what is seen of them and when, and what is wrong with some.
 
 use crate::world::{Lab, errors, rule};
+use nanos::Nanos;
 use ofproto::{Kind, Run};
 use openflow::model::*;
 use openflow::{Codec, OfError, Version};
-use wire::Nanos;
 
 fn flow(change: FlowMod) -> Body {
     Body::FlowMod(Box::new(change))

@@ -1,13 +1,13 @@
 //! What is told of rules that end and of tables that fill.
 
 use crate::world::{BRIDGE, Lab, rule};
+use nanos::Nanos;
 use ofproto::{ConnId, Env, Kind};
 use openflow::Version;
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod, parse_meter_mod};
 use std::time::Duration as Span;
 use switch::tables::{Condition, Overflow, Patience, TableSettings};
-use wire::Nanos;
 
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;

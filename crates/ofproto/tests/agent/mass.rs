@@ -1,10 +1,10 @@
 //! Changes of very many rules at once.
 
 use crate::world::{Lab, rule};
+use nanos::Nanos;
 use ofproto::{ConnId, Kind, Run};
 use openflow::model::*;
 use openflow::{Codec, Version};
-use wire::Nanos;
 
 const VERSION: Version = Version::V14;
 const RULES: u16 = 1500;

@@ -1,12 +1,12 @@
 //! The memory that connections hold together.
 
 use crate::world::{Lab, errors, rule};
+use nanos::Nanos;
 use ofproto::{Closed, ConnId, Kind, Options, Run};
 use openflow::model::{Body, BundleAdd, BundleControl, Message};
 use openflow::{Codec, OfError, Version};
 use std::time::Duration;
 use telemetry::budget::Budget;
-use wire::Nanos;
 
 const VERSION: Version = Version::V14;
 const LIMIT: usize = 1 << 20;

@@ -1,12 +1,12 @@
 //! What is answered.
 
 use crate::world::{BRIDGE, Lab, errors, rule};
+use nanos::Nanos;
 use ofproto::{Closed, Config, Env, Event, Kind, Run};
 use openflow::model::*;
 use openflow::text::{Names, parse_group_mod};
 use openflow::{Codec, ErrorKind, Hello, OfError, Version, Versions};
 use switch::tables::ForController;
-use wire::Nanos;
 
 fn role(role: Role, generation: u64) -> Body {
     Body::RoleRequest(RoleMsg {

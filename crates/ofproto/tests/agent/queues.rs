@@ -1,10 +1,10 @@
 //! What is answered of queues.
 
 use crate::world::Lab;
+use nanos::Nanos;
 use ofproto::{Kind, QueueInfo};
 use openflow::model::*;
 use openflow::{ErrorBody, ErrorKind, OfError, Version};
-use wire::Nanos;
 
 /// A queue's number, and its least and greatest rate.
 type Rates = (u32, Option<u16>, Option<u16>);

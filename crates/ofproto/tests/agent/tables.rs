@@ -2,11 +2,11 @@
 
 use crate::world::{BRIDGE, Lab, errors};
 use flow::{MatchField, OxmClass};
+use nanos::Nanos;
 use ofproto::{Env, Kind};
 use openflow::model::*;
 use openflow::{ErrorKind, OfError, Version};
 use switch::tables::{TABLES, TableSettings, abilities};
-use wire::Nanos;
 
 fn table_features(asked: Vec<TableFeatures>) -> Body {
     let request = StatsRequest::TableFeatures(asked);

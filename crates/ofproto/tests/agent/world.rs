@@ -1,6 +1,7 @@
 //! A switch, an agent of its one bridge, and peers that talk to it.
 
 use dp::Change;
+use nanos::Nanos;
 use ofproto::{Agent, Config, ConnId, Env, Event, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
 use openflow::model::{Body, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use switch::tables::{MeterChange, Patience, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
 use telemetry::budget::Budget;
-use wire::{MacAddr, Nanos};
+use wire::MacAddr;
 
 pub(crate) const BRIDGE: &str = "br0";
 

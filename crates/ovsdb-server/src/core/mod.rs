@@ -42,9 +42,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
+use nanos::Nanos;
 use ovsdb::{Database, Uuid, UuidGen};
 use telemetry::budget::Budget;
-use wire::Nanos;
 
 pub(crate) use batch::{Batch, HeldReply};
 pub(crate) use hold::COUNTED;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use nanos::Nanos;
 use ovsdb::Error;
 use serde_json::Value;
 use telemetry::budget::Budget;
-use wire::Nanos;
 
 use super::hold::Holding;
 use super::monitors::{Lag, MonitorRef};

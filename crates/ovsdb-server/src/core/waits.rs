@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use nanos::Nanos;
 use ovsdb::{Commit, DatabaseSchema};
 use serde_json::Value;
-use wire::Nanos;
 
 use super::{Core, HELD_ITEM, Now, SessionId, encode, weigh};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use mgmt::reconnect::{Action, Policy, Reconnect};
 use mgmt::stream::{self, Listener, Remote, Stream, Tls};
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
+use nanos::Nanos;
 use ovsdb::{Commit, Database, DatabaseSchema, Uuid, log};
-use wire::Nanos;
 
 use file::{LogFile, Replaced, Replacement};
 pub(crate) use lock::wait as wait_for_lock;

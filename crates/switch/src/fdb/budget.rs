@@ -7,8 +7,8 @@
 //! now. Megaflows report their stations about once a second while they carry packets, so the bridge
 //! learns a station that keeps sending as soon as the budget allows.
 
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Moves of stations to a port. A virtual machine moves a few times a second at most, but many
 /// stations move together when another link takes over.

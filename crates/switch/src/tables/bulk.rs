@@ -4,9 +4,9 @@
 use super::condition::accepted;
 use super::update::Log;
 use super::{Condition, Cursor, FlowTables, RuleRef, TABLES};
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{FlowCommand, FlowMod};
-use wire::Nanos;
 
 impl FlowTables {
     /// Whether a flow-mod has to search for its rules among more than `few`.

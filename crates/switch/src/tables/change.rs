@@ -6,12 +6,12 @@ use super::journal::Step;
 use super::update::{Log, TableEvent};
 use super::{Additions, Condition, FlowTables, Learned, Reason, Removed, Rule, RuleRef, Span, TABLES, WORDS, check};
 use classifier::Match;
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{Action, FlowCommand, FlowFlags, FlowMod, Instructions};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// Number of rules to prefetch at once.
 const AHEAD: usize = 8;

@@ -11,10 +11,10 @@
 //! bridge with the most handles gives some to a bridge with less than its share.
 
 use super::translated::Context;
+use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// How long an unused context is kept: longer than a megaflow without packets.
 const UNUSED: Duration = Duration::from_secs(120);

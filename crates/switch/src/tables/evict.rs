@@ -3,10 +3,10 @@
 use super::update::{Log, TableEvent};
 use super::{FlowTables, Overflow, Reason, Rule, RuleRef, Span, TABLES, TableSettings, WORDS, words};
 use classifier::{Match, RuleId};
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{Subfield, TableStatus};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::Nanos;
 
 /// Reasons of a table status message (OpenFlow 1.5.1 §7.4.5).
 const VACANCY_DOWN: u8 = 3;

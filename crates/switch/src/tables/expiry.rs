@@ -2,7 +2,7 @@
 
 use super::update::{Log, TableEvent};
 use super::{FlowTables, Removed, RuleRef};
-use wire::Nanos;
+use nanos::Nanos;
 
 /// Why a rule was removed, as messages number it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,11 +1,11 @@
 //! Groups (OpenFlow 1.5.1 §5.10): lists of actions that rules share.
 
+use nanos::Nanos;
 use openflow::Version;
 use openflow::model::{self, Action, Bucket, GroupType, Selection};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// The highest group number.
 pub const MAX_GROUP: u32 = 0xffff_ff00;

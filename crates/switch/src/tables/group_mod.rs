@@ -6,10 +6,10 @@
 
 use super::update::Log;
 use super::{FlowTables, Group, MAX_GROUP, Reason, check, group, users};
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{ALL_GROUPS, ANY_GROUP, Bucket, GroupCommand, GroupMod, GroupType, Port, Selection, bucket_ids};
 use std::collections::BTreeSet;
-use wire::Nanos;
 
 /// The selection methods of select groups.
 const METHODS: [&str; 3] = ["", "hash", "dp_hash"];

@@ -11,8 +11,8 @@ use crate::dep::Read;
 use crate::switch::Switch;
 use classifier::Classifier;
 use dp::Change;
+use nanos::Nanos;
 use openflow::model::{Instructions, Match};
-use wire::Nanos;
 
 /// A hidden rule.
 #[derive(Clone, Debug, PartialEq, Eq)]

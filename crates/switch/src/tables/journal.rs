@@ -8,8 +8,8 @@
 
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
+use nanos::Nanos;
 use std::collections::{BTreeSet, VecDeque};
-use wire::Nanos;
 
 /// A change of a bundle.
 #[derive(Clone, Copy, Debug)]

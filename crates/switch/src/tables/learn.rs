@@ -12,12 +12,12 @@ use super::{FlowTables, Log};
 use crate::dep::Read;
 use classifier::Match;
 use flow::{Field, Home, MatchField};
+use nanos::Nanos;
 use openflow::model::{
     self, Action, FlowCommand, FlowFlags, FlowMod, Instructions, Learn, LearnDst, LearnSpec, LearnSrc, Port, Value,
 };
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
-use wire::Nanos;
 
 /// A rule that a `learn` action adds.
 #[derive(Clone, Debug, PartialEq, Eq)]

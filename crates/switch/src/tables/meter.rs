@@ -3,10 +3,10 @@
 use super::update::Log;
 use super::{FlowTables, Reason, users};
 use dp::{Band, BandEffect, MAX_BANDS, MAX_METERS, MeterUnit};
+use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{self, BandKind, MeterCommand, meter_flags};
 use std::collections::BTreeMap;
-use wire::Nanos;
 
 /// A meter of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]

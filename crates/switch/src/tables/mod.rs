@@ -99,6 +99,7 @@ use crate::FailMode;
 use classifier::{Classifier, Entry, Match};
 pub(crate) use invalidation::Stale;
 use journal::Journal;
+use nanos::Nanos;
 use openflow::{OfError, model};
 pub(crate) use pipeline::{Pipeline, Start};
 pub(crate) use report::Report;
@@ -108,7 +109,6 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use table::Table;
-use wire::Nanos;
 use words::WORDS;
 
 /// Number of tables of a bridge, from 0.

@@ -21,10 +21,10 @@ use crate::port::Ingress;
 use crate::switch::Switch;
 use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation};
 use flow::{Field, FlowState, MatchField};
+use nanos::Nanos;
 use openflow::model::{self, Instructions};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// A translation in progress.
 pub(crate) struct Pipeline<'a> {

@@ -3,10 +3,10 @@
 use super::Reason;
 use super::rules::Span;
 use classifier::RuleId;
+use nanos::Nanos;
 use openflow::model::{self, FlowFlags, Instructions};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// The handle of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

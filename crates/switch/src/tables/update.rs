@@ -115,7 +115,7 @@ impl Log {
         priority: u16,
         matching: &Match<WORDS>,
         rule: Rule,
-        end: (Reason, wire::Nanos),
+        end: (Reason, nanos::Nanos),
     ) {
         self.stale.add(at.table, matching);
         if self.monitored {

@@ -2,11 +2,12 @@
 
 use dp::{Action, Change, DropCause, Translation, Upcall};
 use flow::{PortNo, extract};
+use nanos::Nanos;
 use std::collections::BTreeMap;
 use switch::tables::{Patience, Translated};
 use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
 use testkit::Packet;
-use wire::{Nanos, Vid, VlanTag};
+use wire::{Vid, VlanTag};
 
 /// A switch, its configuration, and the time.
 pub(crate) struct Lab {

@@ -3,10 +3,11 @@
 use crate::lab::{Lab, tags, vid};
 use dp::{Change, DropCause};
 use flow::{Field, PortNo};
+use nanos::Nanos;
 use std::time::Duration;
 use switch::{Attach, FailMode, FdbError, InterfaceConfig, PortConfig, VlanMode};
 use testkit::Packet;
-use wire::{MacAddr, Nanos};
+use wire::MacAddr;
 
 fn out(ports: &str) -> Result<Vec<String>, DropCause> {
     Ok(ports.split_whitespace().map(str::to_owned).collect())

@@ -4,9 +4,10 @@ use crate::ask::Ask;
 use crate::model::{BRIDGES, Config, Shot, Topology};
 use dp::{Change, Translation};
 use flow::{Field, Key};
+use nanos::Nanos;
 use switch::{BridgeConfig, FailMode, Switch};
 use testkit::Rng;
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 const ROUNDS: u64 = 60;
 

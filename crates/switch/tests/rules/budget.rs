@@ -5,13 +5,13 @@ use crate::ask::Ask;
 use crate::frozen::bridge;
 use dp::{DropCause, Key, PortNo, Upcall};
 use flow::{FlowState, extract};
+use nanos::Nanos;
 use openflow::model::{FlowCommand, FlowMod};
 use openflow::text::{Names, parse_actions, parse_flow};
 use switch::Switch;
 use switch::tables::{Limit, Patience, Translated};
 use switch::trace::Request;
 use testkit::{Packet, mac};
-use wire::Nanos;
 
 /// The budget, and the most that one step can exceed it by.
 const MOST_WORK: u32 = (1 << 20) + (1 << 17);

@@ -5,11 +5,12 @@ use crate::frames::{self, Frame};
 use crate::frozen::bridge;
 use crate::model::Topology;
 use flow::{PortNo, extract};
+use nanos::Nanos;
 use openflow::model::FlowCommand;
 use openflow::text::{Names, parse_flow};
 use switch::{Attach, Switch, VlanMode};
 use testkit::{Packet, mac};
-use wire::{Nanos, Vid};
+use wire::Vid;
 
 /// The packets that leave, by port.
 type Sent = Vec<(u32, String)>;

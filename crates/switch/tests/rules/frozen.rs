@@ -5,6 +5,7 @@ use crate::ask::Ask;
 use crate::model::Topology;
 use dp::{Action as Step, DropCause};
 use flow::{Field, FlowState, Key, MatchField, PortNo, extract};
+use nanos::Nanos;
 use openflow::model::{Action, FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use switch::Switch;
 use switch::tables::{ForController, Patience, Translated};
 use switch::trace::Request;
 use testkit::{Packet, mac};
-use wire::Nanos;
 
 /// A switch with two bridges. The first has these groups and rules.
 pub(crate) fn bridge(groups: &[&str], rules: &[&str]) -> Switch {

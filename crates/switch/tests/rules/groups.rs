@@ -270,7 +270,7 @@ fn random_groups_translate_within_the_budget_and_as_a_plain_reading_of_them() {
             let text = group.text(id);
             let (change, _) = parse_group_mod(GroupCommand::Add, &text, &Names::default())
                 .unwrap_or_else(|error| panic!("{text}: {error}"));
-            if switch.group_mod("br0", &change, wire::Nanos::ZERO).is_ok() {
+            if switch.group_mod("br0", &change, nanos::Nanos::ZERO).is_ok() {
                 groups.insert(id, group);
             }
         }
@@ -282,7 +282,7 @@ fn random_groups_translate_within_the_budget_and_as_a_plain_reading_of_them() {
         let rules = [0, 1].map(|table| format!("table={table},actions={}", text(&lists[table])));
         for rule in &rules {
             let change = parse_flow(FlowCommand::Add, rule, &Names::default()).unwrap();
-            switch.flow_mod("br0", &change, wire::Nanos::ZERO).unwrap();
+            switch.flow_mod("br0", &change, nanos::Nanos::ZERO).unwrap();
         }
         for _ in 0..3 {
             let in_port = 1 + rng.below(PORTS as usize) as u32;

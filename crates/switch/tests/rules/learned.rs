@@ -4,13 +4,13 @@ use crate::ask::Ask;
 use crate::model::Topology;
 use dp::Action as Step;
 use flow::{Key, PortNo, extract};
+use nanos::Nanos;
 use openflow::model::{FlowCommand, FlowMod};
 use openflow::text::{Names, parse_flow};
 use std::time::Duration;
 use switch::tables::Condition;
 use switch::{FragMode, PortFlags, Switch};
 use testkit::{Packet, mac};
-use wire::Nanos;
 
 fn bridge(rules: &[&str]) -> Switch {
     let mut switch = Switch::new(5);

@@ -5,11 +5,11 @@ use crate::model::{Topology, random_rules};
 use crate::{frozen, packet};
 use dp::{Action as Step, DropCause, Translation};
 use flow::{Field, Key, Mask, MatchField, PortNo, extract};
+use nanos::Nanos;
 use openflow::model::{Action, Controller, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
 use std::time::Duration;
 use switch::Switch;
 use testkit::{Packet, Rng, mac};
-use wire::Nanos;
 
 fn bridge() -> (Switch, Topology) {
     let topology = Topology::fixed();

@@ -4,11 +4,11 @@ use crate::ask::Ask;
 use crate::frozen::bridge;
 use dp::{Action as Step, DropCause, Key, PortNo};
 use flow::extract;
+use nanos::Nanos;
 use std::collections::BTreeSet;
 use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Packet, Rng, mac};
-use wire::Nanos;
 
 fn key() -> Key {
     extract(

@@ -4,11 +4,11 @@ use crate::ask::Ask;
 use crate::model::Topology;
 use dp::Action as Step;
 use flow::{Field, Key, PortNo, extract};
+use nanos::Nanos;
 use openflow::model::FlowCommand;
 use openflow::text::{Names, parse_flow};
 use switch::{Attach, Switch, SwitchConfig};
 use testkit::{Packet, mac};
-use wire::Nanos;
 
 /// Port 2 marks by queue 0 with 10, by queue 3 with 46.
 fn config() -> SwitchConfig {

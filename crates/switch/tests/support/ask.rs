@@ -1,9 +1,9 @@
 //! Translations for a caller that waits until they are done.
 
 use dp::{Key, Upcall};
+use nanos::Nanos;
 use switch::Switch;
 use switch::tables::{Patience, Translated};
-use wire::Nanos;
 
 pub(crate) trait Ask {
     /// The translation of a packet.

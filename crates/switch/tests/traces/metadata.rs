@@ -2,13 +2,13 @@
 
 use crate::model::Topology;
 use flow::{Key, PortNo, extract};
+use nanos::Nanos;
 use openflow::model::FlowCommand;
 use openflow::text::{Names, parse_flow, parse_tlv_maps};
 use switch::Switch;
 use switch::tables::Patience;
 use switch::trace::Request;
 use testkit::{Options, Packet, Vswitch, mac, skip, to_hex};
-use wire::Nanos;
 
 /// Rules of the first bridge, `in_port=1` its port `a1`. Traces of their packets must be equal.
 const PROGRAMS: &[&[&str]] = &[

@@ -5,7 +5,7 @@ use super::{Ctl, secure};
 use crate::common::Failure;
 use mgmt::stream::tls::Settings;
 use mgmt::vconn::{Stream, Vconn, is_error, xid_of};
-use mgmt::{paths, pidfile};
+use mgmt::{os_text, paths};
 use openflow::model::{Body, Message, StatsRequest};
 use openflow::text::Protocols;
 use openflow::{Codec, Version};
@@ -64,7 +64,7 @@ impl Ctl {
         } else {
             return Err(Failure::new(format!("{target} is not a bridge or a socket")));
         };
-        let failed = |e: io::Error| Failure::new(format!("connecting to {name} ({})", pidfile::os_text(&e)));
+        let failed = |e: io::Error| Failure::new(format!("connecting to {name} ({})", os_text(&e)));
         let stream = connected.map_err(failed)?;
         let mut conn = Conn {
             name: name.clone(),
@@ -134,9 +134,7 @@ pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
     let is_word =
         matches!(name, "ssl-protocols" | "ssl-ciphers" | "ssl-ciphersuites") || name == "ca-cert" && value == "none";
     match (!is_word).then(|| std::fs::metadata(value)) {
-        Some(Err(e)) if name != "bootstrap-ca-cert" => {
-            Err(Failure::new(format!("--{name}={value}: {}", pidfile::os_text(&e))))
-        }
+        Some(Err(e)) if name != "bootstrap-ca-cert" => Err(Failure::new(format!("--{name}={value}: {}", os_text(&e)))),
         _ => Ok(()),
     }
 }
@@ -233,6 +231,6 @@ impl Conn {
 pub(crate) fn reason(e: &io::Error) -> String {
     match e.kind() {
         ErrorKind::UnexpectedEof => "End of file".into(),
-        _ => pidfile::os_text(e),
+        _ => os_text(e),
     }
 }

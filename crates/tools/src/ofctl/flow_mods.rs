@@ -9,7 +9,7 @@ use super::conn::Conn;
 use super::names::Wanted;
 use super::{Ctl, notices};
 use crate::common::Failure;
-use mgmt::pidfile;
+use mgmt::os_text;
 use mgmt::vconn::{is_error, xid_of};
 use openflow::Version;
 use openflow::model::{Body, FlowCommand, FlowMod};
@@ -41,7 +41,7 @@ impl Source {
             stdin()
                 .lock()
                 .read_to_end(&mut text)
-                .map_err(|e| Failure::new(format!("-: read failed ({})", pidfile::os_text(&e))))?;
+                .map_err(|e| Failure::new(format!("-: read failed ({})", os_text(&e))))?;
             return Ok(Source::Text("-".into(), text));
         }
         match is_file {
@@ -55,7 +55,7 @@ impl Source {
                 let mut text = Vec::new();
                 let mut file = file;
                 file.read_to_end(&mut text)
-                    .map_err(|e| Failure::new(format!("{word}: read failed ({})", pidfile::os_text(&e))))?;
+                    .map_err(|e| Failure::new(format!("{word}: read failed ({})", os_text(&e))))?;
                 Ok(Source::Text(word.to_owned(), text))
             }
         }
@@ -75,7 +75,7 @@ impl Source {
 }
 
 fn open(name: &str) -> Result<File, Failure> {
-    File::open(name).map_err(|e| Failure::new(format!("{name}: open failed ({})", pidfile::os_text(&e))))
+    File::open(name).map_err(|e| Failure::new(format!("{name}: open failed ({})", os_text(&e))))
 }
 
 fn lines(
@@ -89,7 +89,7 @@ fn lines(
         line.clear();
         let read = from
             .read_line(&mut line)
-            .map_err(|e| Failure::new(format!("{name}: read failed ({})", pidfile::os_text(&e))))?;
+            .map_err(|e| Failure::new(format!("{name}: read failed ({})", os_text(&e))))?;
         if read == 0 {
             return Ok(());
         }

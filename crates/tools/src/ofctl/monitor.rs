@@ -6,7 +6,7 @@ use super::names::Wanted;
 use super::{Ctl, PROGRAM};
 use crate::common::Failure;
 use mgmt::vconn::{Stream, echo_reply, is_error, xid_of};
-use mgmt::{daemon, pidfile, unixctl};
+use mgmt::{daemon, os_text, unixctl};
 use openflow::Version;
 use openflow::model::{Body, Message, PacketInFormat, StatsRequest};
 use openflow::text::print::message;
@@ -153,7 +153,7 @@ fn watch(
     answer_echo: bool,
     resume: bool,
 ) -> Result<(), Failure> {
-    let io = |what: &'static str| move |e: io::Error| Failure::new(format!("{what} ({})", pidfile::os_text(&e)));
+    let io = |what: &'static str| move |e: io::Error| Failure::new(format!("{what} ({})", os_text(&e)));
     let names = ctl.shown_names(target)?;
     // A daemon's standard streams are closed, but not this one.
     let output = io::stderr().as_fd().try_clone_to_owned().map_err(io("stderr"))?;
@@ -253,7 +253,7 @@ fn heard(shared: &Shared, data: &[u8], answer_echo: bool, resume: bool) {
 }
 
 fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
-    let text = |e: io::Error| pidfile::os_text(&e);
+    let text = |e: io::Error| os_text(&e);
     let s = shared.clone();
     let exit = move |_: &[String]| {
         s.exit.set(true);

@@ -3,7 +3,7 @@
 use super::flow_mods::{Source, for_version};
 use super::{Ctl, notices};
 use crate::common::{Failure, print};
-use mgmt::pidfile;
+use mgmt::os_text;
 use openflow::model::FlowCommand;
 use openflow::model::{Body, GroupCommand, Message};
 use openflow::text::print::{message, message_to};
@@ -36,7 +36,7 @@ pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         "-" => std::io::stdin().lock().read_to_end(&mut data),
         file => std::fs::File::open(file).and_then(|mut file| file.read_to_end(&mut data)),
     };
-    read.map_err(|e| Failure::new(format!("{name}: open ({})", pidfile::os_text(&e))))?;
+    read.map_err(|e| Failure::new(format!("{name}: open ({})", os_text(&e))))?;
     let mut out = String::new();
     let mut rest = &data[..];
     while !rest.is_empty() {
@@ -134,7 +134,7 @@ fn parse_hex(word: &str, what: &str, instructions: bool) -> Result<(), Failure> 
     std::io::stdin()
         .lock()
         .read_to_string(&mut input)
-        .map_err(|e| Failure::new(format!("-: read failed ({})", pidfile::os_text(&e))))?;
+        .map_err(|e| Failure::new(format!("-: read failed ({})", os_text(&e))))?;
     let mut out = String::new();
     for line in input.lines() {
         let said = line.split('#').next().unwrap_or_default();

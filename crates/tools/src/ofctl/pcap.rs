@@ -4,7 +4,7 @@ use super::Ctl;
 use super::monitor::MOMENT;
 use super::out::Out;
 use crate::common::Failure;
-use mgmt::pidfile;
+use mgmt::os_text;
 use openflow::text::print::message_to;
 use pcap_file::TsResolution;
 use pcap_file::pcap::PcapParser;
@@ -61,8 +61,7 @@ pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
         [] => PORTS.to_vec(),
         words => words.iter().filter_map(|word| word.parse().ok()).collect(),
     };
-    let data =
-        std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", pidfile::os_text(&e))))?;
+    let data = std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", os_text(&e))))?;
     if data.is_empty() {
         return Err(Failure::new(format!("{file}: open failed (End of file)")));
     }

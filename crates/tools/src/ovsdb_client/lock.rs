@@ -119,7 +119,7 @@ pub(super) async fn serve_exit(client: &Client, server: Server) -> Result<Rc<Not
     server.register("exit", "", 0, 0, Box::new(handler));
     if let Some(path) = client.daemon.options().unixctl_path() {
         let listener = Server::bind(&path).await.map_err(|e| {
-            let why = mgmt::pidfile::os_text(&e);
+            let why = mgmt::os_text(&e);
             Failure::new(format!("failed to create unixctl server at {} ({why})", path.display()))
         })?;
         tokio::task::spawn_local(server.serve(listener));

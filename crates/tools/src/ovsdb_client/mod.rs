@@ -20,7 +20,7 @@ use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::daemon::{self, Daemon, Options};
 use mgmt::jsonrpc::{CallError, Connection, Limits};
 use mgmt::stream::{Remote, RemoteError, Tls, connect_or_accept, tls};
-use mgmt::{paths, pidfile};
+use mgmt::{os_text, paths};
 use serde_json::Value;
 
 use crate::common::{Failure, finish, parse_timeout, print, run};
@@ -311,10 +311,7 @@ async fn connect(name: &str, tls: &Tls) -> Result<Connection, Failure> {
     })?;
     match connect_or_accept(&remote, tls).await {
         Ok(stream) => Ok(Connection::with_limits(stream, LIMITS)),
-        Err(e) => Err(Failure::new(format!(
-            "failed to {what} \"{name}\" ({})",
-            pidfile::os_text(&e)
-        ))),
+        Err(e) => Err(Failure::new(format!("failed to {what} \"{name}\" ({})", os_text(&e)))),
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use ovsdb::DatabaseSchema;
 use ovsdb::log::{self, Loaded};
 use rustix::fs::{FlockOperation, fcntl_lock};

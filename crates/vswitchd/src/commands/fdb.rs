@@ -2,9 +2,10 @@
 
 use super::Answer;
 use crate::state::State;
+use nanos::Nanos;
 use std::fmt::Write;
 use switch::{FdbError, Switch};
-use wire::{MacAddr, Nanos, Vid};
+use wire::{MacAddr, Vid};
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("fdb/show", "bridge", 1, 1, show);

@@ -2,10 +2,10 @@
 
 use super::Answer;
 use crate::state::State;
+use nanos::Nanos;
 use openflow::text::{self, Style};
 use std::fmt::Write;
 use switch::tables::{Condition, Cursor, Found};
-use wire::Nanos;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, dump_flows);

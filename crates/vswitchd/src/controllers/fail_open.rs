@@ -1,8 +1,8 @@
 //! When a bridge of fail mode `standalone` starts to switch by itself: after no primary controller
 //! has answered for three times the longest probe interval (ovs-vswitchd.conf.db(5), `fail_mode`).
 
+use nanos::Nanos;
 use std::time::Duration;
-use wire::Nanos;
 
 /// The state of one primary controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use super::config::{Controller, Settings};
 use crate::openflow::BridgeAgent;
 use crate::state::State;
-use mgmt::pidfile::os_text;
+use mgmt::os_text;
 use mgmt::reconnect::{Action, Policy, Reconnect};
 use mgmt::stream::{self, Listener, Remote, Stream, Tls};
+use nanos::Nanos;
 use ofproto::{ConnId, Options};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +14,6 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet, spawn_local};
 use tokio::time::sleep;
-use wire::Nanos;
 
 /// Connections that one listener serves at once.
 const MOST: usize = 64;

@@ -3,9 +3,10 @@
 use super::connection;
 use crate::packets::Packet;
 use crate::state::State;
+use mgmt::os_text;
 use mgmt::paths;
-use mgmt::pidfile::os_text;
 use mgmt::stream::{Listener, Remote, Stream};
+use nanos::Nanos;
 use ofproto::{Agent, Config, ConnId, Event, Kind, LimitStats, Options, PortInfo};
 use openflow::model::Role;
 use std::cell::RefCell;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use switch::tables::TableSettings;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle, spawn_local};
-use wire::Nanos;
 
 /// The first and the longest pause before the next attempt to listen on a socket.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);

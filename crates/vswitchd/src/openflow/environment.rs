@@ -2,11 +2,11 @@
 
 use crate::state::State;
 use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
+use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
-use wire::Nanos;
 
 impl Env for State {
     fn unsupported(&self, bridge: &str, what: &'static str) {

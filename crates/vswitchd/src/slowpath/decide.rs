@@ -5,12 +5,12 @@ use super::long::{Done, Known, Requested};
 use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
 use dp::{Answer, Change, DropCause, Key, Translation, Upcall};
 use flow::Mask;
+use nanos::Nanos;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use switch::tables::{Limit, Patience, RanOut, Translated};
 use switch::{OutOfDate, Switch};
-use wire::Nanos;
 
 /// Work that a worker spends on a translation before the thread for long translations takes over:
 /// 0.05 to 0.2 ms, a flood to 1000 ports or 300 lookups.

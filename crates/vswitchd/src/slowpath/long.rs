@@ -12,12 +12,12 @@
 //! requests a discarded translation again.
 
 use dp::{Key, PortNo, Translation, Upcall};
+use nanos::Nanos;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use wire::Nanos;
 
 /// Requests in all.
 const MOST: usize = 1024;

@@ -18,6 +18,7 @@ use super::Shared;
 use super::tests::bridge_of;
 use dp::{Answer, Carried, Credit, DropCause, Effect, PortCounters, PortNo, Punt, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
+use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod};
 use openflow::text::{Names, parse_flow};
@@ -30,7 +31,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use switch::tables::Condition;
 use switch::{FailMode, SwitchConfig};
-use wire::Nanos;
 
 /// The daemon's answers, and what goes to controllers.
 struct Noted {

@@ -6,7 +6,7 @@ use super::{OffloadedFlows, Open, put};
 use dp::offload::OffloadUse;
 use dp::offload::{Egress, PacketKind, Refused, Rewrite};
 use flow::PortNo;
-use wire::Nanos;
+use nanos::Nanos;
 
 /// Packets that could be offloaded.
 pub(crate) struct Candidate {

@@ -5,9 +5,9 @@ use super::super::FlowTable;
 use super::{Books, OffloadedFlows, PAUSE, news};
 use dp::Credit;
 use dp::offload::{MAX_FLOWS, OffloadedFlow};
+use nanos::Nanos;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::Nanos;
 
 /// Idle timeout of an offloaded flow; the shorter one while more than half of all places are in
 /// use.

@@ -21,7 +21,7 @@ pub enum TlsError {
     #[error("{0} must be configured to use SSL")]
     Missing(&'static str),
     /// A file cannot be read.
-    #[error("{}: {}", .file.display(), crate::pidfile::os_text(source))]
+    #[error("{}: {}", .file.display(), crate::os_text(source))]
     Read {
         /// Which.
         file: PathBuf,

@@ -8,9 +8,9 @@ mod transactions;
 use std::io;
 use std::time::Duration;
 
+use nanos::Nanos;
 use ovsdb::{Arena, Database, DatabaseSchema};
 use serde_json::{Value, json};
-use wire::Nanos;
 
 use super::{BACKLOG, Core, Effect, Now, SessionId, SessionOptions};
 use crate::request::{self, Incoming};

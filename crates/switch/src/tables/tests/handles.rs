@@ -5,11 +5,11 @@ use crate::tables::{Context, Limit, Translated};
 use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
 use dp::{Action, DropCause, Key, PortNo};
 use flow::Field;
+use nanos::Nanos;
 use openflow::model::FlowCommand;
 use openflow::text::{Names, parse_flow};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use wire::Nanos;
 
 /// Two bridges with a port each, whose packets of each station have a meaning of their own.
 fn switch(bounds: Bounds, actions: &str) -> Switch {

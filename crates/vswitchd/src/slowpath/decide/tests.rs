@@ -7,6 +7,7 @@ use crate::slowpath::{PATIENCE, Reported, Shared, Wait};
 use dp::{Answer, Change, DropCause, Key, PortNo, Slowpath, Upcall};
 use dp_user::pipeline::{Budget, Pipeline, RxQueue};
 use flow::Field;
+use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
@@ -17,7 +18,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use switch::FailMode;
 use switch::tables::Patience;
-use wire::Nanos;
 
 /// A bridge of two ports with these rules; groups 1 to 12 are a chain, each with two buckets that
 /// name the next.

@@ -9,6 +9,7 @@ use dp::offload::OffloadUse;
 use dp::offload::{MAX_FLOWS, OffloadTable, PacketKind};
 use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
 use flow::{Field, Mask, PortNo};
+use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,7 +21,6 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 use testkit::{Packet, Rng, mac};
-use wire::Nanos;
 
 /// Most offloaded flows that a worker may open, stop, close or look at between packets.
 const SLICE: usize = 32;

@@ -2,12 +2,12 @@
 
 use dp::Carried;
 use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, NewFlow, PacketKind, PortCarried, Refused};
+use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use wire::Nanos;
 
 /// Does what the kernel's programs do with packets that a test gives it, and counts what it is
 /// asked for.

@@ -1,4 +1,6 @@
-//! Points in time.
+//! Points in time: what every crate takes as `now`. No clock is read here.
+#![no_std]
+#![forbid(unsafe_code)]
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
