@@ -10,7 +10,7 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["nanos", "wire", "sys", "telemetry"],
-    &["flow", "qos", "protocols", "ovsdb"],
+    &["flow", "qos", "ovsdb"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
@@ -30,7 +30,6 @@ pub(crate) const SANS_IO: &[&str] = &[
     "wire",
     "flow",
     "qos",
-    "protocols",
     "ovsdb",
     "classifier",
     "openflow",

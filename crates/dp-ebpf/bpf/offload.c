@@ -8,7 +8,7 @@
  *   socket has that.
  * So one place decides whether a worker gets the packet.
  *
- * The layouts here are those of crates/dp-ebpf/src/programs.rs and of dp::PacketKind. */
+ * The layouts here are those of crates/dp-ebpf/src/lib.rs and of dp::PacketKind. */
 #include "bpf.h"
 
 #define FLOWS 8192

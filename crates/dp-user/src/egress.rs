@@ -21,13 +21,6 @@ use std::time::Duration;
 /// Time between two requests to open a device for sending, after an attempt failed.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// Frames that are sent at once, about. The ports that are left over are served in the next turns:
-/// a batch that is flooded to a thousand ports takes some ten milliseconds to send.
-const FLUSH: usize = 512;
-
-/// The same for other batches of a turn in which so many were sent already.
-const FEW: usize = 32;
-
 /// A time that never comes.
 const NEVER: Nanos = Nanos(u64::MAX);
 
@@ -37,10 +30,6 @@ pub(crate) struct Egress {
     places: Vec<Option<TxPort>>,
     /// Places with frames waiting.
     waiting: Vec<u32>,
-    /// Places with frames left over from earlier turns.
-    behind: Vec<u32>,
-    /// A batch of this turn has left some over.
-    flooded: bool,
     /// Places with a scheduler.
     scheduled: Vec<u32>,
     /// Time of the next visit to one of them; may be too early, never too late.
@@ -61,8 +50,6 @@ pub(crate) struct TxPort {
     tx: Option<Box<dyn Tx>>,
     reopen: Nanos,
     frames: Vec<Frame>,
-    /// Frames of earlier turns are left over.
-    behind: bool,
     scheduled: Option<Scheduled>,
     /// The queue of its own that it had when the device last had no room.
     spare: Option<Arc<PortQueue>>,
@@ -83,8 +70,6 @@ impl Default for Egress {
             ports: HashMap::new(),
             places: Vec::new(),
             waiting: Vec::new(),
-            behind: Vec::new(),
-            flooded: false,
             scheduled: Vec::new(),
             due: NEVER,
             full: Vec::new(),
@@ -111,7 +96,6 @@ impl Egress {
             tx,
             reopen: Nanos::ZERO,
             frames: Vec::new(),
-            behind: false,
             scheduled: None,
             spare: None,
         });
@@ -196,8 +180,7 @@ impl Egress {
 
     /// Whether frames for a port go straight to its device, and none are left over.
     pub(crate) fn is_direct(&self, port: PortNo) -> bool {
-        self.tx_port(port)
-            .is_some_and(|tx_port| tx_port.scheduled.is_none() && tx_port.frames.is_empty())
+        self.tx_port(port).is_some_and(|tx_port| tx_port.scheduled.is_none())
     }
 
     fn tx_port(&self, port: PortNo) -> Option<&TxPort> {
@@ -241,7 +224,7 @@ impl Egress {
         let Some(tx_port) = &mut self.places[place as usize] else {
             return Err(frame);
         };
-        if tx_port.frames.is_empty() || std::mem::take(&mut tx_port.behind) {
+        if tx_port.frames.is_empty() {
             self.waiting.push(place);
         }
         tx_port.frames.push(frame);
@@ -263,74 +246,29 @@ impl Egress {
             // allocates nothing.
             std::mem::swap(&mut tx_port.frames, frames);
         } else {
-            if std::mem::take(&mut tx_port.behind) {
-                self.waiting.push(place);
-            }
             tx_port.frames.append(frames);
         }
     }
 
-    /// Sends what waits, or hands it to the schedulers; of much, the rest is left over for
-    /// [`Egress::pace`].
+    /// Sends what waits, or hands it to the schedulers.
     pub(crate) fn flush(&mut self, worker: &WorkerStats, now: Nanos) {
-        let mut left = if self.flooded { FEW } else { FLUSH };
         while let Some(place) = self.waiting.pop() {
-            if left == 0 {
-                self.flooded = true;
-                self.leave(place);
-            } else {
-                left = left.saturating_sub(self.send(place, worker, now));
+            match &mut self.places[place as usize] {
+                Some(tx_port) if tx_port.scheduled.is_none() => {
+                    if !tx_port.flush(worker, now) {
+                        self.closed.push(place);
+                    }
+                    let Some(tx_port) = &self.places[place as usize] else {
+                        continue;
+                    };
+                    if !tx_port.frames.is_empty() {
+                        self.overflow(place, worker, now);
+                    }
+                }
+                Some(_) => self.visit(place, false, worker, now),
+                None => {}
             }
         }
-    }
-
-    #[cold]
-    fn leave(&mut self, place: u32) {
-        if let Some(tx_port) = &mut self.places[place as usize] {
-            tx_port.behind = true;
-            self.behind.push(place);
-        }
-    }
-
-    /// Sends some of the frames left over.
-    #[cold]
-    fn catch_up(&mut self, worker: &WorkerStats, now: Nanos) {
-        let mut left = if std::mem::take(&mut self.flooded) { FEW } else { FLUSH };
-        while left > 0
-            && let Some(place) = self.behind.pop()
-        {
-            // With new frames, those left over were sent too.
-            let tx_port = self.places[place as usize].as_mut();
-            if tx_port.is_some_and(|tx_port| std::mem::take(&mut tx_port.behind)) {
-                left = left.saturating_sub(self.send(place, worker, now));
-            }
-        }
-    }
-
-    /// Whether frames are left over.
-    #[inline]
-    pub(crate) fn is_behind(&self) -> bool {
-        !self.behind.is_empty()
-    }
-
-    /// Sends what waits at a place; returns how many frames that were.
-    #[inline]
-    fn send(&mut self, place: u32, worker: &WorkerStats, now: Nanos) -> usize {
-        let Some(tx_port) = &mut self.places[place as usize] else {
-            return 0;
-        };
-        let frames = tx_port.frames.len();
-        if tx_port.scheduled.is_some() {
-            self.visit(place, false, worker, now);
-            return frames;
-        }
-        if !tx_port.flush(worker, now) {
-            self.closed.push(place);
-        }
-        if !tx_port.frames.is_empty() {
-            self.overflow(place, worker, now);
-        }
-        frames
     }
 
     /// Lets the frames that a device had no room for wait until it has.
@@ -350,11 +288,8 @@ impl Egress {
         (self.due != NEVER).then_some(self.due)
     }
 
-    /// Sends some of the frames left over, and visits the schedulers whose time has come.
+    /// Visits the schedulers whose time has come.
     pub(crate) fn pace(&mut self, worker: &WorkerStats, now: Nanos) {
-        if self.is_behind() {
-            self.catch_up(worker, now);
-        }
         if now < self.due {
             return;
         }

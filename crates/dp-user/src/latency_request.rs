@@ -33,7 +33,8 @@ impl LatencyRequest {
     /// `None` without offloaded flows. The worker calls this in every turn.
     #[inline]
     pub(crate) fn keep(&mut self, now: Nanos, hold: Duration, carried: impl FnOnce() -> Option<u64>) {
-        if hold < SHORTEST_LATENCY_HOLD && self.request.is_none() || self.next.is_some_and(|next| now < next) {
+        let is_off = hold < SHORTEST_LATENCY_HOLD && self.request.is_none() && self.next.is_none();
+        if is_off || self.next.is_some_and(|next| now < next) {
             return;
         }
         self.look(now, hold, carried().filter(|_| hold >= SHORTEST_LATENCY_HOLD));
@@ -72,4 +73,18 @@ pub(crate) fn request() -> io::Result<File> {
         Ok(file)
     };
     ask().map_err(|error: io::Error| io::Error::new(error.kind(), format!("{DEVICE}: {}", sys::strerror(&error))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_whose_user_takes_the_request_back_has_nothing_to_wake_up_for() {
+        let mut request = LatencyRequest::default();
+        request.keep(Nanos::from_secs(1), Duration::from_millis(20), || Some(0));
+        assert!(request.next().is_some());
+        request.keep(Nanos::from_secs(2), Duration::ZERO, || Some(0));
+        assert_eq!(request.next(), None);
+    }
 }

@@ -174,6 +174,9 @@ impl Pipeline {
             if from.has_ingress() {
                 self.pass_ingress(&mut batch.frames, from, now);
             }
+            if batch.frames.len() > BATCH {
+                self.forward_released(&mut batch, from, now);
+            }
             let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
             self.forward(&mut batch, from, now);
             if let Some(Some(candidate)) = candidate {
@@ -261,11 +264,6 @@ impl Pipeline {
 
     pub(crate) fn flows(&self) -> &FlowTable {
         &self.flows
-    }
-
-    /// Whether frames are left over that [`Pipeline::pace`] sends.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.actor.egress.is_behind()
     }
 
     /// What a flush of megaflows has left over, for another thread to free.

@@ -307,7 +307,7 @@ impl Worker {
     /// How long there is nothing to do unless something becomes ready.
     fn timeout(&self) -> Option<Duration> {
         let more = !self.dumps.is_empty() || !self.pushes.is_empty() || !self.taken.is_empty();
-        if more || self.pipeline.is_behind() {
+        if more {
             return Some(Duration::ZERO);
         }
         let retry = self.pipeline.retry();

@@ -111,6 +111,15 @@ impl Claim {
     }
 }
 
+/// Holds the claim of a device that no process claims, as long as the value lives; `None` if one
+/// does. Unlike [`Claim::take`] it does not count as asking for the device.
+pub(crate) fn if_free(ifindex: u32) -> Option<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(format!("oxvs/port/{ifindex}").as_bytes()).ok()?;
+    let socket = stream().ok()?;
+    bind(&socket, &address).ok()?;
+    Some(socket)
+}
+
 /// Open vSwitch processes that receive a device's packets. The list includes other oxvs processes.
 pub(crate) fn others_on(ifindex: u32) -> Vec<String> {
     /// Opening many ports does not look at all processes each time.

@@ -13,6 +13,7 @@
 //! Qdiscs and programs of others stay, and run after ours. An `ingress` or `clsact` qdisc that
 //! exists is used.
 
+use crate::claim;
 use crate::monitor::list_links;
 use crate::netlink::{Netlink, tc};
 use crate::programs::{self, DROP};
@@ -134,7 +135,8 @@ fn remove_leftover(ifindex: u32) {
 
 /// Removes the filters that killed processes, of any version, have left on devices, which gives
 /// those devices back to the host's stack: all of the calling thread's network namespace, so call
-/// it before opening any. Returns the devices' names. Filters of running processes stay.
+/// it before opening any. Returns the devices' names. Filters of devices that a running switch
+/// claims stay.
 ///
 /// # Errors
 /// The kernel's.
@@ -143,8 +145,8 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let mut freed = Vec::new();
     for link in list_links()? {
         // It fails where the device has gone meanwhile, or can have no filters.
-        if let Ok(Some((filter, name))) = tc::find_filter(&mut netlink, link.ifindex)
-            && is_left_behind(&name)
+        if let Ok(Some((filter, _))) = tc::find_filter(&mut netlink, link.ifindex)
+            && let Some(_claim) = claim::if_free(link.ifindex)
             && tc::remove_filter(&mut netlink, link.ifindex, filter).is_ok()
         {
             freed.push(link.name);
@@ -156,16 +158,6 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
 /// The name of a filter of this process.
 fn filter_name() -> String {
     format!("{DROP} {}", std::process::id())
-}
-
-/// Whether the process that made a filter of this name has gone. Another program may have its
-/// number now; a predecessor in a container has had this process's.
-fn is_left_behind(name: &str) -> bool {
-    let Some(owner) = name.rsplit(' ').next().and_then(|pid| pid.parse::<u32>().ok()) else {
-        return true;
-    };
-    let program = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-    owner == std::process::id() || program(&owner.to_string()) != program("self")
 }
 
 impl FilterGuard {

@@ -113,7 +113,10 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
     if was.is_some() {
         problem(
             "worker-shortcuts",
-            "is now called kernel-offload, and works until it is removed",
+            match config.contains_key("kernel-offload") {
+                true => "has no effect beside kernel-offload, which it is now called",
+                false => "is now called kernel-offload, and works until it is removed",
+            },
         );
     }
     wanted.offload = match config.get("kernel-offload").or(was).map(String::as_str) {

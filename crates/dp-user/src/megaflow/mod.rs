@@ -442,6 +442,9 @@ impl FlowTable {
     /// Removes the megaflows of a port that has gone and comes again.
     pub(crate) fn add_owner(&mut self, owner: PortNo) {
         if self.gone.contains(&owner) {
+            if self.is_most(self.owners.get(&owner).map_or(0, Vec::len)) {
+                self.clear();
+            }
             while self.remove_gone() {}
         }
     }

@@ -18,6 +18,8 @@ impl Pipeline {
     /// recirculated.
     #[inline]
     pub(super) fn act_alike(&mut self, number: u32, batch: &mut Batch, from: &mut Source, now: Nanos) -> bool {
+        // The runs are those of an earlier batch.
+        batch.forget_runs();
         let packets = batch.frames.len() as u64;
         self.stats.exact_hits.add(packets);
         let flow = self.flows.flow_mut(number);

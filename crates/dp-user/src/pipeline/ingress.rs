@@ -1,7 +1,7 @@
 //! Between stages 1 and 2, for a port that has them: the ingress shaper and policer.
 
 use super::Pipeline;
-use crate::batch::BATCH;
+use crate::batch::{BATCH, Batch};
 use crate::rx_queue::RxQueue;
 use crate::stats::DropSink;
 use nanos::Nanos;
@@ -31,6 +31,21 @@ impl Pipeline {
         }
     }
 
+    /// Takes frames that have passed the ingress policer through the further stages, in batches: a
+    /// policer cuts a long segment into packets, which may be more than a batch.
+    pub(super) fn forward_released(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
+        while !batch.frames.is_empty() {
+            let rest = match batch.frames.len() > BATCH {
+                true => batch.frames.split_off(BATCH),
+                false => Vec::new(),
+            };
+            self.forward(batch, from, now);
+            batch.frames.clear();
+            batch.frames.extend(rest);
+            batch.received = Some(from.port);
+        }
+    }
+
     /// Takes a batch of the packets that a queue's ingress shaper releases now through all
     /// further stages.
     #[cold]
@@ -44,9 +59,7 @@ impl Pipeline {
         from.due = None;
         batch.received = Some(from.port);
         self.pass_ingress(&mut batch.frames, from, now);
-        if !batch.frames.is_empty() {
-            self.forward(&mut batch, from, now);
-        }
+        self.forward_released(&mut batch, from, now);
         self.batch = batch;
         from.source.upcalls.end();
     }
