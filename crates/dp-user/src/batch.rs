@@ -122,6 +122,19 @@ impl Batch {
         (&mut self.places[..self.used], &mut self.frames)
     }
 
+    /// Takes the frames beyond a batch out.
+    pub(crate) fn split_rest(&mut self) -> Vec<Frame> {
+        match self.frames.len() > BATCH {
+            true => self.frames.split_off(BATCH),
+            false => Vec::new(),
+        }
+    }
+
+    /// Puts in a batch of the frames that [`Batch::split_rest`] took out.
+    pub(crate) fn refill(&mut self, rest: &mut Vec<Frame>) {
+        self.frames.extend(rest.drain(..rest.len().min(BATCH)));
+    }
+
     pub(crate) fn forget_runs(&mut self) {
         self.used = 0;
     }

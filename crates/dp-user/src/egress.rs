@@ -178,7 +178,7 @@ impl Egress {
         Some(scheduled.filter(|scheduled| !scheduled.own)?.queue.clone())
     }
 
-    /// Whether frames for a port go straight to its device, and none are left over.
+    /// Whether frames for a port go straight to its device.
     pub(crate) fn is_direct(&self, port: PortNo) -> bool {
         self.tx_port(port).is_some_and(|tx_port| tx_port.scheduled.is_none())
     }

@@ -169,18 +169,15 @@ impl Pipeline {
             if let Some(budgets) = &mut from.source.punts {
                 budgets.begin(contended);
             }
-            batch.received = Some(from.port);
             take_in(&mut batch.frames, from);
             if from.has_ingress() {
-                self.pass_ingress(&mut batch.frames, from, now);
-            }
-            if batch.frames.len() > BATCH {
-                self.forward_released(&mut batch, from, now);
-            }
-            let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
-            self.forward(&mut batch, from, now);
-            if let Some(Some(candidate)) = candidate {
-                self.offload(&candidate, &batch, from, now);
+                self.pass_ingress(&mut batch, from, now);
+            } else {
+                let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
+                self.forward(&mut batch, from, now);
+                if let Some(Some(candidate)) = candidate {
+                    self.offload(&candidate, &batch, from, now);
+                }
             }
         }
         self.batch = batch;
@@ -192,6 +189,7 @@ impl Pipeline {
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
         let (port, from) = (from.port, &mut from.source);
+        batch.received = Some(port);
         let again = if from.has_waiting() {
             self.forward_behind(batch, from, now);
             false
@@ -320,6 +318,8 @@ fn take_in(frames: &mut [Frame], from: &RxQueue) {
         frame.meta.in_port = from.port;
         bytes += frame.len() as u64;
     }
-    from.stats.rx_packets.add(frames.len() as u64);
-    from.stats.rx_bytes.add(bytes);
+    if let Some(stats) = &from.source.stats {
+        stats.rx_packets.add(frames.len() as u64);
+        stats.rx_bytes.add(bytes);
+    }
 }

@@ -125,7 +125,6 @@ impl Source {
 pub struct RxQueue {
     pub(crate) port: PortNo,
     pub(crate) rx: Box<dyn Rx>,
-    pub(crate) stats: Arc<PortStats>,
     pub(crate) source: Source,
     /// The port's ingress shaper and policer, if it has any.
     pub(crate) ingress: Option<Arc<Mutex<Ingress>>>,
@@ -141,11 +140,10 @@ impl RxQueue {
             port,
             rx,
             source: Source {
-                stats: Some(stats.clone()),
+                stats: Some(stats),
                 upcalls: UpcallQueue::new(budget.per_batch, budget.burst, PENDING),
                 punts: Some(PuntBudgets::new(budget)),
             },
-            stats,
             ingress: None,
             due: None,
             offload_port: None,
@@ -155,7 +153,9 @@ impl RxQueue {
     /// Packets that the queue's worker has received from its port, and lost of these.
     pub fn counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
-        self.stats.add_to(&mut sum);
+        if let Some(stats) = &self.source.stats {
+            stats.add_to(&mut sum);
+        }
         sum
     }
 

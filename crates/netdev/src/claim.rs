@@ -63,7 +63,7 @@ impl Claim {
     }
 
     fn make(ifindex: u32) -> io::Result<Option<Claim>> {
-        let address = SocketAddrUnix::new_abstract_name(format!("oxvs/port/{ifindex}").as_bytes())?;
+        let address = address(ifindex)?;
         let socket = stream()?;
         match bind(&socket, &address) {
             Ok(()) => {
@@ -114,10 +114,15 @@ impl Claim {
 /// Holds the claim of a device that no process claims, as long as the value lives; `None` if one
 /// does. Unlike [`Claim::take`] it does not count as asking for the device.
 pub(crate) fn if_free(ifindex: u32) -> Option<OwnedFd> {
-    let address = SocketAddrUnix::new_abstract_name(format!("oxvs/port/{ifindex}").as_bytes()).ok()?;
     let socket = stream().ok()?;
-    bind(&socket, &address).ok()?;
+    bind(&socket, &address(ifindex).ok()?).ok()?;
     Some(socket)
+}
+
+fn address(ifindex: u32) -> io::Result<SocketAddrUnix> {
+    Ok(SocketAddrUnix::new_abstract_name(
+        format!("oxvs/port/{ifindex}").as_bytes(),
+    )?)
 }
 
 /// Open vSwitch processes that receive a device's packets. The list includes other oxvs processes.

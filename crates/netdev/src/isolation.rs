@@ -8,7 +8,7 @@
 //! - a TCX link (Linux 6.6): the kernel removes it with the process, however that ends;
 //! - a filter in a `clsact` qdisc: removed when the device is closed. A process that is killed
 //!   leaves it behind. The next one that opens the device takes it over, with a program of its own;
-//!   [`remove_leftovers`] removes it from other devices. Its name has the process that made it.
+//!   [`remove_leftovers`] removes it from other devices.
 //!
 //! Qdiscs and programs of others stay, and run after ours. An `ingress` or `clsact` qdisc that
 //! exists is used.
@@ -16,7 +16,7 @@
 use crate::claim;
 use crate::monitor::list_links;
 use crate::netlink::{Netlink, tc};
-use crate::programs::{self, DROP};
+use crate::programs;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -128,7 +128,7 @@ fn means_unsupported(error: &io::Error) -> bool {
 /// closed, its packets are dropped anyway.
 fn remove_leftover(ifindex: u32) {
     let _ = Netlink::open().and_then(|mut netlink| match tc::find_filter(&mut netlink, ifindex)? {
-        Some((filter, _)) => tc::remove_filter(&mut netlink, ifindex, filter),
+        Some(filter) => tc::remove_filter(&mut netlink, ifindex, filter),
         None => Ok(()),
     });
 }
@@ -145,7 +145,7 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     let mut freed = Vec::new();
     for link in list_links()? {
         // It fails where the device has gone meanwhile, or can have no filters.
-        if let Ok(Some((filter, _))) = tc::find_filter(&mut netlink, link.ifindex)
+        if let Ok(Some(filter)) = tc::find_filter(&mut netlink, link.ifindex)
             && let Some(_claim) = claim::if_free(link.ifindex)
             && tc::remove_filter(&mut netlink, link.ifindex, filter).is_ok()
         {
@@ -155,23 +155,18 @@ pub fn remove_leftovers() -> io::Result<Vec<String>> {
     Ok(freed)
 }
 
-/// The name of a filter of this process.
-fn filter_name() -> String {
-    format!("{DROP} {}", std::process::id())
-}
-
 impl FilterGuard {
     fn attach(ifindex: u32) -> io::Result<FilterGuard> {
         let mut netlink = Netlink::open()?;
         let made_qdisc = tc::ensure_clsact(&mut netlink, ifindex)?;
         let attached = match tc::find_filter(&mut netlink, ifindex) {
-            Ok(Some((leftover, _))) => programs::drop_all().map_err(io::Error::from).and_then(|program| {
-                tc::replace_filter(&mut netlink, ifindex, leftover, program, &filter_name())?;
+            Ok(Some(leftover)) => programs::drop_all().map_err(io::Error::from).and_then(|program| {
+                tc::replace_filter(&mut netlink, ifindex, leftover, program)?;
                 Ok(leftover)
             }),
             Ok(None) => programs::drop_all()
                 .map_err(io::Error::from)
-                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program, &filter_name())),
+                .and_then(|program| tc::add_filter(&mut netlink, ifindex, program)),
             Err(error) => Err(error),
         };
         if attached.is_err() && made_qdisc {
@@ -186,7 +181,7 @@ impl FilterGuard {
     }
 
     fn replace(&mut self, program: BorrowedFd<'_>) -> io::Result<()> {
-        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program, &filter_name())
+        tc::replace_filter(&mut self.netlink, self.ifindex, self.filter, program)
     }
 }
 

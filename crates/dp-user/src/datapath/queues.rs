@@ -259,8 +259,7 @@ impl DpUser {
         });
         let Ok(mut assigned) = answer.recv() else { return };
         // A counter has one writer.
-        assigned.rx_queue.source.stats = Some(stats.clone());
-        assigned.rx_queue.stats = stats;
+        assigned.rx_queue.source.stats = Some(stats);
         let (done, answer) = mpsc::channel();
         to.commands.push(Command::AddQueue { assigned, device, done });
         // It fails where the kernel cannot watch one descriptor more; the port is then as one whose

@@ -8,18 +8,32 @@ use nanos::Nanos;
 use netdev::Frame;
 
 impl Pipeline {
-    /// Puts received frames into the ingress shaper, and leaves those that it releases now.
+    /// Puts received frames into the ingress shaper and policer, and takes those that pass now
+    /// through the further stages, in batches: a policer cuts a long segment into packets, which
+    /// may be more than a batch.
     #[cold]
-    pub(super) fn pass_ingress(&mut self, frames: &mut Vec<Frame>, from: &mut RxQueue, now: Nanos) {
+    pub(super) fn pass_ingress(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
+        self.shape(&mut batch.frames, from, now);
+        let mut rest = batch.split_rest();
+        while !batch.frames.is_empty() {
+            self.forward(batch, from, now);
+            batch.refill(&mut rest);
+        }
+    }
+
+    /// Puts received frames into the ingress shaper and policer, and leaves those that pass now.
+    fn shape(&mut self, frames: &mut Vec<Frame>, from: &mut RxQueue, now: Nanos) {
         let Some(ingress) = &from.ingress else {
             return;
         };
         let sink = DropSink {
             worker: &self.stats,
-            port: Some(&from.stats),
+            port: from.source.stats.as_deref(),
         };
         let mut lost = |cause| {
-            from.stats.rx_dropped.add(1);
+            if let Some(stats) = sink.port {
+                stats.rx_dropped.add(1);
+            }
             sink.count(cause, 1);
         };
         let mut ingress = ingress.lock();
@@ -28,21 +42,6 @@ impl Pipeline {
         drop(ingress);
         if open {
             from.ingress = None;
-        }
-    }
-
-    /// Takes frames that have passed the ingress policer through the further stages, in batches: a
-    /// policer cuts a long segment into packets, which may be more than a batch.
-    pub(super) fn forward_released(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
-        while !batch.frames.is_empty() {
-            let rest = match batch.frames.len() > BATCH {
-                true => batch.frames.split_off(BATCH),
-                false => Vec::new(),
-            };
-            self.forward(batch, from, now);
-            batch.frames.clear();
-            batch.frames.extend(rest);
-            batch.received = Some(from.port);
         }
     }
 
@@ -57,9 +56,7 @@ impl Pipeline {
         }
         let mut batch = std::mem::take(&mut self.batch);
         from.due = None;
-        batch.received = Some(from.port);
-        self.pass_ingress(&mut batch.frames, from, now);
-        self.forward_released(&mut batch, from, now);
+        self.pass_ingress(&mut batch, from, now);
         self.batch = batch;
         from.source.upcalls.end();
     }

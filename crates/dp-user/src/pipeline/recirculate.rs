@@ -11,7 +11,7 @@
 //! - All packets of a batch have recirculated equally often, at most [`MAX_RECIRCULATIONS`] times.
 
 use super::Pipeline;
-use crate::batch::{BATCH, Batch};
+use crate::batch::Batch;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
 use dp::{DropCause, MAX_RECIRCULATIONS};
@@ -31,17 +31,11 @@ impl Pipeline {
         // These packets may collect others.
         let mut batch = self.spare_batches.pop().unwrap_or_default();
         std::mem::swap(&mut batch.frames, &mut self.actor.recirculated);
-        let mut rest = match batch.frames.len() > BATCH {
-            true => batch.frames.split_off(BATCH),
-            false => Vec::new(),
-        };
-        loop {
+        let mut rest = batch.split_rest();
+        while !batch.frames.is_empty() {
             batch.has_keys = false;
             self.pass_again(&mut batch, depth, from, now);
-            if rest.is_empty() {
-                break;
-            }
-            batch.frames.extend(rest.drain(..rest.len().min(BATCH)));
+            batch.refill(&mut rest);
         }
         self.spare_batches.push(batch);
     }

@@ -62,8 +62,10 @@ impl Worker {
         let Some(queue) = &mut self.queues[place] else {
             return;
         };
-        if !matches!(errno, Some(Errno::AGAIN | Errno::INTR)) {
-            queue.rx_queue.stats.rx_errors.add(1);
+        if !matches!(errno, Some(Errno::AGAIN | Errno::INTR))
+            && let Some(stats) = &queue.rx_queue.source.stats
+        {
+            stats.rx_errors.add(1);
         }
         if matches!(errno, Some(Errno::NODEV | Errno::NXIO | Errno::BADFD)) {
             self.gone(place);

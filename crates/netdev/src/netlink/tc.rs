@@ -2,6 +2,7 @@
 
 use super::message::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, read_u32};
 use super::{Attributes, Message, Netlink};
+use crate::programs::DROP;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -55,7 +56,7 @@ pub(crate) fn ensure_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<b
 pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Result<()> {
     let mut filters = 0;
     for parent in [INGRESS, EGRESS] {
-        dump_filters(netlink, ifindex, parent, |_, _, _| filters += 1)?;
+        dump_filters(netlink, ifindex, parent, |_, _| filters += 1)?;
     }
     if filters > 0 {
         return Ok(());
@@ -65,17 +66,11 @@ pub(crate) fn remove_empty_clsact(netlink: &mut Netlink, ifindex: u32) -> io::Re
 }
 
 /// Adds a program as a filter that comes before all others and whose verdict is final.
-pub(crate) fn add_filter(
-    netlink: &mut Netlink,
-    ifindex: u32,
-    program: BorrowedFd<'_>,
-    name: &str,
-) -> io::Result<Filter> {
+pub(crate) fn add_filter(netlink: &mut Netlink, ifindex: u32, program: BorrowedFd<'_>) -> io::Result<Filter> {
     // Without a priority the kernel chooses one before those in use.
     let info = u32::from(ETH_P_ALL.to_be());
-    netlink.request(new_filter(ifindex, info, NLM_F_CREATE | NLM_F_EXCL, program, name))?;
-    let (added, _) = find_filter(netlink, ifindex)?.ok_or(io::ErrorKind::NotFound)?;
-    Ok(added)
+    netlink.request(new_filter(ifindex, info, NLM_F_CREATE | NLM_F_EXCL, program))?;
+    find_filter(netlink, ifindex)?.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// Replaces a filter's program.
@@ -84,29 +79,28 @@ pub(crate) fn replace_filter(
     ifindex: u32,
     filter: Filter,
     program: BorrowedFd<'_>,
-    name: &str,
 ) -> io::Result<()> {
-    netlink.request(new_filter(ifindex, filter.info, 0, program, name))
+    netlink.request(new_filter(ifindex, filter.info, 0, program))
 }
 
-fn new_filter(ifindex: u32, info: u32, flags: u16, program: BorrowedFd<'_>, name: &str) -> Message {
+fn new_filter(ifindex: u32, info: u32, flags: u16, program: BorrowedFd<'_>) -> Message {
     let fd = program.as_raw_fd().cast_unsigned();
     Message::new(RTM_NEWTFILTER, flags, &fixed(ifindex, HANDLE, INGRESS, info))
         .text(TCA_KIND, "bpf")
         .nest(TCA_OPTIONS, |options| {
             options
                 .attribute(TCA_BPF_FD, &fd.to_ne_bytes())
-                .text(TCA_BPF_NAME, name)
+                .text(TCA_BPF_NAME, DROP)
                 .attribute(TCA_BPF_FLAGS, &TCA_BPF_FLAG_ACT_DIRECT.to_ne_bytes())
         })
 }
 
-/// The filter of ours that is there, as after a process that was killed, and its name.
-pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<(Filter, String)>> {
+/// The filter of ours that is there, as after a process that was killed.
+pub(crate) fn find_filter(netlink: &mut Netlink, ifindex: u32) -> io::Result<Option<Filter>> {
     let mut found = None;
-    dump_filters(netlink, ifindex, INGRESS, |handle, info, name| {
+    dump_filters(netlink, ifindex, INGRESS, |handle, info| {
         if handle == HANDLE {
-            found = Some((Filter { info }, name.to_owned()));
+            found = Some(Filter { info });
         }
     })?;
     Ok(found)
@@ -118,13 +112,8 @@ pub(crate) fn remove_filter(netlink: &mut Netlink, ifindex: u32, filter: Filter)
     netlink.request(Message::new(RTM_DELTFILTER, 0, &fixed).text(TCA_KIND, "bpf"))
 }
 
-/// Hands each BPF filter's handle, information word and name to `each`; other kinds with handle 0.
-fn dump_filters(
-    netlink: &mut Netlink,
-    ifindex: u32,
-    parent: u32,
-    mut each: impl FnMut(u32, u32, &str),
-) -> io::Result<()> {
+/// Hands each BPF filter's handle and information word to `each`; other kinds with handle 0.
+fn dump_filters(netlink: &mut Netlink, ifindex: u32, parent: u32, mut each: impl FnMut(u32, u32)) -> io::Result<()> {
     let message = Message::new(RTM_GETTFILTER, NLM_F_DUMP, &fixed(ifindex, 0, parent, 0));
     netlink.exchange(message, |kind, payload| {
         if kind != RTM_NEWTFILTER {
@@ -134,9 +123,7 @@ fn dump_filters(
             return;
         };
         let bpf = Attributes::after(payload, FIXED).text(TCA_KIND) == Some("bpf");
-        let options = Attributes::after(payload, FIXED).get(TCA_OPTIONS).unwrap_or_default();
-        let name = Attributes::after(options, 0).text(TCA_BPF_NAME).unwrap_or_default();
-        each(if bpf { handle } else { 0 }, info, name);
+        each(if bpf { handle } else { 0 }, info);
     })
 }
 
