@@ -1,6 +1,7 @@
 //! Commands that end: run to the end within a time limit, output kept.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Seconds after which a command is killed: far beyond what any should take, so that a hang fails a
@@ -56,13 +57,23 @@ pub fn run<S: AsRef<OsStr>>(command: &[S]) -> String {
 /// If it cannot be started.
 #[track_caller]
 pub fn try_run<S: AsRef<OsStr>>(command: &[S], env: &[(String, String)]) -> Done {
+    try_run_in(Path::new("."), command, env, Stdio::null())
+}
+
+/// As [`try_run`], in the directory `dir` and with `input` as standard input.
+///
+/// # Panics
+/// If it cannot be started.
+#[track_caller]
+pub fn try_run_in<S: AsRef<OsStr>>(dir: &Path, command: &[S], env: &[(String, String)], input: Stdio) -> Done {
     let text = display(command);
     let output = Command::new("timeout")
         .args(["-k", "5", &LIMIT.to_string()])
         .args(command)
         .envs(env.iter().map(|(k, v)| (k, v)))
         .env("LC_ALL", "C")
-        .stdin(Stdio::null())
+        .current_dir(dir)
+        .stdin(input)
         .output();
     let output = output.unwrap_or_else(|e| panic!("{text}: {e}"));
     Done {

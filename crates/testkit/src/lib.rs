@@ -37,7 +37,7 @@ mod traffic;
 mod unixctl;
 mod vswitch;
 
-pub use command::{Done, run, try_run};
+pub use command::{Done, run, try_run, try_run_in};
 pub use daemon::{Daemon, eventually};
 pub use netns::Netns;
 pub use packet::{ArpOp, Packet, checksum, from_hex, mac, to_hex};

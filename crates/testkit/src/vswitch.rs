@@ -96,19 +96,36 @@ impl Vswitch {
                 }
                 let remote = format!("--remote=punix:{}", sandbox.arg("db.sock"));
                 let db_control = format!("--unixctl={}", sandbox.arg("db.ctl"));
-                self.spawn("ovsdb-server", &["ovsdb-server", &db, &remote, &db_control]);
+                let command = ["ovsdb-server", &db, &remote, &db_control, "--pidfile"];
+                self.spawn("ovsdb-server", &command);
                 self.sandbox_socket("db.sock");
                 let init = try_run(&["ovs-vsctl", "--no-wait", "--timeout=10", "init"], &self.sandbox.env());
                 init.expect_ok();
-                self.spawn("switch", &["ovs-vswitchd", &control, &file_log, "-vconsole:off"]);
+                self.spawn(
+                    "switch",
+                    &["ovs-vswitchd", &control, &file_log, "-vconsole:off", "--pidfile"],
+                );
             }
             Kind::Ours(binary) => {
                 let binary = binary.display().to_string();
-                self.spawn("switch", &[&binary, "run", &control, &file_log]);
+                self.spawn("switch", &[&binary, "run", &control, &file_log, "--pidfile"]);
                 self.sandbox_socket("db.sock");
             }
         }
         self.sandbox_socket("switch.ctl");
+        self.link_control_sockets();
+    }
+
+    /// Lets `ovs-appctl` find the control sockets by the names of the daemons.
+    fn link_control_sockets(&self) {
+        let sandbox = &self.sandbox;
+        for (daemon, socket) in [("ovs-vswitchd", "switch.ctl"), ("ovsdb-server", "db.ctl")] {
+            let pid = sandbox.read(&format!("{daemon}.pid"));
+            let name = sandbox.path(&format!("{daemon}.{}.ctl", pid.trim()));
+            if sandbox.path(socket).exists() && !name.exists() {
+                let _ = std::os::unix::fs::symlink(sandbox.path(socket), name);
+            }
+        }
     }
 
     #[track_caller]

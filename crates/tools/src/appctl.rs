@@ -93,6 +93,7 @@ Commands that every daemon has:
   version              its version
   exit                 end it
   vlog/list            log levels by module and destination
+  vlog/list-pattern    patterns of log lines by destination
   vlog/set [SPEC]      set log levels: MODULE:DESTINATION:LEVEL, each may be left out
       MODULE is one that vlog/list shows (default: all)
       DESTINATION is 'syslog', 'console' or 'file' (default: all)

@@ -1,0 +1,88 @@
+//! The differences from Open vSwitch that are allowed. Each says where it is documented, and fails
+//! when no row of its table needs it.
+
+use crate::run::Said;
+
+/// A difference that rows of a table may show.
+pub(crate) struct Exception {
+    /// The table's name.
+    pub(crate) table: &'static str,
+    /// Text that the command lines of these rows contain.
+    pub(crate) rows: &'static str,
+    /// How the outputs differ.
+    pub(crate) change: Change,
+    /// Where the difference is documented.
+    #[allow(dead_code, reason = "a test reads it only when there are exceptions")]
+    pub(crate) cites: Cite,
+}
+
+/// How two outputs differ.
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "the vocabulary of all tables")]
+pub(crate) enum Change {
+    /// Where theirs has the first text, ours has the second.
+    Reads(&'static str, &'static str),
+    /// Our lines that contain this text are additional.
+    OurLine(&'static str),
+    /// Ours does not have their lines that contain this text.
+    TheirLine(&'static str),
+    /// Other words in the standard output; the exit status is the same.
+    Output,
+    /// Other words in the standard error; the exit status is the same.
+    Error,
+}
+
+/// Where a difference is documented.
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "the vocabulary of all tables")]
+pub(crate) enum Cite {
+    /// A sentence of docs/compatibility.md.
+    Page(&'static str),
+    /// A manual page or release note of Open vSwitch, with its section.
+    Manual(&'static str),
+}
+
+/// Most exceptions there may be.
+const MOST: usize = 40;
+
+/// All exceptions.
+pub(crate) const EXCEPTIONS: &[Exception] = &[];
+
+impl Exception {
+    /// Removes the difference from the outputs; whether it was there.
+    pub(crate) fn apply(&self, theirs: &mut Said, ours: &mut Said) -> bool {
+        let without = |text: &str, mark: &str| -> String {
+            text.split_inclusive('\n').filter(|line| !line.contains(mark)).collect()
+        };
+        let before = (theirs.clone(), ours.clone());
+        match self.change {
+            Change::Reads(from, to) => {
+                theirs.out = theirs.out.replace(from, to);
+                theirs.err = theirs.err.replace(from, to);
+            }
+            Change::OurLine(mark) => {
+                ours.out = without(&ours.out, mark);
+                ours.err = without(&ours.err, mark);
+            }
+            Change::TheirLine(mark) => {
+                theirs.out = without(&theirs.out, mark);
+                theirs.err = without(&theirs.err, mark);
+            }
+            Change::Output => ours.out.clone_from(&theirs.out),
+            Change::Error => ours.err.clone_from(&theirs.err),
+        }
+        (&*theirs, &*ours) != (&before.0, &before.1)
+    }
+}
+
+#[test]
+fn exceptions_are_few_and_documented() {
+    assert!(EXCEPTIONS.len() <= MOST, "{} exceptions", EXCEPTIONS.len());
+    let page = include_str!("../../../../docs/compatibility.md");
+    for exception in EXCEPTIONS {
+        match exception.cites {
+            Cite::Page(sentence) => assert!(page.contains(sentence), "not in docs/compatibility.md: {sentence}"),
+            Cite::Manual(place) => assert!(place.contains('('), "{place}: which section of which page?"),
+        }
+    }
+}
