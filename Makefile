@@ -6,11 +6,13 @@ CARGO := ./scripts/cargo
 OXVS := target/release/oxvs
 PROGRAMS := $(OXVS) $(OXVS)-lab
 
-.PHONY: help build demo test install uninstall bench gaps soak fuzz kernel-qdiscs systemd restarts clean
+.PHONY: help build demo test test-fast test-long install uninstall bench gaps soak fuzz kernel-qdiscs systemd restarts clean
 
 help:
 	@echo 'make demo      install what is missing, build, and show what the switch does (root or sudo)'
 	@echo 'make test      format, lints, import rules and all tests (as root: also those with network namespaces)'
+	@echo 'make test-fast the same without the tests that need root'
+	@echo 'make test-long all of these and what takes minutes: random tests at length, client libraries, restarts, systemd, a guest (root or sudo; about an hour)'
 	@echo 'make build     $(PROGRAMS), with their debug symbols beside them'
 	@echo 'make install   oxvs, oxvs-lab and a service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make bench     measure oxvs, Open vSwitch and the Linux bridge (root or sudo)'
@@ -35,6 +37,16 @@ demo:
 test:
 	./scripts/setup.sh test
 	./scripts/test.sh
+
+test-fast:
+	./scripts/setup.sh test
+	OXVS_TESTS=fast ./scripts/test.sh
+
+test-long: $(OXVS)
+	./scripts/setup.sh long
+	./scripts/setup.sh systemd
+	./scripts/setup.sh guest
+	./scripts/as-root env PATH="$$PATH" OXVS=$(OXVS) ./scripts/test-long.sh
 
 bench:
 	./scripts/setup.sh test

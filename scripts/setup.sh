@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs what is missing for `build`, `demo`, `test`, `fuzz`, `guest` (virtual machines with
-# Debian's kernel), `systemd` (a container that systemd boots) or `peers` (what `oxvs lab` measures
-# beside oxvs: Open vSwitch with DPDK, and Mininet): prints the reasons, asks no questions, and
-# changes no installed program.
+# Installs what is missing for `build`, `demo`, `test`, `long` (client libraries with tests of their
+# own, beside what `test` has), `fuzz`, `guest` (virtual machines with Debian's kernel), `systemd`
+# (a container that systemd boots) or `peers` (what `oxvs lab` measures beside oxvs: Open vSwitch
+# with DPDK, and Mininet): prints the reasons, asks no questions, and changes no installed program.
 set -eu
 cd "$(dirname "$0")/.."
-goal=${1:?usage: setup.sh build|demo|test|fuzz|guest|systemd|peers}
+goal=${1:?usage: setup.sh build|demo|test|long|fuzz|guest|systemd|peers}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 missing=
@@ -41,9 +41,9 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch*)
+    *openvswitch* | *ovn*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
-        for service in openvswitch-switch openvswitch-testcontroller dpdk; do
+        for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
         ;;
@@ -95,6 +95,12 @@ if [ "$goal" = peers ]; then
     for part in net_pcap:librte-net-pcap23 net_null:librte-net-null23 mempool_ring:librte-mempool-ring23; do
         ls "$drivers"/librte_"${part%:*}".so* >/dev/null 2>&1 || need - "${part#*:}" "lets DPDK move packets without a network card"
     done
+fi
+if [ "$goal" = long ]; then
+    "$0" test
+    need ovn-northd ovn-central "is what ovsdbapp's tests of OVN's databases run on oxvs's database server"
+    need ovn-controller ovn-host "the same"
+    need vtep-ctl openvswitch-vtep "has the schema of ovsdbapp's tests of hardware VTEPs"
 fi
 if [ "$goal" = test ]; then
     need valgrind valgrind "counts the instructions of the fast path"
@@ -156,17 +162,21 @@ if [ "$goal" = fuzz ]; then
     }
 fi
 
-# The controllers, in an environment of their own under target/. Tests that need them are skipped
-# with a message if they are missing.
-if [ "$goal" = test ]; then
-    wanted=crates/oxvs/tests/controllers/requirements.txt
-    if ! cmp -s $wanted target/controllers/requirements.txt; then
-        echo "setup: making target/controllers with $(grep -c == $wanted) controllers from PyPI"
-        rm -rf target/controllers
-        if python3 -m venv target/controllers && target/controllers/bin/pip install --quiet --disable-pip-version-check -r $wanted; then
-            cp $wanted target/controllers/
-        else
-            echo "setup: no controllers: their tests will be skipped" >&2
-        fi
+# environment DIRECTORY REQUIREMENTS WHAT: Python packages in an environment of their own under
+# target/. Tests that need them are skipped with a message if they are missing.
+environment() {
+    cmp -s "$2" "$1/requirements.txt" && return
+    echo "setup: making $1 with $(grep -c == "$2") packages from PyPI ($3)"
+    rm -rf "$1"
+    if python3 -m venv "$1" && "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"; then
+        cp "$2" "$1/requirements.txt"
+    else
+        echo "setup: no $3: their tests will be skipped" >&2
     fi
+}
+if [ "$goal" = test ]; then
+    environment target/controllers crates/oxvs/tests/controllers/requirements.txt controllers
+fi
+if [ "$goal" = long ]; then
+    environment target/client-libraries/venv crates/oxvs/tests/client_libraries/requirements.txt "client libraries"
 fi

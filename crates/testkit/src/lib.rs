@@ -43,7 +43,7 @@ pub use netns::Netns;
 pub use packet::{ArpOp, Packet, checksum, from_hex, mac, to_hex};
 pub use rng::Rng;
 pub use sandbox::Sandbox;
-pub use skip::{has_tool, is_root, missing, say_skipped};
+pub use skip::{Tier, has_tool, is_root, missing, say_skipped};
 pub use traffic::{Capture, Iperf3, Ping, ping};
 pub use unixctl::Unixctl;
 pub use vswitch::{Client, Devices, Options, Vswitch};

@@ -6,7 +6,8 @@ use std::io::Write;
 /// a skipped test is never taken for a passed one.
 ///
 /// `skip!("reason")` always; `skip!(unless root, "ip", "iperf3")` where not root or a tool is
-/// missing; `skip!(unless "ovs-vsctl")` for tools only.
+/// missing; `skip!(unless "ovs-vsctl")` for tools only; `skip!(unless long)` for a test that takes
+/// minutes and only `make test-long` runs.
 #[macro_export]
 macro_rules! skip {
     (unless root $(, $tool:expr)* $(,)?) => {
@@ -19,10 +20,42 @@ macro_rules! skip {
             $crate::skip!("{reason}");
         }
     };
+    (unless long) => {
+        if $crate::Tier::of_this_run() != $crate::Tier::Long {
+            $crate::skip!("takes minutes; make test-long runs it");
+        }
+    };
     ($($reason:tt)+) => {{
         $crate::say_skipped(module_path!(), &format!($($reason)+));
         return;
     }};
+}
+
+/// Which tests a run has; the environment variable `OXVS_TESTS` says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// `fast`: without those that need root, even as root.
+    Fast,
+    /// The variable is unset: all but the long ones.
+    Usual,
+    /// `long`: all.
+    Long,
+}
+
+impl Tier {
+    /// The tier of this run.
+    ///
+    /// # Panics
+    ///
+    /// If `OXVS_TESTS` has another value: a misspelt tier would pass without its tests.
+    pub fn of_this_run() -> Self {
+        match std::env::var("OXVS_TESTS").as_deref() {
+            Err(_) | Ok("") => Self::Usual,
+            Ok("fast") => Self::Fast,
+            Ok("long") => Self::Long,
+            Ok(other) => panic!("OXVS_TESTS is {other:?}; it has to be fast, long or unset"),
+        }
+    }
 }
 
 /// Whether this process may make namespaces and devices.
@@ -41,6 +74,9 @@ pub fn has_tool(tool: &str) -> bool {
 
 /// Why a test that needs `tools` (and root, if `root`) cannot run here.
 pub fn missing(root: bool, tools: &[&str]) -> Option<String> {
+    if root && Tier::of_this_run() == Tier::Fast {
+        return Some("needs root; not among the fast tests".to_owned());
+    }
     if root && !is_root() {
         return Some("needs root, for network namespaces".to_owned());
     }
