@@ -56,6 +56,81 @@ pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
     frame
 }
 
+/// As [`compose`], with this payload where it has one. `bad_sums` inverts the checksums.
+pub fn compose_with(key: &Key, payload: &[u8], bad_sums: bool) -> Vec<u8> {
+    let headers = compose(key, Some(0)).len();
+    let usual = compose(key, None).len() - headers;
+    let payload = if usual == 0 { &[] } else { payload };
+    let mut frame = compose(key, Some(headers + payload.len()));
+    if let Some(room) = frame.get_mut(headers..headers + payload.len()) {
+        room.copy_from_slice(payload);
+    }
+    // Where a wider packet has no room for it, the payload is not there, and the sums are right.
+    let _ = sums(key, &mut frame, bad_sums);
+    frame
+}
+
+/// Puts the checksums of a composed packet right, or inverts them.
+fn sums(key: &Key, frame: &mut [u8], bad: bool) -> Option<()> {
+    let tags = [F::VlanTci0, F::VlanTci1].into_iter();
+    let tags = tags.filter(|tci| key.get(*tci) as u16 & TAG_PRESENT != 0).count();
+    let ip = ETHERNET + 4 * tags;
+    let proto = key.get(F::IpProto) as u8;
+    let header = match key.get(F::EthType) as u16 {
+        0x0800 => 20,
+        0x86dd if key.get(F::IpFrag) != 0 => 48,
+        0x86dd => 40,
+        _ => return None,
+    };
+    let spoil = |sum: [u8; 2]| if bad { sum.map(|byte| !byte) } else { sum };
+    if header == 20 {
+        let at = frame.get_mut(ip + 10..ip + 12)?;
+        at.copy_from_slice(&spoil([at[0], at[1]]));
+    }
+    if key.get(F::IpFrag) == Frag::Later as u128 {
+        return None;
+    }
+    let inner = frame.get_mut(ip + header..)?;
+    let len = inner.len() as u32;
+    let (at, begin) = match (proto, header) {
+        (132, _) => {
+            // It has no payload, so that its sum is right.
+            let sum = inner.get_mut(8..12).filter(|_| bad)?;
+            sum.iter_mut().for_each(|byte| *byte = !*byte);
+            return Some(());
+        }
+        (1, _) => (2, Sum::ZERO),
+        (6 | 17 | 58, _) => {
+            let at = match proto {
+                6 => 16,
+                17 => 6,
+                _ => 2,
+            };
+            let pseudo = match header {
+                20 => pseudo_ipv4(
+                    Ipv4Addr::from(bytes::<4>(key, F::Ipv4Src)),
+                    Ipv4Addr::from(bytes::<4>(key, F::Ipv4Dst)),
+                    proto,
+                    len,
+                ),
+                _ => pseudo_ipv6(
+                    Ipv6Addr::from(bytes::<16>(key, F::Ipv6Src)),
+                    Ipv6Addr::from(bytes::<16>(key, F::Ipv6Dst)),
+                    proto,
+                    len,
+                ),
+            };
+            (at, pseudo)
+        }
+        _ => return None,
+    };
+    inner.get_mut(at..at + 2)?.fill(0);
+    let sum = begin.bytes(inner);
+    let sum = if proto == 17 { sum.finish_udp() } else { sum.finish() };
+    inner[at..at + 2].copy_from_slice(&spoil(sum.to_be_bytes()));
+    Some(())
+}
+
 /// A field's low bytes.
 fn bytes<const N: usize>(key: &Key, field: F) -> [u8; N] {
     let all = key.get(field).to_be_bytes();
@@ -315,6 +390,23 @@ mod tests {
         // There the length that UDP tells is wrong where one is asked for.
         assert_eq!(long[38..40], 166u16.to_be_bytes());
         assert_eq!(long[42..], [0; 158][..]);
+    }
+
+    #[test]
+    fn a_payload_is_behind_the_headers_and_in_the_sums() {
+        let tcp = key("eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x0800),\
+             ipv4(src=1.2.3.4,dst=1.2.3.5,proto=6,tos=0,ttl=64,frag=no),tcp(src=1,dst=2)");
+        let sum = |frame: &[u8]| {
+            let sum = pseudo_ipv4([1, 2, 3, 4].into(), [1, 2, 3, 5].into(), 6, frame.len() as u32 - 34);
+            (checksum(&frame[14..34]), sum.bytes(&frame[34..]).finish())
+        };
+        let frame = compose_with(&tcp, b"abc", false);
+        assert_eq!(frame[54..], *b"abc");
+        assert_eq!(sum(&frame), (0, 0));
+        let (ip, inner) = sum(&compose_with(&tcp, b"abc", true));
+        assert!(ip != 0 && inner != 0);
+        let counting: Vec<u8> = (0..64).collect();
+        assert_eq!(compose_with(&tcp, &counting, false), compose(&tcp, None));
     }
 
     #[test]

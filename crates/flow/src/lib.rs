@@ -25,7 +25,7 @@ mod odp;
 mod options;
 mod state;
 
-pub use compose::compose;
+pub use compose::{compose, compose_with};
 pub use display::Masked;
 pub use extract::{KEYED_LEN, KeySlot, Reading, extract, has_key, repeats};
 pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};

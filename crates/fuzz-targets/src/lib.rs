@@ -339,6 +339,10 @@ pub fn texts(data: &[u8]) {
         if let Ok(protocols) = t::parse_protocols(line) {
             assert_eq!(t::parse_protocols(&protocols.to_string()), Ok(protocols));
         }
+        if let Ok(fields) = t::parse_nxm(line) {
+            let _ = t::nxm_outside_mask(&fields);
+            assert_eq!(t::parse_nxm(&t::nxm(&fields)), Ok(fields), "{line}");
+        }
         let _ = t::parse_packet_out(line, &names);
         let _ = t::parse_flow_stats_request(line, &names);
         let _ = t::parse_flow_monitor_request(line, &names);

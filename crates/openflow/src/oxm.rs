@@ -20,7 +20,8 @@ const COOKIE_NUMBER: u8 = 30;
 pub(crate) enum Unknown {
     /// Refuse the match.
     Refuse,
-    /// Skip them: in messages from a switch they are additions.
+    /// Skip them, and fields without their prerequisites: in messages from a switch they are
+    /// additions.
     Skip,
 }
 
@@ -36,6 +37,15 @@ struct Header {
 }
 
 impl Header {
+    /// The length of a value; none if value and mask differ in length.
+    fn value_len(&self) -> usize {
+        match self.masked {
+            true if self.len % 2 == 1 => 0,
+            true => self.len / 2,
+            false => self.len,
+        }
+    }
+
     fn field(&self) -> Option<MatchField> {
         let class = OxmClass::from_numbers(self.class, self.experimenter)?;
         known(class)[usize::from(self.number)]
@@ -87,25 +97,27 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
         if header.masked && !covers(body) {
             return Err(OfError::BmcBadWildcards);
         }
-        if header.class == 1 && header.number == COOKIE_NUMBER && header.len >= 8 {
+        if header.class == 1 && header.number == COOKIE_NUMBER && header.value_len() == 8 {
             if cookie.is_some() {
                 return Err(OfError::BmcDupField);
             }
             cookie = Some(decode_cookie(body, header.masked)?);
             continue;
         }
-        let Some(field) = header.field() else {
+        // A known number with another length is another field.
+        let right = |field: &MatchField| field.info().home == Home::Elsewhere || field.bytes() == header.value_len();
+        let Some(field) = header.field().filter(right) else {
             match unknown {
                 Unknown::Refuse => return Err(OfError::BmcBadField),
                 Unknown::Skip => continue,
             }
         };
-        match decode_body(field, header.masked, body, OfError::BmcBadLen)? {
-            (Value::Word(value), Some(Value::Word(mask))) => matching.add(field, value, mask)?,
+        let added = match decode_body(field, header.masked, body, OfError::BmcBadLen)? {
+            (Value::Word(value), Some(Value::Word(mask))) => matching.add(field, value, mask),
             (Value::Word(value), _) => {
                 let exact = u128::MAX >> (128 - u32::from(field.info().bits));
                 // A field without a mask may still have bits that must be zero.
-                matching.add(field, value, exact)?;
+                matching.add(field, value, exact)
             }
             (Value::Wide(value), mask) => {
                 let number = field as u8 - MatchField::TunMetadata0 as u8;
@@ -113,8 +125,12 @@ pub(crate) fn decode_match(data: &[u8], unknown: Unknown) -> Result<(Match, Opti
                     Some(Value::Wide(mask)) => Some(&mask[..]),
                     _ => None,
                 };
-                matching.add_tun_metadata(number, &value, mask)?;
+                matching.add_tun_metadata(number, &value, mask)
             }
+        };
+        match added {
+            Err(OfError::BmcBadPrereq) if unknown == Unknown::Skip => {}
+            added => added?,
         }
     }
     Ok((matching, cookie))

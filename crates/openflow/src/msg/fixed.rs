@@ -247,6 +247,36 @@ pub(super) fn encode10(out: &mut Writer, matching: &Match) {
     out.u16(m.tp_dst.unwrap_or(0));
 }
 
+/// Reads an OpenFlow 1.0 match.
+///
+/// # Errors
+/// The error that a switch answers.
+pub fn decode_match10(data: &[u8]) -> Result<Match, OfError> {
+    decode10(&mut Reader::new(data, OfError::BrcBadLen))
+}
+
+/// An OpenFlow 1.0 match, as far as it can express the conditions.
+pub fn encode_match10(matching: &Match) -> Vec<u8> {
+    let mut out = Writer::new();
+    encode10(&mut out, matching);
+    out.0
+}
+
+/// Reads an OpenFlow 1.1 match.
+///
+/// # Errors
+/// The error that a switch answers.
+pub fn decode_match11(data: &[u8]) -> Result<Match, OfError> {
+    decode11(&mut Reader::new(data, OfError::BmcBadLen))
+}
+
+/// An OpenFlow 1.1 match, as far as it can express the conditions.
+pub fn encode_match11(matching: &Match) -> Vec<u8> {
+    let mut out = Writer::new();
+    encode11(&mut out, matching);
+    out.0
+}
+
 /// Whether OpenFlow 1.0's match can express all of a match.
 pub(crate) fn says_all10(matching: &Match) -> bool {
     let mut out = Writer::new();

@@ -40,8 +40,8 @@ fn bad_fields_are_refused_with_the_error_that_fits() {
     let cases = [
         ("80000a020800 80000a020800", OfError::BmcDupField),
         ("8000140106", OfError::BmcBadPrereq),
-        ("80000a0308000000", OfError::BmcBadLen),
-        ("80000a04ffff0800", OfError::BmcBadLen),
+        ("80000a0308000000", OfError::BmcBadField),
+        ("80000a04ffff0800", OfError::BmcBadField),
         ("80000a02", OfError::BmcBadLen),
         ("8000", OfError::BmcBadLen),
         ("80007e020000", OfError::BmcBadField),

@@ -14,6 +14,13 @@ const USUAL: usize = 192;
 /// A flow-mod: command, table, match, properties, actions.
 pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     let mut out = String::with_capacity(USUAL);
+    put_flow_mod(&mut out, m, None, style);
+    out
+}
+
+/// As [`flow_mod`], but appends to `out`. `encoded` is the text of the match as a message has it; the
+/// priority is behind it then.
+pub(crate) fn put_flow_mod(out: &mut String, m: &FlowMod, encoded: Option<&str>, style: Style<'_>) {
     out.push_str(match m.command {
         FlowCommand::Add => "ADD",
         FlowCommand::Modify => "MOD",
@@ -26,13 +33,18 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     }
     out.push(' ');
     let before = out.len();
-    if m.priority != 0x8000 {
-        let _ = write!(out, "priority={},", m.priority);
-    }
-    let after = out.len();
-    put_match(&mut out, &m.matching, style);
-    if out.len() == after && after > before {
-        out.pop();
+    match encoded {
+        Some(text) => out.push_str(text),
+        None => {
+            if m.priority != 0x8000 {
+                let _ = write!(out, "priority={},", m.priority);
+            }
+            let after = out.len();
+            put_match(out, &m.matching, style);
+            if out.len() == after && after > before {
+                out.pop();
+            }
+        }
     }
     if out.len() > before {
         out.push(' ');
@@ -49,8 +61,12 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     if m.hard_timeout != 0 {
         let _ = write!(out, "hard:{} ", m.hard_timeout);
     }
-    if m.importance != 0 {
+    // Only an added rule has one.
+    if m.importance != 0 && m.command == FlowCommand::Add {
         let _ = write!(out, "importance:{} ", m.importance);
+    }
+    if encoded.is_some() && m.priority != 0x8000 {
+        let _ = write!(out, "pri:{} ", m.priority);
     }
     if let Some(buffer) = m.buffer_id {
         let _ = write!(out, "buf:{buffer:#x} ");
@@ -62,8 +78,7 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
         let _ = write!(out, "{name} ");
     }
     out.push_str("actions=");
-    put_instructions(&mut out, &m.instructions, style);
-    out
+    put_instructions(out, &m.instructions, style);
 }
 
 const FLAGS: [(FlowFlags, &str); 5] = [

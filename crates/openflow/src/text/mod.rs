@@ -31,6 +31,7 @@ mod meter;
 mod names;
 mod notice;
 mod number;
+mod nxm;
 mod port_args;
 pub mod print;
 mod protocol;
@@ -45,6 +46,7 @@ pub use action_in::{parse_actions, parse_instructions};
 pub use action_out::{actions, instructions};
 pub use exact::parse_packet;
 pub use flow_in::{parse_flow, parse_flow_usable, parse_match};
+pub(crate) use flow_out::put_flow_mod;
 pub use flow_out::{flow_mod, flow_stats, put_flow_stats};
 pub use group_in::parse_group_mod;
 pub use group_out::{group_desc, group_mod};
@@ -54,6 +56,7 @@ pub use lines::{
 pub use match_out::matching;
 pub use meter::{meter_config, meter_mod, parse_meter_mod, parse_meter_request};
 pub use notice::{LeftOut, Notices};
+pub use nxm::{NxmMatch, decode_nxm, encode_nxm, nxm, nxm_outside_mask, parse_nxm};
 pub use protocol::{Protocols, parse_protocols};
 pub use requests::{parse_flow_monitor_request, parse_flow_stats_request, parse_packet_out};
 pub use settings::{TableMiss, TableSetting, parse_port_config, parse_table_mod, parse_tlv_maps};
@@ -69,6 +72,19 @@ impl ParseError {
     pub(crate) fn new(message: impl Into<String>) -> ParseError {
         ParseError(message.into())
     }
+}
+
+/// The pairs of keys and values in a text; a value that is not there is empty.
+pub fn key_values(text: &str) -> Vec<(&str, &str)> {
+    let mut rest = text;
+    let mut pairs = Vec::new();
+    while let Some(pair) = token::next(&mut rest) {
+        pairs.push((pair.key, pair.value));
+        if !pair.tail.is_empty() {
+            pairs.push((pair.tail, ""));
+        }
+    }
+    pairs
 }
 
 /// The names of a switch's ports and tables, and the collector of conditions left out of matches

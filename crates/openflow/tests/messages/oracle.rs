@@ -107,8 +107,6 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("", "OFPBRC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
     ("", "OFPPMFC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
     ("", "OFPQOFC_BAD_PORT", "OFPBAC_BAD_OUT_PORT"),
-    // A known field with a wrong length is a wrong length.
-    ("", "OFPBMC_BAD_LEN", "OFPBMC_BAD_FIELD"),
     // Where a change of rules adds one, the conditions for deletions are not looked at.
     ("FlowMod", "ok", "OFPBAC_BAD_OUT_PORT"),
     // Looked at when the rule meets the tables.
@@ -130,6 +128,7 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("TableMod", "OFPBPC_BAD_TYPE", "OFPBRC_BAD_TYPE"),
     ("GroupMod", "OFPBPC_BAD_EXPERIMENTER", "OFPBPC_BAD_EXP_TYPE"),
     // Two things are wrong, and the other is said first.
+    ("FlowMod", "OFPBMC_BAD_FIELD", "OFPBMC_BAD_WILDCARDS"),
     ("FlowMod", "OFPBAC_BAD_LEN", "OFPBMC_BAD_LEN"),
     ("FlowMod", "OFPBAC_BAD_SET_LEN", "OFPBAC_BAD_SET_TYPE"),
     ("FlowMod", "OFPBMC_BAD_FIELD", "OFPBMC_BAD_LEN"),

@@ -135,6 +135,20 @@ const TOLD: &[(&str, &[(&str, &str)])] = &[
                 "read and print actions in hexadecimal digits, each line's",
             ),
             ("parse-instructions", "the same of instructions"),
+            (
+                "parse-nxm",
+                "read matches as lists of fields, and print them as a switch has them",
+            ),
+            ("parse-nx-match", "the same"),
+            ("parse-oxm", "the same with the fields of a version"),
+            ("parse-ofp10-match", "read OpenFlow 1.0 matches in hexadecimal digits"),
+            ("parse-ofp11-match", "the same of OpenFlow 1.1"),
+            ("check-vlan", "print how each version matches a VLAN tag"),
+            ("encode-error-reply", "write the error that answers a message"),
+            ("parse-key-value", "print the keys and values in texts"),
+            ("compose-packet", "write a packet with a flow's fields"),
+            ("parse-packet", "print the headers of a packet"),
+            ("parse-pcap", "print the headers of captured packets"),
             ("help", "show this text"),
             ("list-commands", "list the commands"),
         ],
@@ -188,6 +202,8 @@ Options:
   --names, --no-names          print names of ports and tables; take numbers only
   --stats, --no-stats          dump-flows: with counters and ages, or without
   --color[=always|never|auto]  dump-flows: in colours
+  --bare                       compose-packet: digits only
+  --bad-csum                   compose-packet: wrong checksums
   --timestamp                  say when messages came
   -h, --help                   show this text
   -V, --version                show the version of this program

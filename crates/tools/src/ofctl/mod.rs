@@ -8,6 +8,7 @@ mod bundle;
 mod color;
 mod conn;
 mod echo;
+mod encodings;
 mod flow_format;
 mod flow_mods;
 mod flows;
@@ -21,6 +22,7 @@ mod notices;
 mod offline;
 mod options;
 mod out;
+mod packets;
 mod pcap;
 mod ports;
 mod replace;
@@ -194,11 +196,22 @@ static COMMANDS: &[Command] = &[
     writes("parse-flow", "", 1, 1, offline::parse_flow),
     writes("parse-flows", "", 1, 1, offline::parse_flows),
     writes("parse-group", "", 1, 1, offline::parse_group),
+    writes("parse-nx-match", "", 0, 0, encodings::parse_nx_match),
+    writes("parse-nxm", "", 0, 0, encodings::parse_nx_match),
+    writes("parse-oxm", "", 1, 1, encodings::parse_oxm),
     writes("parse-actions", "", 1, 1, offline::parse_actions),
     writes("parse-instructions", "", 1, 1, offline::parse_instructions),
-    writes("ofp-print", "", 1, 2, offline::ofp_print),
+    writes("parse-ofp10-match", "", 0, 0, encodings::parse_ofp10_match),
+    writes("parse-ofp11-match", "", 0, 0, encodings::parse_ofp11_match),
+    writes("parse-pcap", "", 1, ANY, packets::parse_pcap),
+    writes("check-vlan", "", 2, 2, encodings::check_vlan),
     writes("print-error", "", 1, 1, offline::print_error),
+    writes("encode-error-reply", "", 2, 2, offline::encode_error_reply),
+    writes("ofp-print", "", 1, 2, offline::ofp_print),
     writes("encode-hello", "", 1, 1, offline::encode_hello),
+    writes("parse-key-value", "", 1, ANY, offline::parse_key_value),
+    reads("compose-packet", "", 1, 2, packets::compose_packet),
+    writes("parse-packet", "", 0, 0, packets::parse_packet),
 ];
 
 fn execute(args: Vec<OsString>) -> Result<(), Failure> {

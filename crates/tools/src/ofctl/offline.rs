@@ -6,9 +6,9 @@ use crate::common::{Failure, print};
 use mgmt::os_text;
 use openflow::model::FlowCommand;
 use openflow::model::{Body, GroupCommand, Message};
-use openflow::text::print::{message, message_to};
+use openflow::text::print::{hex_lines, message, message_to};
 use openflow::text::{Names, Protocols, Style, parse_flow_usable, parse_group_mod};
-use openflow::{Codec, Hello, Version, Versions};
+use openflow::{Codec, HEADER_LEN, Hello, Version, Versions};
 use std::io::Read;
 
 /// The bytes of hexadecimal digits, with spaces anywhere.
@@ -191,27 +191,61 @@ pub(super) fn print_error(_: &Ctl, args: &[String]) -> Result<(), Failure> {
 }
 
 pub(super) fn encode_hello(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
-    let word = args[0].trim_start_matches("0x");
-    let bitmap = u32::from_str_radix(word, 16).unwrap_or(0);
-    let versions = Versions::from_bitmap(bitmap);
-    let Some(newest) = versions.newest() else {
-        return Err(Failure::new(format!("{}: no known version", args[0])));
+    let word = &args[0];
+    let bitmap = match word.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => word.parse(),
     };
-    let all = (2u32 << newest.number()) - 2;
+    // No version has number 0.
+    let bitmap = bitmap.unwrap_or(0) & !1;
+    let Some(newest) = bitmap.checked_ilog2() else {
+        return Err(Failure::new(format!("{word}: no known version")));
+    };
+    let all = (2u64 << newest) - 2;
     let body = Body::Hello(Hello {
-        version: newest.number(),
-        bitmap: (bitmap != all).then_some(versions),
+        version: newest as u8,
+        bitmap: (u64::from(bitmap) != all).then(|| Versions::from_bitmap(bitmap)),
     });
-    let data = Codec::new(newest).encode(&Message { xid: ctl.xid(), body });
+    let data = Codec::new(Version::V10).encode(&Message { xid: ctl.xid(), body });
     let mut out = String::new();
-    for (n, line) in data.chunks(16).enumerate() {
-        out += &format!("{:08x} ", n * 16);
-        for (n, byte) in line.iter().enumerate() {
-            let separator = if n == 8 { '-' } else { ' ' };
-            out += &format!("{separator}{byte:02x}");
-        }
+    hex_lines(&mut out, &data);
+    message_to(&mut out, &data, None, ctl.options.verbosity);
+    print(&out)
+}
+
+/// Prints the bytes of the error that answers a message.
+pub(super) fn encode_error_reply(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let name = &args[0];
+    let found = openflow::OfError::ALL.iter().find(|e| e.name() == name);
+    let error = found.ok_or_else(|| Failure::new(format!("unknown error \"{name}\"")))?;
+    let request = bytes(&args[1]).ok_or_else(|| Failure::new("Trailing garbage in hex data"))?;
+    let Some([version, _, high, low, xid @ ..]) = request.first_chunk::<HEADER_LEN>() else {
+        return Err(Failure::new("Request too short"));
+    };
+    if usize::from(u16::from_be_bytes([*high, *low])) != request.len() {
+        return Err(Failure::new("Request size inconsistent"));
+    }
+    let version = Version::from_number(*version).unwrap_or(Version::V10);
+    let body = Body::Error(openflow::ErrorBody::of(*error, &request));
+    let xid = u32::from_be_bytes(*xid);
+    let mut out = String::new();
+    hex_lines(&mut out, &Codec::new(version).encode(&Message { xid, body }));
+    print(&out)
+}
+
+/// Prints the pairs of keys and values in each argument.
+pub(super) fn parse_key_value(_: &Ctl, args: &[String]) -> Result<(), Failure> {
+    let mut out = String::new();
+    for text in args {
+        let pairs: Vec<String> = openflow::text::key_values(text)
+            .into_iter()
+            .map(|(key, value)| match value {
+                "" => key.to_owned(),
+                value => format!("{key}={value}"),
+            })
+            .collect();
+        out += &pairs.join(", ");
         out.push('\n');
     }
-    message_to(&mut out, &data, None, ctl.options.verbosity);
     print(&out)
 }

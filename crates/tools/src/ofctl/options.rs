@@ -25,6 +25,8 @@ const OPTIONS: &[Opt] = &[
     Opt::maybe("rsort", None),
     Opt::flag("names", None),
     Opt::flag("no-names", None),
+    Opt::flag("bare", None),
+    Opt::flag("bad-csum", None),
     Opt::flag("stats", None),
     Opt::flag("no-stats", None),
     Opt::flag("bundle", None),
@@ -51,6 +53,9 @@ pub(crate) struct Options {
     pub(crate) read_only: bool,
     pub(crate) timestamp: bool,
     pub(crate) stats: bool,
+    /// `compose-packet`: digits only, and wrong checksums.
+    pub(crate) bare: bool,
+    pub(crate) bad_csum: bool,
     pub(crate) color: bool,
     /// Whether names are used for numbers; without the option both are read and numbers are
     /// printed.
@@ -96,6 +101,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
         read_only: false,
         timestamp: false,
         stats: true,
+        bare: false,
+        bad_csum: false,
         color: false,
         names: None,
         verbosity: 0,
@@ -127,6 +134,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             "bundle" => options.bundle = true,
             "read-only" => options.read_only = true,
             "timestamp" => options.timestamp = true,
+            "bare" => options.bare = true,
+            "bad-csum" => options.bad_csum = true,
             "stats" => options.stats = true,
             "no-stats" => options.stats = false,
             "names" => options.names = Some(true),
@@ -219,8 +228,8 @@ fn criterion(field: Option<&str>, descending: bool) -> Result<Criterion, Failure
         None => None,
         Some(name) if name.eq_ignore_ascii_case("priority") => None,
         Some(name) => match MatchField::from_name(name) {
-            Some(field) => Some(field),
-            None => return Err(Failure::new(format!("{name}: unknown field name"))),
+            Some(field) if field.info().names.contains(&name) => Some(field),
+            _ => return Err(Failure::new(format!("{name}: unknown field name"))),
         },
     };
     Ok(Criterion { field, descending })

@@ -55,18 +55,65 @@ impl Stream {
     }
 }
 
+/// The module that logs.
+const MODULE: &str = "pcap";
+/// The status of a failure to open a file that ends too early.
+const EARLY_END: u8 = 255;
+/// The status of a failure to open a file that is no capture: `EPROTO`.
+const NO_CAPTURE: u8 = 71;
+const FILE_HEADER: usize = 24;
+
+fn failed(name: &str, why: &str, status: u8) -> Failure {
+    Failure {
+        message: format!("{name}: open failed ({why})"),
+        status,
+    }
+}
+
+/// The bytes of a file of captured packets.
+pub(super) fn read(name: &str) -> Result<Vec<u8>, Failure> {
+    std::fs::read(name).map_err(|e| {
+        let why = os_text(&e);
+        tracing::warn!(target: MODULE, "{name}: failed to open pcap file for reading ({why})");
+        failed(name, &why, e.raw_os_error().map_or(1, |number| number as u8))
+    })
+}
+
+/// The packets in a file, and their format.
+pub(super) fn open<'a>(name: &str, data: &'a [u8]) -> Result<(&'a [u8], PcapParser), Failure> {
+    if data.len() < FILE_HEADER {
+        tracing::warn!(target: MODULE, "failed to read pcap header: End of file");
+        return Err(failed(name, "End of file", EARLY_END));
+    }
+    PcapParser::new(data).map_err(|_| {
+        let magic = data
+            .iter()
+            .take(4)
+            .rev()
+            .fold(0u32, |n, byte| n << 8 | u32::from(*byte));
+        tracing::warn!(
+            target: MODULE,
+            "bad magic 0x{magic:08x} reading pcap file (expected 0xa1b2c3d4, 0xa1b23c4d, 0xd4c3b2a1, or 0x4d3cb2a1)"
+        );
+        failed(name, "Protocol error", NO_CAPTURE)
+    })
+}
+
+/// Logs that a file ends within a packet.
+pub(super) fn cut_off() {
+    tracing::warn!(target: MODULE, "failed to read pcap packet: End of file");
+}
+
 pub(super) fn ofp_parse_pcap(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let file = &args[0];
     let ports: Vec<u16> = match &args[1..] {
         [] => PORTS.to_vec(),
         words => words.iter().filter_map(|word| word.parse().ok()).collect(),
     };
-    let data = std::fs::read(file).map_err(|e| Failure::new(format!("{file}: open failed ({})", os_text(&e))))?;
-    if data.is_empty() {
-        return Err(Failure::new(format!("{file}: open failed (End of file)")));
-    }
-    let (mut rest, parser) =
-        PcapParser::new(&data).map_err(|_| Failure::new(format!("{file}: bad magic or truncated pcap header")))?;
+    // Whatever the failure, the status is 1.
+    let plain = |failure: Failure| Failure::new(failure.message);
+    let data = read(file).map_err(plain)?;
+    let (mut rest, parser) = open(file, &data).map_err(plain)?;
     let per_milli = match parser.header().ts_resolution {
         TsResolution::MicroSecond => 1000,
         TsResolution::NanoSecond => 1_000_000,

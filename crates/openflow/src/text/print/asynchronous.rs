@@ -6,6 +6,9 @@ use crate::buf::Reader;
 use crate::{OfError, Version};
 use std::fmt::Write;
 
+/// The reasons of a change of role.
+pub(super) const ROLE_REASONS: [&str; 3] = ["primary_request", "configuration_changed", "experimenter_data_changed"];
+
 /// Kinds of events: name, and the names of their reasons by number.
 const KINDS: [(&str, &[&str]); 6] = [
     (
@@ -17,10 +20,7 @@ const KINDS: [(&str, &[&str]); 6] = [
         "FLOW_REMOVED",
         &["idle", "hard", "delete", "group_delete", "meter_delete", "eviction"],
     ),
-    (
-        "ROLE_STATUS",
-        &["master_request", "configuration_changed", "experimenter_data_changed"],
-    ),
+    ("ROLE_STATUS", &ROLE_REASONS),
     ("TABLE_STATUS", &["?", "?", "?", "vacancy_down", "vacancy_up"]),
     ("REQUESTFORWARD", &["group_mod_request", "meter_mod_request"]),
 ];

@@ -1,7 +1,8 @@
 //! Bundles and roles.
 
+use super::asynchronous::ROLE_REASONS;
 use super::{Printer, bits, message_to};
-use crate::model::{BundleAdd, BundleControl, Role, RoleMsg};
+use crate::model::{BundleAdd, BundleControl, Role, RoleMsg, RoleStatus};
 use std::fmt::Write;
 
 impl Printer<'_> {
@@ -39,14 +40,25 @@ impl Printer<'_> {
     }
 
     pub(super) fn role(&mut self, role: RoleMsg) {
-        let name = match role.role {
+        self.role_of(role.role, role.generation);
+    }
+
+    pub(super) fn role_status(&mut self, status: &RoleStatus) {
+        self.role_of(status.role, status.generation);
+        self.out.push_str(" reason=");
+        self.out
+            .push_str(ROLE_REASONS.get(usize::from(status.reason)).unwrap_or(&"(unknown)"));
+    }
+
+    fn role_of(&mut self, role: Role, generation: Option<u64>) {
+        let name = match role {
             Role::NoChange => "nochange",
             Role::Equal => "equal",
             Role::Master => "primary",
             Role::Slave => "secondary",
         };
         let _ = write!(self.out, " role={name}");
-        if let Some(generation) = role.generation.filter(|g| *g != u64::MAX) {
+        if let Some(generation) = generation.filter(|g| *g != u64::MAX) {
             let _ = write!(self.out, " generation_id={generation}");
         }
     }

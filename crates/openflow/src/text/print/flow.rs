@@ -3,9 +3,12 @@
 use super::Printer;
 use super::meter::duration;
 use crate::Version;
-use crate::model::{FlowMonitorRequest, FlowRemoved, FlowStats, FlowStatsRequest, FlowUpdate, Port};
+use crate::model::{ANY_GROUP, FlowMonitorRequest, FlowRemoved, FlowStats, FlowStatsRequest, FlowUpdate, Port};
 use crate::text::{instructions, matching, put_flow_stats};
 use std::fmt::Write;
+
+/// The event of a rule that exists when its monitor begins.
+const INITIAL: u16 = 3;
 
 /// The names of the reasons for which rules end.
 const REASONS: [&str; 6] = ["idle", "hard", "delete", "group_delete", "meter_delete", "eviction"];
@@ -94,6 +97,9 @@ impl Printer<'_> {
                 self.out.push_str(" out_port=");
                 self.port(request.out_port);
             }
+            if request.out_group != ANY_GROUP {
+                let _ = write!(self.out, " out_group={}", request.out_group);
+            }
             if let Some(table) = request.table {
                 self.out.push_str(" table=");
                 self.out.push_str(&crate::text::table(table, self.style));
@@ -126,12 +132,13 @@ impl Printer<'_> {
                     instructions: does,
                     ..
                 } => {
-                    match event {
+                    match *event {
                         0 => self.out.push_str("ADDED"),
                         1 => {
                             self.out.push_str("DELETED reason=");
                             self.reason(*reason);
                         }
+                        INITIAL => self.out.push_str("INITIAL"),
                         _ => self.out.push_str("MODIFIED"),
                     }
                     let _ = write!(self.out, " table={}", crate::text::table(*table, self.style));

@@ -27,6 +27,18 @@ pub(crate) fn hex_dump(out: &mut String, data: &[u8]) {
     }
 }
 
+/// Bytes, sixteen a line: their place and hexadecimal digits.
+pub fn hex_lines(out: &mut String, data: &[u8]) {
+    for (n, line) in data.chunks(16).enumerate() {
+        let _ = write!(out, "{:08x} ", n * 16);
+        for (n, byte) in line.iter().enumerate() {
+            let separator = if n == 8 { '-' } else { ' ' };
+            let _ = write!(out, "{separator}{byte:02x}");
+        }
+        out.push('\n');
+    }
+}
+
 /// Text from a peer; unprintable bytes and the backslash are written in octal.
 pub(super) fn printable(out: &mut String, data: &[u8]) {
     for byte in data {

@@ -11,11 +11,15 @@ mod flush;
 mod group;
 mod hello;
 mod hex;
+mod ipfix;
+mod kinds;
 mod lists;
+mod match10;
 mod meter;
 mod name;
 mod packet;
 mod port;
+mod port_stats;
 mod queue;
 mod switch;
 mod table;
@@ -26,7 +30,8 @@ use super::{Names, Style};
 use crate::model::{ALL_QUEUES, Body, Message, StatsReply, StatsRequest};
 use crate::{Codec, ErrorKind, HEADER_LEN, OfError, Version};
 use hex::hex_dump;
-pub use packet::packet;
+pub use hex::hex_lines;
+pub use packet::{packet, packet_match};
 pub use port::port_desc;
 use std::fmt::Write;
 pub use table::TablePrinter;
@@ -70,15 +75,10 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
             Some(error)
         }
         Ok(name) => {
-            let before = out.len();
             name.header(out);
             let result = known(out, data, &name, names, verbosity);
             if let Err(error) = result {
-                if error == OfError::BrcBadLen {
-                    // A message of a wrong length is printed without its name: which part is wrong
-                    // is unknown.
-                    out.truncate(before);
-                } else if !out.ends_with([' ', '\n']) {
+                if !out.ends_with([' ', '\n']) {
                     out.push(' ');
                 }
                 let _ = writeln!(out, "***decode error: {error}***");
@@ -92,6 +92,9 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
         None => {}
     }
 }
+
+/// The type of messages of an experimenter.
+const EXPERIMENTER: u8 = 4;
 
 /// Context for printing a message.
 struct Printer<'a> {
@@ -209,7 +212,8 @@ impl Printer<'_> {
                 let mut m = m.clone();
                 m.table = m.table.or(Some(255));
                 self.out.push(' ');
-                self.out.push_str(&super::flow_mod(&m, self.style));
+                let encoded = if self.verbosity > 2 { self.encoded_match() } else { None };
+                super::put_flow_mod(self.out, &m, encoded.as_deref(), self.style);
             }
             Body::GroupMod(m) => self.group_mod(m),
             Body::PortMod(m) => self.port_mod(m),
@@ -217,6 +221,16 @@ impl Printer<'_> {
             Body::QueueGetConfigRequest(port) => self.queue_config_request(*port),
             Body::QueueGetConfigReply { port, queues } => self.queue_config_reply(*port, queues),
             Body::RoleRequest(role) | Body::RoleReply(role) => self.role(*role),
+            Body::RoleStatus(status) => self.role_status(status),
+            Body::RequestForward(forwarded) => {
+                self.out.push_str(" reason=");
+                if let Body::GroupMod(_) = forwarded.body {
+                    self.out.push_str("group_mod");
+                } else {
+                    self.out.push_str("meter_mod");
+                }
+                self.body(forwarded)?;
+            }
             Body::BundleControl(control) => self.bundle_control(*control),
             Body::BundleAdd(add) => self.bundle_add(add),
             Body::StatsRequest { more, request } => {
@@ -255,6 +269,23 @@ impl Printer<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The match of an OpenFlow 1.0 flow-mod as the message has it.
+    fn encoded_match(&self) -> Option<String> {
+        const NX_MATCH_LEN: usize = 40;
+        const NX_MATCH: usize = 48;
+        if self.version != Version::V10 {
+            return None;
+        }
+        if self.data[1] == EXPERIMENTER {
+            let len = self.data.get(NX_MATCH_LEN..)?.first_chunk()?;
+            let end = NX_MATCH + usize::from(u16::from_be_bytes(*len));
+            return Some(super::nxm(self.data.get(NX_MATCH..end)?));
+        }
+        let mut text = String::new();
+        match10::match10(&mut text, self.data.get(HEADER_LEN..)?.first_chunk()?, self.style);
+        Some(text)
     }
 
     fn stats_request(&mut self, request: &StatsRequest) {
@@ -315,6 +346,8 @@ impl Printer<'_> {
             StatsReply::MeterConfig(meters) => self.meter_configs(meters),
             StatsReply::MeterFeatures(features) => self.meter_features(*features),
             StatsReply::FlowMonitor(updates) => self.flow_updates(updates),
+            StatsReply::IpfixBridge(stats) => self.ipfix_bridge(stats),
+            StatsReply::IpfixFlow(stats) => self.ipfix_flows(stats),
             _ => {}
         }
     }

@@ -1,12 +1,13 @@
 //! The names of messages.
 
-use crate::{OfError, Version};
+use super::kinds::{Kind, MESSAGES, NICIRA, NICIRA_STATS, ONF, ONF_STATS, STATS};
+use crate::OfError;
 use std::fmt::Write;
 
 /// A message's name, and the offset of its body.
 #[derive(Clone, Debug)]
 pub(super) struct Name {
-    text: String,
+    kind: Kind,
     version: u8,
     xid: u32,
     /// Offset of the body behind the headers.
@@ -15,196 +16,38 @@ pub(super) struct Name {
     pub(super) more: bool,
 }
 
-const NICIRA: u32 = 0x0000_2320;
-const ONF: u32 = 0x4f4e_4600;
+const NICIRA_ID: u32 = 0x0000_2320;
+const ONF_ID: u32 = 0x4f4e_4600;
 
-/// Messages whose type is the same in every version that has them: type, first version, last
-/// version, name.
-const MESSAGES: [(u8, u8, u8, &str); 43] = [
-    (0, 1, 255, "OFPT_HELLO"),
-    (1, 1, 6, "OFPT_ERROR"),
-    (2, 1, 6, "OFPT_ECHO_REQUEST"),
-    (3, 1, 6, "OFPT_ECHO_REPLY"),
-    (5, 1, 6, "OFPT_FEATURES_REQUEST"),
-    (6, 1, 6, "OFPT_FEATURES_REPLY"),
-    (7, 1, 6, "OFPT_GET_CONFIG_REQUEST"),
-    (8, 1, 6, "OFPT_GET_CONFIG_REPLY"),
-    (9, 1, 6, "OFPT_SET_CONFIG"),
-    (10, 1, 6, "OFPT_PACKET_IN"),
-    (11, 1, 6, "OFPT_FLOW_REMOVED"),
-    (12, 1, 6, "OFPT_PORT_STATUS"),
-    (13, 1, 6, "OFPT_PACKET_OUT"),
-    (14, 1, 6, "OFPT_FLOW_MOD"),
-    (15, 1, 1, "OFPT_PORT_MOD"),
-    (15, 2, 6, "OFPT_GROUP_MOD"),
-    (16, 2, 6, "OFPT_PORT_MOD"),
-    (17, 2, 6, "OFPT_TABLE_MOD"),
-    (18, 1, 1, "OFPT_BARRIER_REQUEST"),
-    (19, 1, 1, "OFPT_BARRIER_REPLY"),
-    (20, 2, 6, "OFPT_BARRIER_REQUEST"),
-    (21, 2, 6, "OFPT_BARRIER_REPLY"),
-    (20, 1, 1, "OFPT_QUEUE_GET_CONFIG_REQUEST"),
-    (21, 1, 1, "OFPT_QUEUE_GET_CONFIG_REPLY"),
-    (22, 2, 4, "OFPT_QUEUE_GET_CONFIG_REQUEST"),
-    (23, 2, 4, "OFPT_QUEUE_GET_CONFIG_REPLY"),
-    (24, 3, 6, "OFPT_ROLE_REQUEST"),
-    (25, 3, 6, "OFPT_ROLE_REPLY"),
-    (26, 4, 6, "OFPT_GET_ASYNC_REQUEST"),
-    (27, 4, 6, "OFPT_GET_ASYNC_REPLY"),
-    (28, 4, 6, "OFPT_SET_ASYNC"),
-    (29, 4, 6, "OFPT_METER_MOD"),
-    (30, 5, 6, "OFPT_ROLE_STATUS"),
-    (31, 5, 6, "OFPT_TABLE_STATUS"),
-    (32, 5, 6, "OFPT_REQUESTFORWARD"),
-    (33, 5, 6, "OFPT_BUNDLE_CONTROL"),
-    (34, 5, 6, "OFPT_BUNDLE_ADD_MESSAGE"),
-    (16, 1, 1, "?request"),
-    (17, 1, 1, "?reply"),
-    (18, 2, 6, "?request"),
-    (19, 2, 6, "?reply"),
-    (4, 1, 6, "?experimenter"),
-    (35, 6, 6, "OFPT_CONTROLLER_STATUS"),
-];
-
-/// Statistics: type, first version, name.
-const STATS: [(u16, u8, &str); 17] = [
-    (0, 1, "DESC"),
-    (1, 1, "FLOW"),
-    (2, 1, "AGGREGATE"),
-    (3, 1, "TABLE"),
-    (4, 1, "PORT"),
-    (5, 1, "QUEUE"),
-    (6, 2, "GROUP"),
-    (7, 2, "GROUP_DESC"),
-    (8, 3, "GROUP_FEATURES"),
-    (9, 4, "METER"),
-    (10, 4, "METER_CONFIG"),
-    (11, 4, "METER_FEATURES"),
-    (12, 4, "TABLE_FEATURES"),
-    (13, 1, "PORT_DESC"),
-    (14, 5, "TABLE_DESC"),
-    (15, 5, "QUEUE_DESC"),
-    (16, 5, "FLOW_MONITOR"),
-];
-
-/// Nicira's statistics: subtype, name.
-const NICIRA_STATS: [(u32, &str); 8] = [
-    (0, "FLOW"),
-    (1, "AGGREGATE"),
-    (2, "FLOW_MONITOR"),
-    (3, "IPFIX_BRIDGE"),
-    (4, "IPFIX_FLOW"),
-    (7, "GROUP"),
-    (8, "GROUP_DESC"),
-    (9, "GROUP_FEATURES"),
-];
-
-/// Nicira's messages: subtype, name.
-const NICIRA_MESSAGES: [(u32, &str); 23] = [
-    (10, "NXT_ROLE_REQUEST"),
-    (11, "NXT_ROLE_REPLY"),
-    (12, "NXT_SET_FLOW_FORMAT"),
-    (13, "NXT_FLOW_MOD"),
-    (14, "NXT_FLOW_REMOVED"),
-    (15, "NXT_FLOW_MOD_TABLE_ID"),
-    (16, "NXT_SET_PACKET_IN_FORMAT"),
-    (17, "NXT_PACKET_IN"),
-    (18, "NXT_FLOW_AGE"),
-    (19, "NXT_SET_ASYNC_CONFIG"),
-    (20, "NXT_SET_CONTROLLER_ID"),
-    (21, "NXT_FLOW_MONITOR_CANCEL"),
-    (22, "NXT_FLOW_MONITOR_PAUSED"),
-    (23, "NXT_FLOW_MONITOR_RESUMED"),
-    (24, "NXT_TLV_TABLE_MOD"),
-    (25, "NXT_TLV_TABLE_REQUEST"),
-    (26, "NXT_TLV_TABLE_REPLY"),
-    (27, "NXT_SET_ASYNC_CONFIG2"),
-    (28, "NXT_RESUME"),
-    (29, "NXT_CT_FLUSH_ZONE"),
-    (30, "NXT_PACKET_IN2"),
-    (31, "NXT_GROUP_MOD"),
-    (32, "NXT_CT_FLUSH"),
-];
-
-/// The ONF's messages: subtype, name.
-const ONF_MESSAGES: [(u32, &str); 4] = [
-    (1911, "ONFT_ROLE_STATUS"),
-    (2350, "ONFT_REQUESTFORWARD"),
-    (2300, "ONFT_BUNDLE_CONTROL"),
-    (2301, "ONFT_BUNDLE_ADD_MESSAGE"),
-];
+/// Types of messages that have a type of their own within.
+const EXPERIMENTER: u8 = 4;
+const EXPERIMENTER_STATS: u16 = 0xffff;
 
 impl Name {
-    /// The name of a message that is at least a header long.
+    /// The name of a message that is at least a header long. A message of a length that its kind
+    /// cannot have has no name.
     pub(super) fn of(data: &[u8]) -> Result<Name, OfError> {
         let (version, kind) = (data[0], data[1]);
-        let word = |at: usize| {
-            let bytes = data.get(at..at + 4).and_then(|b| b.first_chunk());
-            bytes.map(|b| u32::from_be_bytes(*b)).ok_or(OfError::BrcBadLen)
+        let (found, body, more) = match (version, kind) {
+            (_, EXPERIMENTER) => (experimenter(data)?, 16, false),
+            (1, 16 | 17) | (2..=6, 18 | 19) => statistics(data)?,
+            _ => (in_table(&MESSAGES, kind, version).ok_or(OfError::BrcBadType)?, 8, false),
         };
-        let half = |at: usize| {
-            let bytes = data.get(at..at + 2).and_then(|b| b.first_chunk());
-            bytes.map(|b| u16::from_be_bytes(*b)).ok_or(OfError::BrcBadLen)
-        };
-        let mut name = Name {
-            text: String::new(),
-            version,
-            xid: word(4)?,
-            body: 8,
-            more: false,
-        };
-        if kind != 0 && Version::from_number(version).is_none() {
-            return Err(OfError::BrcBadVersion);
+        match data.len().checked_sub(body) {
+            Some(len) if found.fits(len) => Ok(Name {
+                kind: found,
+                version,
+                xid: word(data, 4)?,
+                body,
+                more,
+            }),
+            _ => Err(OfError::BrcBadLen),
         }
-        let found = MESSAGES
-            .iter()
-            .find(|(k, first, last, _)| *k == kind && (*first..=*last).contains(&version));
-        let found = found.ok_or(OfError::BrcBadType)?.3;
-        match found {
-            "?experimenter" => {
-                let (vendor, subtype) = (word(8)?, word(12)?);
-                let table: &[(u32, &str)] = match vendor {
-                    NICIRA => &NICIRA_MESSAGES,
-                    ONF => &ONF_MESSAGES,
-                    _ => return Err(OfError::BrcBadVendor),
-                };
-                let found = table.iter().find(|(number, _)| *number == subtype);
-                name.text = found.ok_or(OfError::BrcBadSubtype)?.1.into();
-                name.body = 16;
-            }
-            "?request" | "?reply" => {
-                let kind = half(8)?;
-                name.more = half(10)? & 1 != 0;
-                let direction = &found[1..];
-                let old = version == 1;
-                let body = if old { 12 } else { 16 };
-                if kind == 0xffff {
-                    let (vendor, subtype) = (word(body)?, word(body + 4)?);
-                    let found = match vendor {
-                        NICIRA => NICIRA_STATS.iter().find(|(number, _)| *number == subtype),
-                        ONF if subtype == 1870 => Some(&(0, "FLOW_MONITOR")),
-                        ONF => None,
-                        _ => return Err(OfError::BrcBadVendor),
-                    };
-                    let prefix = if vendor == NICIRA { "NXST" } else { "ONFST" };
-                    let found = found.ok_or(OfError::BrcBadSubtype)?.1;
-                    name.text = format!("{prefix}_{found} {direction}");
-                    name.body = if old { 24 } else { body + 8 };
-                } else {
-                    let found = STATS.iter().find(|(k, first, _)| *k == kind && *first <= version);
-                    let found = found.ok_or(OfError::BrcBadStat)?.2;
-                    name.text = format!("OFPST_{found} {direction}");
-                    name.body = body;
-                }
-            }
-            text => name.text = text.into(),
-        }
-        Ok(name)
     }
 
     /// Prints name, version and transaction.
     pub(super) fn header(&self, out: &mut String) {
-        out.push_str(&self.text);
+        out.push_str(self.kind.name);
         let _ = match self.version {
             1 => Ok(()),
             version @ 2..=6 => write!(out, " (OF1.{})", version - 1),
@@ -214,15 +57,77 @@ impl Name {
     }
 
     /// The name.
-    pub(super) fn text(&self) -> &str {
-        &self.text
+    pub(super) fn text(&self) -> &'static str {
+        self.kind.name
     }
 
     pub(super) fn is_hello(&self) -> bool {
-        self.text == "OFPT_HELLO"
+        self.text() == "OFPT_HELLO"
     }
 
     pub(super) fn is_nicira(&self) -> bool {
-        self.text.starts_with("NX")
+        self.text().starts_with("NX")
     }
+}
+
+fn word(data: &[u8], at: usize) -> Result<u32, OfError> {
+    let bytes = data.get(at..at + 4).and_then(|b| b.first_chunk());
+    bytes.map(|b| u32::from_be_bytes(*b)).ok_or(OfError::BrcBadLen)
+}
+
+fn half(data: &[u8], at: usize) -> Result<u16, OfError> {
+    let bytes = data.get(at..at + 2).and_then(|b| b.first_chunk());
+    bytes.map(|b| u16::from_be_bytes(*b)).ok_or(OfError::BrcBadLen)
+}
+
+/// The kind of a message with a number, in a version.
+fn in_table<T: Copy + PartialEq>(table: &[(T, Kind)], number: T, version: u8) -> Option<Kind> {
+    let found = table.iter().find(|(n, kind)| *n == number && kind.is_in(version));
+    found.map(|(_, kind)| *kind)
+}
+
+fn experimenter(data: &[u8]) -> Result<Kind, OfError> {
+    let (vendor, subtype) = (word(data, 8)?, word(data, 12)?);
+    let table: &[(u32, Kind)] = match vendor {
+        NICIRA_ID => &NICIRA,
+        ONF_ID => &ONF,
+        _ => return Err(OfError::BrcBadVendor),
+    };
+    in_table(table, subtype, data[0]).ok_or(OfError::BrcBadSubtype)
+}
+
+/// The kind of a multipart message, the offset of its body, and whether more parts follow.
+fn statistics(data: &[u8]) -> Result<(Kind, usize, bool), OfError> {
+    let version = data[0];
+    let first = version == 1;
+    let reply = data[1] == if first { 17 } else { 19 };
+    let header = if first { 12 } else { 16 };
+    if data.len() < header {
+        return Err(OfError::BrcBadLen);
+    }
+    let (kind, more) = (half(data, 8)?, half(data, 10)? & 1 != 0);
+    let of_direction = |kind: &Kind| kind.name.ends_with("reply") == reply;
+    if kind != EXPERIMENTER_STATS {
+        let table = STATS.iter().filter(|(_, kind)| of_direction(kind));
+        let table: Vec<_> = table.copied().collect();
+        let found = in_table(&table, kind, version).ok_or(OfError::BrcBadStat)?;
+        return Ok((found, header, more));
+    }
+    let vendor = word(data, header)?;
+    if first && vendor != NICIRA_ID {
+        return Err(OfError::BrcBadVendor);
+    }
+    // OpenFlow 1.0 has padding behind the subtype.
+    const BODY: usize = 24;
+    if data.len() < BODY {
+        return Err(OfError::BrcBadLen);
+    }
+    let table: &[(u32, Kind)] = match vendor {
+        NICIRA_ID => &NICIRA_STATS,
+        ONF_ID => &ONF_STATS,
+        _ => return Err(OfError::BrcBadVendor),
+    };
+    let table: Vec<_> = table.iter().filter(|(_, kind)| of_direction(kind)).copied().collect();
+    let found = in_table(&table, word(data, header + 4)?, version).ok_or(OfError::BrcBadSubtype)?;
+    Ok((found, BODY, more))
 }

@@ -1,12 +1,12 @@
 //! Packets to and from controllers.
 
 use super::Printer;
-use super::hex::hex_dump;
+use super::hex::hex_lines;
 use crate::Version;
 use crate::model::{Match, PacketIn, PacketInFormat, PacketOut};
 use crate::text::{Style, actions, matching};
 use flow::MatchField as F;
-use flow::{FlowState, PortNo};
+use flow::{FlowState, Key, PortNo};
 use std::fmt::Write;
 use wire::EtherType;
 
@@ -78,7 +78,7 @@ impl Printer<'_> {
             packet(self.out, data);
         }
         if self.verbosity > 2 {
-            hex_dump(self.out, data);
+            hex_lines(self.out, data);
         }
     }
 }
@@ -99,20 +99,24 @@ fn continuation(out: &mut String, p: &PacketIn) {
 
 /// A packet's headers as a match, and its transport checksum, on a line.
 pub fn packet(out: &mut String, data: &[u8]) {
-    let mut m = Match::ANY;
-    let key = flow::extract(data, &PortNo(0).into());
-    if let Some(key) = key {
-        let state = FlowState::new(key, 0);
-        describe(&mut m, &state, data);
-    }
+    let m = packet_match(data);
     let text = matching(&m, Style::PLAIN);
     out.push_str(&text);
     let _ = checksum_of(out, data, &m);
     out.push('\n');
 }
 
+/// A packet's headers as a match.
+pub fn packet_match(data: &[u8]) -> Match {
+    let mut m = Match::ANY;
+    // A frame that is too short for its headers has none.
+    let key = flow::extract(data, &PortNo(0).into()).unwrap_or(Key::ZERO);
+    describe(&mut m, &FlowState::new(key, 0));
+    m
+}
+
 /// The fields that a packet has, with any values.
-fn describe(m: &mut Match, state: &FlowState, _data: &[u8]) {
+fn describe(m: &mut Match, state: &FlowState) {
     let mut put = |field: F| m.set(field, state.get(field), field.info().valid);
     put(F::VlanTci);
     put(F::EthSrc);

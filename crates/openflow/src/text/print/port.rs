@@ -1,9 +1,8 @@
 //! Ports.
 
-use super::meter::{duration, tells_duration};
-use super::{Printer, bits, counter};
+use super::{Printer, bits};
 use crate::Version;
-use crate::model::{PortDesc, PortMod, PortStats, PortStatus, state};
+use crate::model::{PortDesc, PortMod, PortStatus, state};
 use crate::text::Style;
 use std::fmt::Write;
 
@@ -133,64 +132,5 @@ impl Printer<'_> {
             bits => features(self.out, bits),
         }
         self.out.push('\n');
-    }
-
-    pub(super) fn port_stats(&mut self, ports: &[PortStats]) {
-        let _ = writeln!(self.out, " {} ports", ports.len());
-        if self.verbosity < 1 {
-            return;
-        }
-        for port in ports {
-            self.out.push_str("  port ");
-            if port.port.0 < 10 {
-                self.out.push(' ');
-            }
-            self.port(port.port);
-            self.counters(&[
-                (": rx pkts=", port.rx_packets),
-                (", bytes=", port.rx_bytes),
-                (", drop=", port.rx_dropped),
-                (", errs=", port.rx_errors),
-                (", frame=", port.rx_frame_errors),
-                (", over=", port.rx_over_errors),
-                (", crc=", port.rx_crc_errors),
-            ]);
-            self.out.push_str("\n           ");
-            self.counters(&[
-                ("tx pkts=", port.tx_packets),
-                (", bytes=", port.tx_bytes),
-                (", drop=", port.tx_dropped),
-                (", errs=", port.tx_errors),
-                (", coll=", port.collisions),
-            ]);
-            self.out.push('\n');
-            if tells_duration(self.version) && port.duration.sec != u32::MAX {
-                let _ = writeln!(self.out, "           duration={}", duration(port.duration));
-            }
-            self.custom(&port.custom);
-        }
-    }
-
-    /// Counters that one switch has, three a line.
-    fn custom(&mut self, counters: &[(String, u64)]) {
-        if counters.is_empty() {
-            return;
-        }
-        self.out.push_str("           CUSTOM Statistics");
-        for (n, (name, count)) in counters.iter().enumerate() {
-            self.out.push_str(match n % 3 {
-                0 => "\n                      ",
-                _ => " ",
-            });
-            let _ = write!(self.out, "{name}={count},");
-        }
-        self.out.push('\n');
-    }
-
-    fn counters(&mut self, counters: &[(&str, u64)]) {
-        for (name, count) in counters {
-            self.out.push_str(name);
-            counter(self.out, *count);
-        }
     }
 }

@@ -64,7 +64,10 @@ impl Printer<'_> {
             crate::text::table(table, self.style),
             on(settings.eviction)
         );
-        eviction_flags(self.out, settings.eviction_flags.unwrap_or(0));
+        match settings.eviction_flags {
+            Some(flags) => eviction_flags(self.out, flags),
+            None => self.out.push_str("(default)"),
+        }
         let _ = write!(self.out, "\n   vacancy={}", on(settings.vacancy));
         if settings.vacancy {
             let [down, up, now] = settings.thresholds;
