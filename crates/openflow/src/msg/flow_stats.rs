@@ -16,7 +16,9 @@ pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> R
         Some([a, b]) => usize::from(u16::from_be_bytes([*a, *b])),
         None => return Err(OfError::BrcBadLen),
     };
-    let mut data = data.sub(len, OfError::BrcBadLen)?;
+    // What a cut-off part lacks is said by the match or the instructions.
+    let cut_off = len > data.len();
+    let mut data = data.sub(len.min(data.len()), OfError::BrcBadLen)?;
     data.skip(2)?;
     let table = data.u8()?;
     data.skip(1)?;
@@ -48,6 +50,9 @@ pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> R
         None if nxm => decode_nx_match(&mut data, match_len, oxm::Unknown::Skip)?.0,
         None => decode_match(version, &mut data, oxm::Unknown::Skip)?,
     };
+    if cut_off {
+        return Err(if old { OfError::BrcBadLen } else { OfError::BicBadLen });
+    }
     Ok(FlowStats {
         table,
         duration,

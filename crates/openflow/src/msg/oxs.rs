@@ -57,11 +57,14 @@ pub(super) fn counted(count: u64) -> Option<u64> {
 /// Reads statistics and their padding. Fields that are not known are additions, and skipped.
 pub(super) fn decode(data: &mut Reader<'_>) -> Result<Stats, OfError> {
     const HEADER: usize = 4;
-    data.skip(2)?;
-    let len = usize::from(data.u16()?);
+    let Some([_, _, high, low]) = data.peek().first_chunk() else {
+        return Err(OfError::BmcBadLen);
+    };
+    let len = usize::from(u16::from_be_bytes([*high, *low]));
+    data.skip(HEADER)?;
     let fields = len.checked_sub(HEADER).ok_or(OfError::BmcBadLen)?;
     let padded = len.next_multiple_of(8) - HEADER;
-    let mut body = data.sub(padded, OfError::BmcBadLen)?;
+    let mut body = data.sub(padded, OfError::BmcBadLen).map_err(|_| OfError::BmcBadLen)?;
     let mut fields = body.sub(fields, OfError::BrcBadLen)?;
     let mut stats = Stats::default();
     while !fields.is_empty() {

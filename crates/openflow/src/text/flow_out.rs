@@ -18,8 +18,8 @@ pub fn flow_mod(m: &FlowMod, style: Style<'_>) -> String {
     out
 }
 
-/// As [`flow_mod`], but appends to `out`. `encoded` is the text of the match as a message has it; the
-/// priority is behind it then.
+/// As [`flow_mod`], but appends to `out`. `encoded` is the text of the match as a message has it;
+/// the priority is behind it then.
 pub(crate) fn put_flow_mod(out: &mut String, m: &FlowMod, encoded: Option<&str>, style: Style<'_>) {
     out.push_str(match m.command {
         FlowCommand::Add => "ADD",

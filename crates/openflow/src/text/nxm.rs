@@ -1,5 +1,5 @@
-//! Matches as lists of their fields in a message: `NXM_OF_ETH_TYPE(0800), NXM_NX_REG0_W(5/ff)`, with
-//! the names and bytes that the message has.
+//! Matches as lists of their fields in a message, with the names and bytes that the message has:
+//! `NXM_OF_ETH_TYPE(0800), NXM_OF_IP_PROTO(06)`.
 
 use super::ParseError;
 use crate::model::Match;

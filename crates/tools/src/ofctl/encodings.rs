@@ -1,5 +1,5 @@
-//! Commands that read a match in the encoding of a message, print it, and show how encoding it again
-//! differs. They need no switch.
+//! Commands that read a match in the encoding of a message, print it, and show how encoding it
+//! again differs. They need no switch.
 
 use super::Ctl;
 use super::offline::bytes;
@@ -98,8 +98,8 @@ pub(super) fn parse_ofp11_match(_: &Ctl, _: &[String]) -> Result<(), Failure> {
     structures(88, decode, encode_match11)
 }
 
-/// Reads a match of a fixed size from each line of hexadecimal digits, prints it, and each byte that
-/// differs when it is encoded again.
+/// Reads a match of a fixed size from each line of hexadecimal digits, prints it, and each byte
+/// that differs when it is encoded again.
 fn structures(
     size: usize,
     decode: impl Fn(&[u8]) -> Result<Match, OfError>,

@@ -94,7 +94,7 @@ pub(super) const MESSAGES: [(u8, Kind); 55] = [
 ];
 
 /// Multipart messages by type; requests and replies.
-pub(super) const STATS: [(u16, Kind); 48] = [
+pub(super) const STATS: [(u16, Kind); 49] = [
     (0, kind("OFPST_DESC request", 1, 6, (0, 0))),
     (0, kind("OFPST_DESC reply", 1, 6, (1056, 0))),
     (1, kind("OFPST_FLOW request", 1, 1, (44, 0))),
@@ -129,7 +129,8 @@ pub(super) const STATS: [(u16, Kind); 48] = [
     (10, kind("OFPST_METER_CONFIG request", 4, 6, (8, 0))),
     (10, kind("OFPST_METER_CONFIG reply", 4, 6, (0, 8))),
     (11, kind("OFPST_METER_FEATURES request", 4, 6, (0, 0))),
-    (11, kind("OFPST_METER_FEATURES reply", 4, 6, (16, 8))),
+    (11, kind("OFPST_METER_FEATURES reply", 4, 5, (16, 0))),
+    (11, kind("OFPST_METER_FEATURES reply", 6, 6, (16, 8))),
     (12, kind("OFPST_TABLE_FEATURES request", 4, 6, (0, 8))),
     (12, kind("OFPST_TABLE_FEATURES reply", 4, 6, (64, 8))),
     (13, kind("OFPST_PORT_DESC request", 1, 5, (0, 0))),

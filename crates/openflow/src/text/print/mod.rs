@@ -18,6 +18,7 @@ mod match10;
 mod meter;
 mod name;
 mod packet;
+mod parts;
 mod port;
 mod port_stats;
 mod queue;
@@ -135,8 +136,22 @@ fn known(
         nxm: name.is_nicira(),
         table_id: true,
     };
-    let message = codec.decode(data).or_else(|error| beyond(codec, data, error))?;
-    printer.body(&message)
+    match codec.decode(data).or_else(|error| beyond(codec, data, error)) {
+        Ok(message) => printer.body(&message),
+        Err(error) => {
+            if let Some(valid) = parts::valid(codec, name, data) {
+                let before = printer.out.len();
+                printer.body(&valid)?;
+                if matches!(name.text(), "OFPST_GROUP reply" | "NXST_GROUP reply") {
+                    printer.out.push_str(" ***parse error***");
+                }
+                if printer.out.len() > before && !printer.out.ends_with('\n') {
+                    printer.out.push('\n');
+                }
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Decodes a group-mod or meter-mod whose number is out of range, to print it where a switch

@@ -30,13 +30,18 @@ impl Printer<'_> {
         };
         let _ = write!(self.out, " data_len={}", p.data.len());
         match p.buffer_id {
-            None => self.out.push_str(" (unbuffered)"),
+            None => {
+                self.out.push_str(" (unbuffered)");
+                if p.data.len() != p.total_len as usize {
+                    self.out.push_str(" (***total_len != data_len***)");
+                }
+            }
             Some(buffer) => {
                 let _ = write!(self.out, " buffer=0x{buffer:08x}");
+                if p.data.len() > p.total_len as usize {
+                    self.out.push_str(" (***total_len < data_len***)");
+                }
             }
-        }
-        if p.data.len() > p.total_len as usize {
-            self.out.push_str(" (***data_len > total_len***)");
         }
         self.out.push('\n');
         if !p.userdata.is_empty() {

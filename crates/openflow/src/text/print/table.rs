@@ -291,7 +291,7 @@ fn read_features(body: &mut Reader<'_>, version: Version) -> Result<Table, OfErr
     if len < 64 || len % 8 != 0 {
         return Err(OfError::BpcBadLen);
     }
-    let mut data = body.sub(len, OfError::BpcBadLen)?;
+    let mut data = body.sub(len, OfError::BpcBadLen).map_err(|_| OfError::BpcBadLen)?;
     data.skip(2)?;
     let mut table = Table {
         id: data.u8()?,
