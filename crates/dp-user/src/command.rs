@@ -13,7 +13,7 @@ use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
 use dp::offload::OffloadUse;
 use dp::{Action, FlowDump, Limits};
-use flow::PortNo;
+use flow::{Key, Mask, PortNo};
 use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -35,6 +35,15 @@ pub(crate) struct AssignedQueue {
     /// The kernel's number of its device.
     pub(crate) ifindex: u32,
     pub(crate) load: Arc<QueueLoad>,
+}
+
+/// A change of one megaflow by hand.
+#[derive(Clone)]
+pub(crate) struct FlowEdit {
+    pub(crate) key: Key,
+    pub(crate) mask: Mask,
+    /// Its actions; `None` removes it.
+    pub(crate) actions: Option<Arc<[Action]>>,
 }
 
 /// Resources for a thread that may wait for the kernel to drop.
@@ -92,6 +101,8 @@ pub(crate) enum Command {
     Link { port: PortNo, device: Option<State> },
     /// The limits of the megaflow cache.
     Limit(Limits),
+    /// Add or remove a megaflow by hand. The answer says whether there was one.
+    EditFlow { edit: Box<FlowEdit>, done: Sender<bool> },
     /// Forget all megaflows.
     Flush { done: Sender<()> },
     /// Report the counters of megaflows; the worker closes the channel when it is done.

@@ -1,7 +1,7 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::Options;
-use crate::command::{AssignedQueue, Command, CommandQueue};
+use crate::command::{AssignedQueue, Command, CommandQueue, FlowEdit};
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::device_facts::DeviceFacts;
 use crate::devices::Devices;
@@ -17,7 +17,7 @@ use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig, MeterStats, PortCounters,
     QosReport, QueueRules, Slowpath, WorkerControl,
 };
-use flow::PortNo;
+use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
 use nanos::Nanos;
 use netdev::{Frame, Netdev, State, Tx};
@@ -358,6 +358,41 @@ impl Datapath for DpUser {
 
     fn dump_flows(&self) -> Vec<FlowDump> {
         self.ask_all(|flows| Command::Dump { flows }).flatten().collect()
+    }
+
+    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action]) {
+        let ports = self.ports.read();
+        let queues = ports.get(&key.in_port()).map(|port| &port.queues[..]);
+        let receives = |id| queues.is_some_and(|queues| queues.iter().any(|queue| queue.worker == id));
+        let workers = self.workers.read();
+        // A port that no worker receives from may get one that does.
+        let any = workers.iter().any(|worker| receives(worker.id));
+        let edit = FlowEdit {
+            key: *key,
+            mask: *mask,
+            actions: Some(actions.into()),
+        };
+        let (done, answers) = mpsc::channel();
+        let chosen = workers.iter().filter(|worker| !any || receives(worker.id));
+        for worker in chosen {
+            let (edit, done) = (Box::new(edit.clone()), done.clone());
+            worker.commands.push(Command::EditFlow { edit, done });
+        }
+        drop((done, workers, ports));
+        answers.iter().for_each(drop);
+    }
+
+    fn del_flow(&self, key: &Key, mask: &Mask) -> bool {
+        let edit = FlowEdit {
+            key: *key,
+            mask: *mask,
+            actions: None,
+        };
+        let answers = self.ask_all(|done| Command::EditFlow {
+            edit: Box::new(edit.clone()),
+            done,
+        });
+        answers.fold(false, |any, one| any | one)
     }
 
     fn push_stats(&self) {

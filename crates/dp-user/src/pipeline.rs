@@ -37,6 +37,7 @@
 
 use crate::actions::Actor;
 use crate::batch::Batch;
+use crate::command::FlowEdit;
 use crate::device_facts::DeviceFacts;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
@@ -268,6 +269,10 @@ impl Pipeline {
     #[inline]
     pub(crate) fn take_rest(&mut self) -> Option<impl Send + use<>> {
         self.flows.take_rest()
+    }
+
+    pub(crate) fn edit_flow(&mut self, edit: &FlowEdit, now: Nanos) -> bool {
+        self.flows.edit(edit, now)
     }
 
     pub(crate) fn flush(&mut self) {

@@ -473,6 +473,7 @@ impl Worker {
                 }
                 Command::Link { port, device } => self.pipeline.link_changed(port, device),
                 Command::Limit(limits) => self.pipeline.set_limits(limits),
+                Command::EditFlow { edit, done } => _ = done.send(self.pipeline.edit_flow(&edit, now)),
                 Command::Flush { done } => {
                     self.pipeline.flush();
                     let _ = done.send(());

@@ -39,6 +39,14 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
+    /// Adds a megaflow by hand (`dpctl/add-flow`) in place of one with the same key and mask. It is
+    /// on the workers that receive from its port, and ages as others do. The caller answers for
+    /// what it does to packets: no change of the switch removes it.
+    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action]);
+
+    /// Removes the megaflows of exactly this key and mask; returns whether there was one.
+    fn del_flow(&self, key: &Key, mask: &Mask) -> bool;
+
     /// Reports the packets and bytes of megaflows that are not yet reported to
     /// [`Slowpath::credit`](crate::Slowpath::credit). Returns when that is done.
     fn push_stats(&self);

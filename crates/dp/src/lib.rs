@@ -19,6 +19,7 @@ mod datapath;
 mod drops;
 mod meter;
 pub mod offload;
+mod parse;
 mod punt;
 mod set_field;
 mod show;
@@ -31,6 +32,7 @@ pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, P
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
+pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
 pub use show::{ActionList, ToController};

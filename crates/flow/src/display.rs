@@ -16,6 +16,7 @@ pub struct Masked<'a> {
     key: &'a Key,
     mask: &'a Mask,
     port_name: Option<&'a dyn Fn(PortNo) -> Option<String>>,
+    wildcards: bool,
 }
 
 impl<'a> Masked<'a> {
@@ -24,6 +25,16 @@ impl<'a> Masked<'a> {
             key,
             mask,
             port_name: None,
+            wildcards: false,
+        }
+    }
+
+    /// Prints the fields outside the mask too, with the mask 0, as `dump-flows -m` does.
+    #[must_use]
+    pub fn with_wildcards(self) -> Masked<'a> {
+        Masked {
+            wildcards: true,
+            ..self
         }
     }
 
@@ -49,7 +60,9 @@ impl<'a> Masked<'a> {
         let mut separator = "(";
         for (part, field, style) in parts {
             let bits = self.bits(*field);
-            if bits == 0 {
+            // Open vSwitch always compares whether a packet is a fragment, and has no `exthdr`.
+            let shown = self.wildcards && !matches!(field, Field::IpFrag | Field::Ipv6Exthdr);
+            if bits == 0 && !shown {
                 continue;
             }
             if separator == "(" {
@@ -127,6 +140,9 @@ impl<'a> Masked<'a> {
                     ],
                 )?;
                 self.transport(f, "icmpv6")?;
+                if self.wildcards && !matches!((self.value(F::IpProto), self.value(F::IcmpType)), (58, 135 | 136)) {
+                    return Ok(());
+                }
                 self.group(
                     f,
                     "nd",
@@ -194,12 +210,14 @@ impl<'a> Masked<'a> {
     /// Metadata; empty if the mask covers none of it.
     fn mark(&self, f: &mut dyn Write, name: &str, field: Field) -> fmt::Result {
         let bits = self.bits(field);
-        if bits == 0 {
+        if bits == 0 && !self.wildcards {
             return Ok(());
         }
         write!(f, "{name}(")?;
         Style::Hex.write(f, self.value(field))?;
-        if bits != field.max_value() {
+        if bits == 0 {
+            f.write_str("/0")?;
+        } else if bits != field.max_value() {
             write!(f, "/0x{bits:x}")?;
         }
         f.write_str("),")
@@ -229,8 +247,9 @@ impl<'a> Masked<'a> {
             &[("src", F::TpSrc, Style::Decimal), ("dst", F::TpDst, Style::Decimal)],
         )?;
         let (flags, bits) = (self.value(F::TcpFlags) as u16, self.bits(F::TcpFlags) as u16);
-        if bits == 0 {
-            return Ok(());
+        if bits == 0 || name != "tcp" {
+            let shown = self.wildcards && name == "tcp";
+            return f.write_str(if shown { ",tcp_flags(0/0)" } else { "" });
         }
         f.write_str(",tcp_flags(")?;
         let names = TCP_FLAGS
@@ -256,9 +275,16 @@ impl fmt::Display for Masked<'_> {
         use Field as F;
         self.mark(f, "skb_priority", F::SkbPriority)?;
         self.mark(f, "skb_mark", F::PktMark)?;
+        if self.wildcards {
+            // Connections are not tracked.
+            f.write_str("ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),")?;
+        }
         match self.value(F::RecircId) {
             0 => f.write_str("recirc_id(0)")?,
             id => write!(f, "recirc_id(0x{id:x})")?,
+        }
+        if self.wildcards {
+            f.write_str(",dp_hash(0/0)")?;
         }
         if self.bits(F::InPort) != 0 {
             match self.port_name.and_then(|name| name(self.key.in_port())) {
@@ -329,7 +355,7 @@ impl Style {
 
     fn write_mask(&self, f: &mut dyn Write, bits: u128) -> fmt::Result {
         match self {
-            Style::Decimal => write!(f, "0x{bits:x}"),
+            Style::Decimal if bits != 0 => write!(f, "0x{bits:x}"),
             _ => self.write(f, bits),
         }
     }
@@ -377,6 +403,21 @@ mod tests {
         assert_eq!(
             key.display(&mask).with_names(&names).to_string(),
             "recirc_id(0),in_port(eth0),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(src=10.0.0.0/255.255.255.0,proto=17),udp(dst=256/0xff00)"
+        );
+    }
+
+    #[test]
+    fn wildcards_print_with_an_empty_mask() {
+        let key = extract(&packet(&[]), &PortNo(2).into()).unwrap();
+        let mut mask = Mask::exact(Field::InPort);
+        for field in [Field::EthSrc, Field::EthType, Field::IpProto] {
+            mask.add(field);
+        }
+        assert_eq!(
+            key.display(&mask).with_wildcards().to_string(),
+            "skb_priority(0/0),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),recirc_id(0),dp_hash(0/0),\
+             in_port(2),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=00:00:00:00:00:00/00:00:00:00:00:00),eth_type(0x0800),\
+             ipv4(src=0.0.0.0/0.0.0.0,dst=0.0.0.0/0.0.0.0,proto=17,tos=0/0,ttl=0/0),udp(src=0/0,dst=0/0)"
         );
     }
 

@@ -1,6 +1,5 @@
 //! The commands of `ovs-appctl`.
 
-use crate::show::{self, FlowFormat};
 use crate::state::State;
 use dp::{DropCause, PortNo};
 use mgmt::unixctl::Server;
@@ -8,7 +7,11 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
+mod dpctl;
+mod dpif;
 mod fdb;
+mod implementations;
+mod later;
 mod openflow;
 mod pmd;
 mod qos;
@@ -27,37 +30,6 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         Ok(String::new())
     });
 
-    add("dpif/show", "", 0, 0, |state, _| {
-        Ok(show::dpif_show(state.dp(), &state.bridges.borrow()))
-    });
-    add("dpif/dump-dps", "", 0, 0, |state, _| Ok(datapath_line(state)));
-    add(
-        "dpif/dump-flows",
-        "[-m] [--names | --no-names] bridge",
-        1,
-        4,
-        dpif_dump_flows,
-    );
-    add("dpctl/dump-dps", "", 0, 0, |state, _| Ok(datapath_line(state)));
-    add("dpctl/show", "[-s] [dp...]", 0, 2, dpctl_show);
-    add("dpctl/dump-flows", "[-m] [--names] [dp]", 0, 3, dpctl_dump_flows);
-    add("dpctl/del-flows", "[dp]", 0, 1, |state, args| {
-        check_datapath(state, args.first())?;
-        state.dp().flush_flows();
-        Ok(String::new())
-    });
-    add("revalidator/purge", "", 0, 0, |state, _| {
-        state.dp().flush_flows();
-        Ok(String::new())
-    });
-    add("upcall/show", "", 0, 0, |state, _| Ok(show::upcall_show(state.dp())));
-    // The limit holds until the configuration changes, as in Open vSwitch.
-    add("upcall/set-flow-limit", "flow-limit-number", 1, 1, |state, args| {
-        let number = args.first().and_then(|word| word.parse::<usize>().ok());
-        let limit = number.filter(|limit| *limit > 0).ok_or("invalid flow limit")?;
-        state.dp().set_flow_limit(limit);
-        Ok(format!("set flow_limit to {limit}\n"))
-    });
     add("ofproto/list", "", 0, 0, |state, _| {
         let bridges = state.bridges.borrow();
         Ok(bridges
@@ -65,7 +37,11 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .keys()
             .fold(String::new(), |out, name| out + name + "\n"))
     });
+    dpctl::register(&add);
+    dpif::register(&add);
     fdb::register(&add);
+    implementations::register(&add);
+    later::register(&add);
     pmd::register(&add);
     qos::register(&add);
     trace::register(&add);
@@ -142,65 +118,10 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let event = events.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),
-            None => Err(format!("No such counter {name}")),
+            None => Err("No such counter".to_owned()),
         }
     };
     server.register("coverage/read-counter", "COUNTER", 1, 1, Box::new(read));
-}
-
-fn datapath_line(state: &State) -> String {
-    show::datapath_name(state.dp()) + "\n"
-}
-
-/// Only one datapath exists; any other name is an error.
-fn check_datapath(state: &State, name: Option<&String>) -> Result<(), String> {
-    let ours = show::datapath_name(state.dp());
-    match name {
-        Some(name) if *name != ours && Some(name.as_str()) != ours.split('@').next_back() => {
-            Err(format!("{name}: no such datapath (there is {ours})"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn split_flags(args: &[String]) -> (FlowFormat, Vec<&String>) {
-    let mut format = FlowFormat::default();
-    let mut rest = Vec::new();
-    for arg in args {
-        match arg.as_str() {
-            "--names" => format.names = true,
-            "--no-names" => format.names = false,
-            "-m" | "--more" => format.more = true,
-            _ => rest.push(arg),
-        }
-    }
-    (format, rest)
-}
-
-fn dpif_dump_flows(state: &State, args: &[String]) -> Answer {
-    let (format, rest) = split_flags(args);
-    let bridges = state.bridges.borrow();
-    match rest[..] {
-        [bridge] if bridges.state().contains_key(bridge) => {
-            Ok(show::dump_flows(state.dp(), &bridges, Some(bridge), format))
-        }
-        [_] => Err("no such bridge".to_owned()),
-        _ => Err("dpif/dump-flows takes one bridge's name".to_owned()),
-    }
-}
-
-fn dpctl_show(state: &State, args: &[String]) -> Answer {
-    let statistics = args.iter().any(|arg| arg == "-s" || arg == "--statistics");
-    for name in args.iter().filter(|arg| !arg.starts_with('-')) {
-        check_datapath(state, Some(name))?;
-    }
-    Ok(show::dpctl_show(state.dp(), &state.bridges.borrow(), statistics))
-}
-
-fn dpctl_dump_flows(state: &State, args: &[String]) -> Answer {
-    let (format, rest) = split_flags(args);
-    check_datapath(state, rest.first().copied())?;
-    Ok(show::dump_flows(state.dp(), &state.bridges.borrow(), None, format))
 }
 
 fn milliseconds(text: Option<&String>) -> Result<u64, String> {

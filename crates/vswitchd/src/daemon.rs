@@ -387,7 +387,7 @@ impl Daemon {
                 self.desired.workers.start_workers(self.state.dp());
                 let defaults = self.state.dp().default_limits();
                 let idle = self.desired.max_idle.unwrap_or(defaults.idle);
-                self.state.dp().set_limits(Limits {
+                self.state.set_limits(Limits {
                     flows: self.desired.flow_limit.unwrap_or(defaults.flows),
                     idle,
                     period: self.desired.max_revalidator.unwrap_or(defaults.period).min(idle),

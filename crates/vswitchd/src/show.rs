@@ -1,14 +1,27 @@
 //! Output of `ovs-appctl` for bridges, datapath and caches, in Open vSwitch's formats.
 
 use crate::bridges::{Bridges, InterfaceState};
-use dp::{Datapath, FlowDump, PortCounters, PortNo};
+use crate::state::State;
+use dp::{Datapath, FlowDump, FlowStats, Key, PortCounters, PortNo};
 use netdev::DeviceDrops;
+use ovsdb::Uuid;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The name of the one datapath.
 pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
     format!("{kind}@ovs-{kind}", kind = datapath.kind())
+}
+
+/// Fails for a name that is not the datapath's, with or without its type.
+pub(crate) fn check_datapath(state: &State, name: Option<&String>) -> Result<(), String> {
+    let ours = datapath_name(state.dp());
+    match name {
+        Some(name) if *name != ours && Some(name.as_str()) != ours.split('@').next_back() => {
+            Err("please specify an existing datapath".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `dpif/show`: bridges with their ports and both numbers of each.
@@ -122,90 +135,139 @@ fn magnitude(bytes: u64) -> String {
     unit.map(|unit| format!(" ({value:.1} {unit})")).unwrap_or_default()
 }
 
-/// Output options of `dpctl/dump-flows` and `dpif/dump-flows`.
+/// Output options of `dpif/dump-flows` and `dpctl/dump-flows`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowFormat {
-    /// `--names`: ports by name.
+    /// Ports by name.
     pub(crate) names: bool,
-    /// `-m`: also wildcarded fields, the worker, and the number of offloaded flows.
+    /// `-m`: also the megaflow's number, wildcarded fields and what only oxvs knows.
     pub(crate) more: bool,
 }
 
-/// Megaflows, one on each line; with `only`, those of that ingress port.
-pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, only: Option<&str>, format: FlowFormat) -> String {
-    let mut out = String::new();
+/// Megaflows of a bridge, one on each line, as `dpif/dump-flows` prints them.
+pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, bridge: &str, format: FlowFormat) -> String {
     let ports = by_port(bridges);
-    for flow in datapath.dump_flows() {
-        let bridge = ports.get(&flow.key.in_port()).map(|(bridge, _, _)| *bridge);
-        if only.is_none() || only == bridge {
-            out.push_str(&flow_line(&flow, &ports, format));
+    let flows = datapath.dump_flows();
+    let its = |flow: &&FlowDump| ports.get(&flow.key.in_port()).is_some_and(|(name, ..)| *name == bridge);
+    let mut out = String::new();
+    for flow in flows.iter().filter(its) {
+        if format.more {
+            let _ = write!(out, "ufid:{} ", ufid(flow));
         }
+        let _ = writeln!(
+            out,
+            "{}, actions:{}",
+            key_and_use(flow, &ports, format),
+            actions(flow, &ports, format)
+        );
     }
     out
 }
 
 /// The bridge, the interface's name and its state behind each datapath port.
-type Ports<'a> = BTreeMap<PortNo, (&'a str, &'a str, &'a InterfaceState)>;
+pub(crate) type Ports<'a> = BTreeMap<PortNo, (&'a str, &'a str, &'a InterfaceState)>;
 
-fn by_port(bridges: &Bridges) -> Ports<'_> {
+pub(crate) fn by_port(bridges: &Bridges) -> Ports<'_> {
     bridges
         .interfaces()
         .filter_map(|found| Some((found.2.port?, found)))
         .collect()
 }
 
-fn flow_line(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
-    let name_of = |port: PortNo| match ports.get(&port) {
-        Some((_, name, _)) if format.names => (*name).to_owned(),
-        _ => port.0.to_string(),
+/// A megaflow as `dpctl/dump-flows` and `dpctl/get-flow` print it.
+pub(crate) fn dpctl_flow(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+    let mut out = String::new();
+    if format.more {
+        let _ = write!(out, "ufid:{}, ", ufid(flow));
+    }
+    out += &key_and_use(flow, ports, format);
+    if format.more {
+        if flow.offloaded > 0 {
+            let _ = write!(out, ", offloaded:{}", flow.offloaded);
+        }
+        out += ", dp:ovs";
+    }
+    let _ = write!(out, ", actions:{}", actions(flow, ports, format));
+    if format.more {
+        // The number of words of the key that are compared.
+        let _ = write!(
+            out,
+            ", dp-extra-info:miniflow_bits({},0)",
+            flow.mask.used_words().count()
+        );
+    }
+    out + "\n"
+}
+
+/// A megaflow's number (RFC 4122, version 4 in form). Megaflows with the same key and mask have the
+/// same number.
+pub(crate) fn ufid(flow: &FlowDump) -> String {
+    /// Any two different seeds.
+    const SEEDS: [u64; 2] = [0x6f78_7673, 0x7566_6964];
+    let half = |seed| {
+        let mask = Key::from_words(flow.mask.words());
+        flow.key.hash64(mask.hash64(seed))
     };
-    let port_name = |port: PortNo| format.names.then(|| name_of(port));
-    let actions = match flow.drop {
-        Some(cause) if flow.actions.is_empty() && format.more => format!("drop({})", cause.name()),
-        _ if flow.actions.is_empty() => "drop".to_owned(),
-        _ => dp::ActionList::new(&flow.actions, &flow.key)
-            .with_names(&port_name)
-            .to_string(),
-    };
-    let used = match flow.stats.idle {
+    let number = u128::from(half(SEEDS[0])) << 64 | u128::from(half(SEEDS[1]));
+    let number = number & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    Uuid::from_u128(number).to_string()
+}
+
+fn key_and_use(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+    let port_name = |port: PortNo| format.names.then(|| name_of(port, ports));
+    let mut key = flow.key.display(&flow.mask).with_names(&port_name);
+    if format.more {
+        key = key.with_wildcards();
+    }
+    format!("{key}, {}", flow_use(flow))
+}
+
+/// A megaflow's counters.
+pub(crate) fn flow_use(flow: &FlowDump) -> String {
+    let FlowStats { packets, bytes, idle } = flow.stats;
+    let used = match idle {
         Some(idle) => format!("{:.3}s", idle.as_secs_f64()),
         None => "never".to_owned(),
     };
-    let in_port = flow.key.in_port();
-    let mut key = flow.key.display(&flow.mask).to_string();
-    if format.names {
-        let numbered = format!("in_port({})", in_port.0);
-        key = key.replacen(&numbered, &format!("in_port({})", name_of(in_port)), 1);
-    }
-    let worker = if format.more {
-        format!(", worker:{}", flow.worker)
-    } else {
-        String::new()
-    };
-    let offloaded = match flow.offloaded {
-        offloaded if format.more && offloaded > 0 => format!(", offloaded:{offloaded}"),
-        _ => String::new(),
-    };
-    format!(
-        "{key}, packets:{}, bytes:{}, used:{used}{worker}{offloaded}, actions:{actions}\n",
-        flow.stats.packets, flow.stats.bytes
-    )
+    format!("packets:{packets}, bytes:{bytes}, used:{used}")
 }
 
-/// `upcall/show`: how full the caches are.
-pub(crate) fn upcall_show(datapath: &dyn Datapath) -> String {
+fn actions(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+    let port_name = |port: PortNo| format.names.then(|| name_of(port, ports));
+    match (flow.actions.is_empty(), flow.drop) {
+        (true, Some(cause)) if format.more => format!("drop({})", cause.name()),
+        (true, _) => "drop".to_owned(),
+        (false, _) => dp::ActionList::new(&flow.actions, &flow.key)
+            .with_names(&port_name)
+            .to_string(),
+    }
+}
+
+fn name_of(port: PortNo, ports: &Ports<'_>) -> String {
+    match ports.get(&port) {
+        Some((_, name, _)) => (*name).to_owned(),
+        None => port.0.to_string(),
+    }
+}
+
+/// `upcall/show`: how full the caches are. The lines after the worker's are oxvs's own.
+pub(crate) fn upcall_show(state: &State) -> String {
+    let datapath = state.dp();
     let stats = datapath.cache_stats();
+    let (average, most) = state.note_flows(stats.flows);
     format!(
-        "{}:\n  flows         : (current {}) (limit {})\n  dump duration : {}ms\n  masks         : {}\n  \
-         exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
+        "{}:\n  flows         : (current {flows}) (avg {average}) (max {most}) (limit {})\n  \
+         dump duration : {}ms\n  ufid enabled : {}\n\n  0: (keys {flows})\n  \
+         masks         : {}\n  exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
         datapath_name(datapath),
-        stats.flows,
         datapath.flow_limit(),
         datapath.ageing_took().as_millis(),
+        state.ufid.get(),
         stats.masks,
         stats.exact_hits,
         stats.megaflow_hits,
         stats.upcalls,
         stats.lost,
+        flows = stats.flows,
     )
 }

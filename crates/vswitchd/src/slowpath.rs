@@ -3,12 +3,14 @@
 use crate::clock::Clock;
 use crate::packets::Packets;
 use crate::reports::Reports;
-use dp::{Answer, Carried, Change, Changes, Credit, Effect, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall};
+use dp::{
+    Answer, Carried, Change, Changes, Credit, Effect, Mask, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall,
+};
 use long::Long;
 use nanos::Nanos;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::{Ignored, Switch};
 use tokio::sync::Notify;
@@ -81,6 +83,8 @@ pub(crate) struct Shared {
     reports: Reports,
     /// Translations that take longer than a worker may wait.
     long: Arc<Long>,
+    /// Megaflows match all fields (`upcall/disable-megaflows`).
+    exact: AtomicBool,
     /// Number of threads that wait to change the tables.
     writers: AtomicUsize,
     failed: Mutex<Vec<PortNo>>,
@@ -97,10 +101,23 @@ impl Shared {
             tables_changed: Notify::new(),
             reports: Reports::default(),
             long: Arc::default(),
+            exact: AtomicBool::new(false),
             writers: AtomicUsize::new(0),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
+    }
+
+    /// Lets later megaflows have wildcards, or not.
+    pub(crate) fn set_megaflows(&self, enabled: bool) {
+        self.exact.store(!enabled, Ordering::Relaxed);
+    }
+
+    fn as_wide_as_allowed(&self, mut translation: Translation) -> Translation {
+        if self.exact.load(Ordering::Relaxed) {
+            translation.mask = Mask::full();
+        }
+        translation
     }
 
     /// Runs `change` on the tables and publishes what it invalidates to the datapaths.
@@ -185,11 +202,14 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        self.translate(upcall)
+        self.as_wide_as_allowed(self.translate(upcall))
     }
 
     fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Answer {
-        self.translate_soon(upcall)
+        match self.translate_soon(upcall) {
+            Answer::Cache(translation) => Answer::Cache(self.as_wide_as_allowed(translation)),
+            other => other,
+        }
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

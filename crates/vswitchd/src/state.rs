@@ -4,13 +4,14 @@ use crate::bridges::Bridges;
 use crate::controllers::Controllers;
 use crate::openflow::OpenFlow;
 use crate::slowpath::Shared;
-use dp::{Datapath, PortNo};
+use dp::{Datapath, Limits, PortNo};
 use dp_user::{DpUser, Options};
 use mgmt::stream::Tls;
 use nanos::Nanos;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by
@@ -25,6 +26,14 @@ pub(crate) struct State {
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
     held: Cell<(u64, u64)>,
+    /// The limits of megaflows as configured.
+    limits: Cell<Option<Limits>>,
+    /// `revalidator/pause` is in force.
+    ageing_paused: Cell<bool>,
+    /// The average and the highest number of megaflows, as of the last look.
+    flow_levels: Cell<(u64, u64)>,
+    /// Shown in `upcall/show`; it changes nothing else.
+    pub(crate) ufid: Cell<bool>,
     /// Notified when the loop must check earlier.
     pub(crate) rearm: Notify,
     /// Notified when a control command changed something that the loop must check.
@@ -48,6 +57,10 @@ impl State {
             controllers: Controllers::new(tls),
             armed: Cell::new(None),
             held: Cell::new((0, 0)),
+            limits: Cell::new(None),
+            ageing_paused: Cell::new(false),
+            flow_levels: Cell::new((0, 0)),
+            ufid: Cell::new(true),
             rearm: Notify::new(),
             recheck: Notify::new(),
             exit: Notify::new(),
@@ -57,6 +70,37 @@ impl State {
     /// The datapath.
     pub(crate) fn dp(&self) -> &dyn Datapath {
         &*self.datapath
+    }
+
+    /// Sets the limits of megaflows.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        self.limits.set(Some(limits));
+        self.apply_limits();
+    }
+
+    /// Stops the ageing of megaflows, or lets it go on.
+    pub(crate) fn pause_ageing(&self, paused: bool) {
+        self.ageing_paused.set(paused);
+        self.apply_limits();
+    }
+
+    fn apply_limits(&self) {
+        /// Longer than any pause.
+        const NEVER: Duration = Duration::from_secs(1_000_000_000);
+        let mut limits = self.limits.get().unwrap_or_else(|| self.dp().default_limits());
+        if self.ageing_paused.get() {
+            (limits.idle, limits.period) = (NEVER, NEVER);
+        }
+        self.dp().set_limits(limits);
+    }
+
+    /// Takes note of the number of megaflows; returns the average, which follows it, and the
+    /// highest.
+    pub(crate) fn note_flows(&self, flows: u64) -> (u64, u64) {
+        let (average, most) = self.flow_levels.get();
+        let levels = ((average + flows) / 2, most.max(flows));
+        self.flow_levels.set(levels);
+        levels
     }
 
     /// The next timer of the switch's tables. The caller sleeps until then or until
@@ -97,6 +141,7 @@ impl State {
         /// Approximate memory of a megaflow or a rule with everything that belongs to it, in bytes.
         const EACH: u64 = 1024;
         let megaflows = self.dp().cache_stats().flows;
+        self.note_flows(megaflows);
         let rules = {
             let switch = self.shared.switch.read();
             let bridges = switch.bridge_names().filter_map(|name| switch.bridge(name));

@@ -17,6 +17,7 @@
 //!   long: beyond it each new one replaces one of the port that holds most, so that a flood of new
 //!   flows on a port evicts its own.
 
+mod by_hand;
 mod deps;
 mod index;
 mod offload;

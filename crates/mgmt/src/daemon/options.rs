@@ -142,13 +142,16 @@ impl Options {
         }
     }
 
-    pub(super) fn open_log_file(&self) {
+    /// Opens the log file, if there is to be one; false, with a warning, if that fails.
+    pub(super) fn open_log_file(&self) -> bool {
         if let Some(file) = &self.log_file
             && let Err(e) = vlog::set_file(file)
         {
             let why = os_text(&e);
             tracing::warn!(target: "vlog", "failed to open {} for logging: {why}", file.display());
+            return false;
         }
+        true
     }
 }
 
@@ -160,8 +163,11 @@ pub fn accept_tool_log(program: &str, name: &str, value: Option<&str>) -> Result
     if name == "log-file" {
         let mut options = Options::new(program);
         options.accept(name, value)?;
-        options.open_log_file();
-        return Ok(true);
+        // The warning is all that a tool says.
+        return match options.open_log_file() {
+            true => Ok(true),
+            false => Err(Error(String::new())),
+        };
     }
     accept_log(name, value)
 }

@@ -9,7 +9,7 @@ mod server;
 
 use crate::jsonrpc::Limits;
 
-pub use client::{TargetError, call, target_path};
+pub use client::{TargetError, call, call_json, target_path};
 pub use server::{Deferred, Handler, Server};
 
 /// The limits of commands.

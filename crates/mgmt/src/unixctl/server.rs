@@ -69,6 +69,47 @@ struct Client {
     leave: Notify,
 }
 
+/// The command by which a client chooses the format of the answers on its connection.
+const SET_OPTIONS: &str = "set-options";
+
+/// Most words that [`SET_OPTIONS`] takes.
+const MOST_OPTIONS: usize = 2;
+
+/// The format of answers (ovs-appctl(8), `--format`).
+#[derive(Clone, Copy)]
+enum Format {
+    /// Text for people.
+    Text,
+    /// A JSON document. Text is wrapped in an object.
+    Json,
+}
+
+impl Format {
+    /// Reads `--format text` or `--format=json`.
+    fn read(args: &[String]) -> Result<Format, String> {
+        let name = match args {
+            [option, name] if option == "--format" => name,
+            [option] => option
+                .strip_prefix("--format=")
+                .ok_or_else(|| format!("option {option} is unknown or has no value"))?,
+            _ => return Err(format!("option {} is unknown", args.first().map_or("", String::as_str))),
+        };
+        match name {
+            "text" => Ok(Format::Text),
+            "json" => Ok(Format::Json),
+            other => Err(format!("value {other} on --format is not supported")),
+        }
+    }
+
+    /// The answer of a command that prints text.
+    fn reply(self, text: String) -> Value {
+        match self {
+            Format::Text => Value::from(text),
+            Format::Json => serde_json::json!({"reply-format": "plain", "reply": text}),
+        }
+    }
+}
+
 type MemorySource = Box<dyn FnMut(&mut memory::Usage)>;
 
 struct Command {
@@ -214,6 +255,7 @@ impl Server {
 
     async fn session(&self, stream: Stream, peer: &str, client: &Client) {
         let mut connection = Connection::with_limits(stream, REQUEST_LIMITS);
+        let mut format = Format::Text;
         loop {
             let received = tokio::select! {
                 received = timeout(PATIENCE, connection.recv()) => received,
@@ -239,12 +281,19 @@ impl Server {
             let result = match args {
                 Some(args) => {
                     tracing::debug!(target: "unixctl", "received request {method}{args:?}, id={id}");
-                    self.run(&method, &args).await
+                    match (method.as_str(), args.len()) {
+                        // A client's format is the connection's, so the command runs here.
+                        (SET_OPTIONS, 1..=MOST_OPTIONS) => Format::read(&args).map(|chosen| {
+                            format = chosen;
+                            String::new()
+                        }),
+                        _ => self.run(&method, &args).await,
+                    }
                 }
                 None => Err(format!("\"{method}\" command has non-string argument")),
             };
             let reply = match result {
-                Ok(text) => Message::reply(Value::from(end_line(text)), id),
+                Ok(text) => Message::reply(format.reply(end_line(text)), id),
                 Err(text) => Message::error(end_line(text), id),
             };
             REPLIED.inc();
@@ -277,6 +326,13 @@ impl Server {
             0,
             0,
             Box::new(move |_| Ok(inner.upgrade().map(|i| list_commands(&i)).unwrap_or_default())),
+        );
+        self.register(
+            SET_OPTIONS,
+            "[--format text|json]",
+            1,
+            MOST_OPTIONS,
+            Box::new(|args| Format::read(args).map(|_| String::new())),
         );
         let line = version::line(program);
         self.register("version", "", 0, 0, Box::new(move |_| Ok(line.clone())));

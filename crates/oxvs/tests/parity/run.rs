@@ -182,6 +182,13 @@ pub(crate) struct Said {
     status: Option<i32>,
 }
 
+impl Said {
+    /// Whether the exit status is 0.
+    pub(crate) fn succeeded(&self) -> bool {
+        self.status == Some(0)
+    }
+}
+
 struct Pair {
     theirs: Side,
     ours: Side,
@@ -385,7 +392,7 @@ impl Side {
 }
 
 /// The binary under test.
-fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     Path::new(option_env!("CARGO_BIN_EXE_oxvs").unwrap_or("oxvs"))
 }
 

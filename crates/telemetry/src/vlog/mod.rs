@@ -126,7 +126,7 @@ pub enum SpecError {
     #[error("invalid facility")]
     InvalidFacility,
     /// `--syslog-method` names none.
-    #[error("unsupported syslog method \"{0}\"")]
+    #[error("unsupported syslog method '{0}'")]
     UnknownSyslogMethod(String),
     /// There is no such module.
     #[error("unknown module")]

@@ -105,7 +105,13 @@ fn insert(state: &State, args: &[String]) -> Answer {
 }
 
 fn delete(state: &State, args: &[String]) -> Answer {
-    let (vlan, mac) = station(&args[1], &args[2])?;
+    if !state.bridges.borrow().state().contains_key(&args[0]) {
+        return Err(NO_BRIDGE.to_owned());
+    }
+    let mac = args[2].parse().map_err(|_| "bad MAC address".to_owned())?;
+    // No station is in a VLAN that does not exist.
+    let vlan = args[1].parse().ok().and_then(|number| Vid::new(number).ok());
+    let vlan = vlan.ok_or_else(|| FdbError::NoEntry.to_string())?;
     on_bridges(state, args.first(), |switch, name| switch.fdb_del(name, vlan, mac))?;
     Ok(String::new())
 }
@@ -116,6 +122,6 @@ fn station(vlan: &str, mac: &str) -> Result<(Vid, MacAddr), String> {
         .ok()
         .and_then(|number| Vid::new(number).ok())
         .ok_or_else(|| format!("bad vlan: {vlan} is not in 0 to 4095"))?;
-    let mac = mac.parse().map_err(|_| format!("bad MAC address: {mac}"))?;
+    let mac = mac.parse().map_err(|_| "bad MAC address".to_owned())?;
     Ok((vid, mac))
 }

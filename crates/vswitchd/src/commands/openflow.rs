@@ -19,9 +19,7 @@ const SLICE: usize = 512;
 
 fn dump_flows(state: &State, args: &[String]) -> Answer {
     let (offloads, names): (Vec<_>, Vec<_>) = args.iter().partition(|arg| *arg == "--offload-stats");
-    let [name] = names[..] else {
-        return Err("bridge/dump-flows takes one bridge's name".to_owned());
-    };
+    let name = *names.first().ok_or("Unknown bridge")?;
     state.collect_statistics();
     let now = state.shared.clock.now();
     let mut out = String::new();

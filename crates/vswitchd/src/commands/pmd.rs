@@ -56,12 +56,16 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         5,
         |state, args| {
             let asked = Asked::read(args)?;
+            if asked.core.is_some() && asked.reports(state)?.is_empty() {
+                return Ok(String::new());
+            }
             let mut out = format!("Displaying last {} seconds pmd usage %\n", asked.seconds);
             out.extend(asked.reports(state)?.iter().map(|report| queues(state, report)));
             Ok(out)
         },
     );
-    add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, _| {
+    add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, args| {
+        show::check_datapath(state, args.first())?;
         workers(state)?.rebalance();
         Ok("pmd rxq rebalance requested.\n".to_owned())
     });

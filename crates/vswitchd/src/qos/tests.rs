@@ -62,6 +62,10 @@ impl Datapath for Fake {
     fn dump_flows(&self) -> Vec<FlowDump> {
         Vec::new()
     }
+    fn put_flow(&self, _: &dp::Key, _: &dp::Mask, _: &[Action]) {}
+    fn del_flow(&self, _: &dp::Key, _: &dp::Mask) -> bool {
+        false
+    }
     fn push_stats(&self) {}
     fn flush_flows(&self) {}
     fn cache_stats(&self) -> CacheStats {

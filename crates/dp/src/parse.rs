@@ -1,0 +1,252 @@
+//! Reading actions in the syntax of `ovs-dpctl`: the reverse of [`ActionList`](crate::ActionList).
+
+use crate::{Action, SetField};
+use flow::{Field, Key, Mask, PortNo, parse_odp};
+use wire::{EtherType, VlanTag};
+
+/// Actions that cannot be read, or that the datapath does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not actions of the datapath")]
+pub struct ParseActionsError;
+
+/// Most actions inside actions.
+const MAX_DEPTH: usize = 16;
+
+type Result<T> = std::result::Result<T, ParseActionsError>;
+
+/// Parses a list of actions: `push_vlan(vid=3,pcp=0),2` or `drop`, which is an empty list.
+///
+/// # Errors
+/// [`ParseActionsError`].
+pub fn parse_actions(text: &str) -> Result<Vec<Action>> {
+    let mut actions = Vec::new();
+    match text.trim() {
+        "drop" => {}
+        text => list(text, &mut actions, 0)?,
+    }
+    Ok(actions)
+}
+
+fn list(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(ParseActionsError);
+    }
+    for part in parts(text) {
+        one(part, actions, depth)?;
+    }
+    Ok(())
+}
+
+/// The parts between commas or white space that are in no parentheses.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0usize;
+    let outside = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c == ',' || c.is_whitespace())
+    };
+    text.split(outside).filter(|part| !part.is_empty()).collect()
+}
+
+fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
+    if let Ok(port) = text.parse() {
+        actions.push(Action::Output(PortNo(port)));
+        return Ok(());
+    }
+    let Some((name, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
+        actions.push(match text {
+            "pop_vlan" => Action::PopVlan,
+            "pop_pbb" => Action::PopPbb,
+            "copy_ttl_in" => Action::CopyTtlIn,
+            "copy_ttl_out" => Action::CopyTtlOut,
+            _ => return Err(ParseActionsError),
+        });
+        return Ok(());
+    };
+    match name {
+        "set" => return set(inner, actions),
+        "clone" => {
+            let place = actions.len();
+            actions.push(Action::Clone(0));
+            list(inner, actions, depth + 1)?;
+            actions[place] = Action::Clone(count(actions.len() - place - 1));
+            return Ok(());
+        }
+        "check_pkt_len" => return check_len(inner, actions, depth),
+        _ => {}
+    }
+    let values = Values::read(inner)?;
+    actions.push(match name {
+        "push_vlan" => {
+            let tag = values.get("vid").unwrap_or(0) & 0xfff | (values.get("pcp").unwrap_or(0) & 7) << 13;
+            let tpid = values.get("tpid").unwrap_or(EtherType::VLAN.0.into());
+            values.only(&["vid", "pcp", "tpid", "cfi"])?;
+            Action::PushVlan(VlanTag {
+                tpid: u16::try_from(tpid).map_err(|_| ParseActionsError)?,
+                tci: tag as u16,
+            })
+        }
+        "push_mpls" => {
+            values.only(&["label", "tc", "ttl", "bos", "eth_type"])?;
+            let part = |name| values.get(name).unwrap_or(0);
+            Action::PushMpls {
+                ethertype: values.ether_type()?,
+                lse: (part("label") << 12 | (part("tc") & 7) << 9 | (part("bos") & 1) << 8 | part("ttl") & 0xff) as u32,
+            }
+        }
+        "pop_mpls" => {
+            values.only(&["eth_type"])?;
+            Action::PopMpls {
+                ethertype: values.ether_type()?,
+            }
+        }
+        "trunc" => Action::Trunc(values.alone()?),
+        "meter" => Action::Meter(values.alone()?),
+        "recirc" => Action::Recirc(values.alone().ok().filter(|id| *id != 0).ok_or(ParseActionsError)?),
+        _ => return Err(ParseActionsError),
+    });
+    Ok(())
+}
+
+fn count(actions: usize) -> u32 {
+    u32::try_from(actions).unwrap_or(u32::MAX)
+}
+
+/// `size=N,gt(ACTIONS),le(ACTIONS)`.
+fn check_len(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
+    let parts = parts(text);
+    let [size, greater, other] = parts[..] else {
+        return Err(ParseActionsError);
+    };
+    let branch = |text: &str, name: &str| {
+        let text = text.strip_prefix(name).and_then(|text| text.strip_suffix(')'));
+        let mut actions = Vec::new();
+        match text.ok_or(ParseActionsError)? {
+            "drop" => {}
+            text => list(text, &mut actions, depth + 1)?,
+        }
+        Ok(actions)
+    };
+    let len = size.strip_prefix("size=").and_then(|text| text.parse().ok());
+    let (then, otherwise) = (branch(greater, "gt(")?, branch(other, "le(")?);
+    actions.push(Action::IfLonger {
+        len: len.ok_or(ParseActionsError)?,
+        then: count(then.len()),
+        otherwise: count(otherwise.len()),
+    });
+    actions.extend(then);
+    actions.extend(otherwise);
+    Ok(())
+}
+
+/// The fields of a header, as a match has them.
+fn set(text: &str, actions: &mut Vec<Action>) -> Result<()> {
+    let (key, mask): (Key, Mask) = parse_odp(text, &|_| None).map_err(|_| ParseActionsError)?;
+    let before = actions.len();
+    for field in Field::ALL.iter().copied().filter(|field| mask.get(*field) != 0) {
+        let (value, bits) = (key.get(field), mask.get(field));
+        actions.push(match field {
+            Field::SkbPriority if bits == field.max_value() => Action::SetQueue(value as u32),
+            Field::MplsLse0 => Action::SetMpls {
+                lse: value as u32,
+                mask: bits as u32,
+            },
+            _ => Action::SetField(SetField::new(field, value, bits).ok_or(ParseActionsError)?),
+        });
+    }
+    match actions.len() > before {
+        true => Ok(()),
+        false => Err(ParseActionsError),
+    }
+}
+
+/// `name=value` pairs, or one value.
+struct Values<'a>(Vec<(&'a str, u64)>);
+
+impl<'a> Values<'a> {
+    fn read(text: &'a str) -> Result<Values<'a>> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => text.parse(),
+        };
+        let pairs = parts(text).into_iter().map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or(("", part));
+            Ok((name, number(value).map_err(|_| ParseActionsError)?))
+        });
+        Ok(Values(pairs.collect::<Result<_>>()?))
+    }
+
+    fn get(&self, name: &str) -> Option<u64> {
+        let found = self.0.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| *value)
+    }
+
+    /// Fails if there are other names.
+    fn only(&self, names: &[&str]) -> Result<()> {
+        match self.0.iter().all(|(name, _)| names.contains(name)) {
+            true => Ok(()),
+            false => Err(ParseActionsError),
+        }
+    }
+
+    fn alone(&self) -> Result<u32> {
+        match self.0[..] {
+            [("", value)] => u32::try_from(value).map_err(|_| ParseActionsError),
+            _ => Err(ParseActionsError),
+        }
+    }
+
+    fn ether_type(&self) -> Result<u16> {
+        let value = self.get("eth_type").ok_or(ParseActionsError)?;
+        u16::try_from(value).map_err(|_| ParseActionsError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ActionList;
+
+    #[test]
+    fn actions_read_as_they_print() {
+        for text in [
+            "1,2",
+            "push_vlan(vid=3,pcp=5),4,pop_vlan,4",
+            "push_vlan(tpid=0x88a8,vid=3,pcp=0),4",
+            "set(eth(src=00:00:00:00:00:01)),1",
+            "set(skb_priority(0x2)),1",
+            "push_mpls(label=16,tc=1,ttl=64,bos=1,eth_type=0x8847),1",
+            "pop_mpls(eth_type=0x800),1",
+            "trunc(100),1",
+            "meter(7),recirc(0x5)",
+            "clone(pop_vlan,1),2",
+            "check_pkt_len(size=200,gt(pop_vlan,1),le(drop)),2",
+        ] {
+            let actions = parse_actions(text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(ActionList::new(&actions, &Key::ZERO).to_string(), text);
+        }
+        assert_eq!(parse_actions("drop"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let deep = "clone(".repeat(40) + "1" + &")".repeat(40);
+        for text in [
+            "xx",
+            "1,xx",
+            "push_vlan(vid=x)",
+            "push_vlan(foo=1)",
+            "set(eth())",
+            "set(eth_type(0x800))",
+            "recirc(0)",
+            "trunc(1",
+            "check_pkt_len(size=1,gt(1))",
+            &deep,
+        ] {
+            assert_eq!(parse_actions(text), Err(ParseActionsError), "{text}");
+        }
+    }
+}

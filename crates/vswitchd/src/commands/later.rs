@@ -1,0 +1,96 @@
+//! Commands of features that are not supported yet. They check their number of arguments and then
+//! say so.
+
+use super::Answer;
+use crate::state::State;
+
+/// Name, arguments, and the fewest and most of them.
+type Entry = (&'static str, &'static str, usize, usize);
+
+const LATER: &[Entry] = &[
+    ("autoattach/show-isid", "[bridge]", 0, 1),
+    ("autoattach/statistics", "[bridge]", 0, 1),
+    ("autoattach/status", "[bridge]", 0, 1),
+    ("bfd/set-forwarding", "[interface] normal|false|true", 1, 2),
+    ("bfd/show", "[interface]", 0, 1),
+    ("bond/disable-member", "port member", 2, 2),
+    ("bond/enable-member", "port member", 2, 2),
+    ("bond/hash", "mac [vlan] [basis]", 1, 3),
+    ("bond/list", "", 0, 0),
+    ("bond/migrate", "port hash member", 3, 3),
+    ("bond/set-active-member", "port member", 2, 2),
+    ("bond/show", "[port]", 0, 1),
+    ("cfm/set-fault", "[interface] normal|false|true", 1, 2),
+    ("cfm/show", "[interface]", 0, 1),
+    ("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2),
+    ("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2),
+    ("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1),
+    ("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1),
+    ("dpctl/ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2),
+    ("dpctl/ct-get-maxconns", "[dp]", 0, 1),
+    ("dpctl/ct-get-nconns", "[dp]", 0, 1),
+    ("dpctl/ct-get-sweep-interval", "[dp]", 0, 1),
+    ("dpctl/ct-get-tcp-seq-chk", "[dp]", 0, 1),
+    (
+        "dpctl/ct-set-limits",
+        "[dp] [default=L] [zone=N,limit=L]...",
+        1,
+        usize::MAX,
+    ),
+    ("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2),
+    ("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2),
+    ("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 3),
+    ("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4),
+    ("dpctl/normalize-actions", "actions", 2, usize::MAX),
+    (
+        "dpctl/flush-conntrack",
+        "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]",
+        0,
+        4,
+    ),
+    ("dpctl/ipf-get-status", "[dp]", 0, 1),
+    ("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2),
+    ("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2),
+    ("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2),
+    ("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3),
+    ("lacp/show", "[port]", 0, 1),
+    ("lacp/show-stats", "[port]", 0, 1),
+    ("mdb/flush", "[bridge]", 0, 1),
+    ("mdb/show", "bridge", 1, 1),
+    (
+        "ovs/route/add",
+        "ip_addr/prefix_len out_br_name [gw] [pkt_mark=mark]",
+        2,
+        4,
+    ),
+    ("ovs/route/del", "ip_addr/prefix_len [pkt_mark=mark]", 1, 2),
+    ("ovs/route/lookup", "ip_addr [pkt_mark=mark]", 1, 2),
+    ("ovs/route/show", "", 0, 0),
+    ("rstp/show", "[bridge]", 0, 1),
+    ("rstp/tcn", "[bridge]", 0, 1),
+    ("stp/show", "[bridge]", 0, 1),
+    ("stp/tcn", "[bridge]", 0, 1),
+    ("tnl/arp/aging", "[SECS]", 0, 1),
+    ("tnl/arp/flush", "", 0, 0),
+    ("tnl/arp/set", "BRIDGE IP MAC", 3, 3),
+    ("tnl/arp/show", "", 0, 0),
+    ("tnl/egress_port_range", "min max", 0, 2),
+    ("tnl/neigh/aging", "[SECS]", 0, 1),
+    ("tnl/neigh/flush", "", 0, 0),
+    ("tnl/neigh/set", "BRIDGE IP MAC", 3, 3),
+    ("tnl/neigh/show", "", 0, 0),
+    ("tnl/ports/show", "-v", 0, 1),
+];
+
+pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    for (name, usage, min, max) in LATER {
+        add(name, usage, *min, *max, |_, _| Err("not supported yet".to_owned()));
+    }
+}
+
+/// Those whose names begin with `prefix`, without it, with their arguments.
+pub(super) fn of(prefix: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    LATER
+        .iter()
+        .filter_map(move |(name, usage, ..)| Some((name.strip_prefix(prefix)?, *usage)))
+}
