@@ -123,7 +123,7 @@ pub fn show() -> String {
         }
         let sum = |of: &[u32]| of.iter().map(|n| u64::from(*n)).sum::<u64>() as f64;
         let line = format!(
-            "{:<24} {:5.1}/sec {:9.3}/sec   {:13.4}/sec   total: {total}",
+            "{:<24} {:5.1}/sec {:9.3}/sec {:13.4}/sec   total: {total}",
             entry.counter.name,
             f64::from(entry.seconds5[last % MINUTE]) / TICK_SECONDS as f64,
             sum(&entry.seconds5) / 60.0,
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(read("test_a"), Some(10));
         assert_eq!(read("nothing"), None);
         let shown = show();
-        let line = "test_a                     2.0/sec     0.167/sec          0.0000/sec   total: 10";
+        let line = "test_a                     2.0/sec     0.167/sec        0.0000/sec   total: 10";
         assert!(shown.lines().any(|l| l == line), "{shown}");
         assert!(shown.ends_with("1 events never hit"), "{shown}");
     }

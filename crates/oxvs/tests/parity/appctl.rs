@@ -8,8 +8,37 @@ use testkit::{Client, Options, Vswitch, eventually, skip, try_run, try_run_in};
 
 const TABLE: Table = Table {
     name: "appctl",
-    groups: &[CLIENT, SWITCH, arguments::COUNTS],
+    groups: &[CLIENT, SWITCH, arguments::COUNTS, END],
 };
+
+const MODULES: &str = "\
+    ovs-appctl vlog/set backtrace:file:info bfd:file:info bond:file:info bridge:file:info bundle:file:info \
+    bundles:file:info cfm:file:info collectors:file:info command_line:file:info connmgr:file:info \
+    conntrack:file:info conntrack_tp:file:info coverage:file:info ct_dpif:file:info daemon:file:info \
+    daemon_unix:file:info dns_resolve:file:info dpdk:file:info dpif:file:info dpif_lookup_autovalidator:file:info \
+    dpif_lookup_generic:file:info dpif_mfex_extract_study:file:info dpif_netdev:file:info \
+    dpif_netdev_extract:file:info dpif_netdev_impl:file:info dpif_netdev_lookup:file:info dpif_netlink:file:info \
+    dpif_netlink_rtnl:file:info entropy:file:info fail_open:file:info fatal_signal:file:info flow:file:info \
+    hmap:file:info in_band:file:info ipf:file:info ipfix:file:info jsonrpc:file:info lacp:file:info \
+    lldp:file:info lldpd:file:info lldpd_structs:file:info lockfile:file:info memory:file:info \
+    meta_flow:file:info native_tnl:file:info netdev:file:info netdev_afxdp:file:info netdev_dummy:file:info \
+    netdev_linux:file:info netdev_offload:file:info netdev_offload_tc:file:info netdev_vport:file:info \
+    netflow:file:info netlink:file:info netlink_conntrack:file:info netlink_notifier:file:info \
+    netlink_socket:file:info nx_match:file:info odp_execute:file:info odp_execute_impl:file:info \
+    odp_util:file:info ofp_actions:file:info ofp_bundle:file:info ofp_connection:file:info ofp_errors:file:info \
+    ofp_flow:file:info ofp_group:file:info ofp_match:file:info ofp_meter:file:info ofp_monitor:file:info \
+    ofp_msgs:file:info ofp_packet:file:info ofp_port:file:info ofp_protocol:file:info ofp_queue:file:info \
+    ofp_table:file:info ofp_util:file:info ofproto:file:info ofproto_dpif:file:info ofproto_dpif_mirror:file:info \
+    ofproto_dpif_monitor:file:info ofproto_dpif_rid:file:info ofproto_dpif_upcall:file:info \
+    ofproto_dpif_xlate:file:info ofproto_xlate_cache:file:info ovs_lldp:file:info ovs_numa:file:info \
+    ovs_rcu:file:info ovs_replay:file:info ovs_router:file:info ovs_thread:file:info ovsdb_cs:file:info \
+    ovsdb_error:file:info ovsdb_idl:file:info ox_stat:file:info pcap:file:info pmd_perf:file:info \
+    poll_loop:file:info process:file:info rconn:file:info reconnect:file:info route_table:file:info \
+    rstp:file:info rstp_sm:file:info sflow:file:info sha1:file:info signals:file:info socket_util:file:info \
+    socket_util_unix:file:info stp:file:info stream:file:info stream_fd:file:info stream_replay:file:info \
+    stream_ssl:file:info stream_tcp:file:info stream_unix:file:info svec:file:info system_stats:file:info \
+    tc:file:info timeval:file:info tunnel:file:info unixctl:file:info userspace_tso:file:info util:file:info \
+    uuid:file:info vconn:file:info vconn_stream:file:info vlog:file:info vswitchd:file:info";
 
 /// The client where no daemon runs.
 const CLIENT: Group = Group {
@@ -92,6 +121,8 @@ const SWITCH: Group = Group {
         row("ovs-appctl vlog/list-pattern"),
         row("ovs-appctl vlog/set foo"),
         row("ovs-appctl vlog/set a b"),
+        // All modules that Open vSwitch lists.
+        row(MODULES),
         row("ovs-appctl vlog/set PATTERN:console:%m"),
         row("ovs-appctl vlog/set PATTERN:foo:%m"),
         row("ovs-appctl vlog/set FACILITY:foo"),
@@ -153,6 +184,22 @@ const SWITCH: Group = Group {
         row("ovs-appctl dpif/dump-flows br0"),
         row("ovs-appctl dpif/dump-flows -q br0"),
         row("ovs-appctl dpif/dump-flows br0 br1"),
+        row("ovs-appctl dpif/show").status(),
+        row("ovs-appctl dpctl/show").status(),
+        row("ovs-appctl dpctl/show -s").status(),
+        row("ovs-appctl dpctl/show netdev@ovs-netdev").status(),
+        row("ovs-appctl dpif/show-dp-features br0").status(),
+        row("ovs-appctl dpif/set-dp-features br0").status(),
+        row("ovs-appctl upcall/show").status(),
+        row("ovs-appctl vlog/list").status(),
+        row("ovs-appctl qos/show-types p1").status(),
+        row("ovs-appctl dpif-netdev/dpif-impl-get").status(),
+        row("ovs-appctl dpif-netdev/miniflow-parser-get").status(),
+        row("ovs-appctl dpif-netdev/subtable-lookup-info-get").status(),
+        row("ovs-appctl dpif-netdev/pmd-rxq-show").status(),
+        row("ovs-appctl dpif-netdev/pmd-stats-show").status(),
+        row("ovs-appctl odp-execute/action-impl-show").status(),
+        ours("ovs-appctl dpif-netdev/pmd-sleep-show"),
         row("ovs-appctl dpif/show-dp-features br9"),
         row("ovs-appctl dpif/set-dp-features br9"),
         row("ovs-appctl dpif/set-dp-features br9 recirc true"),
@@ -276,6 +323,19 @@ const SWITCH: Group = Group {
         ours("ovs-appctl --format=text version"),
         ours("ovs-appctl -f json version"),
         ours("ovs-appctl --format=json --pretty list-commands"),
+    ],
+};
+
+/// A daemon that ends.
+const END: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[],
+    rows: &[
+        row("ovs-appctl exit --cleanup x"),
+        row("ovs-appctl exit"),
+        row("ovs-appctl version").eventually(),
+        row("ovs-appctl -t {dir}/switch.ctl version").eventually(),
     ],
 };
 

@@ -64,6 +64,15 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
             Ok(out)
         },
     );
+    // A worker sleeps only when it has nothing to do; `pmd-sleep-max` is not supported yet.
+    add("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, |state, args| {
+        show::check_datapath(state, args.first())?;
+        let reports = Asked::read(&[])?.reports(state)?;
+        Ok(reports
+            .iter()
+            .map(|report| title(report) + "  max sleep:    0 us\n")
+            .collect())
+    });
     add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, args| {
         show::check_datapath(state, args.first())?;
         workers(state)?.rebalance();
