@@ -77,8 +77,13 @@ pub(crate) enum Command {
     },
     /// The answer to a worker's question whether the device of a receive queue has vanished.
     Checked { port: PortNo, queue: u32, vanished: bool },
-    /// The worker's transmit handle for a port, which lacked one.
-    Opened { port: PortNo, tx: Box<dyn Tx> },
+    /// The worker's transmit handle for a port, which lacked one. It belongs to `device`, which may
+    /// no longer be the port's.
+    Opened {
+        port: PortNo,
+        device: Arc<dyn Netdev>,
+        tx: Box<dyn Tx>,
+    },
     /// Remove a port. The answer is the port's resources that the worker held: closing a packet
     /// socket takes the kernel some ten milliseconds, in which a worker would forward nothing.
     DelPort { port: PortNo, done: Sender<Released> },

@@ -82,10 +82,7 @@ impl Request {
                 to.push(Command::Checked { port, queue, vanished });
             }
             What::Open => match device.open_tx() {
-                Ok(tx) => {
-                    drop(device);
-                    to.push(Command::Opened { port, tx });
-                }
+                Ok(tx) => to.push(Command::Opened { port, device, tx }),
                 // The worker asks again.
                 Err(error) => {
                     let (name, error) = (device.name(), sys::strerror(&error));

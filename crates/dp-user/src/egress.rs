@@ -141,13 +141,21 @@ impl Egress {
         None
     }
 
-    /// Sets a port's transmit handle. Returns the previous one, or this one if the port does not
-    /// exist.
-    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
+    /// Sets a port's transmit handle, which belongs to `device`. Returns the previous handle, or
+    /// this one if the port does not exist or has another device.
+    pub(crate) fn opened(
+        &mut self,
+        port: PortNo,
+        device: &Arc<dyn Netdev>,
+        tx: Box<dyn Tx>,
+    ) -> Option<Box<dyn Tx>> {
         let place = self.ports.get(&port).copied();
         let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
             return Some(tx);
         };
+        if !Arc::ptr_eq(&tx_port.device, device) {
+            return Some(tx);
+        }
         match &tx_port.scheduled {
             Some(scheduled) => scheduled.queue.lend(Some(tx)),
             None => tx_port.tx.replace(tx),

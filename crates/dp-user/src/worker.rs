@@ -451,10 +451,9 @@ impl Worker {
                     let _ = done.send(self.add_queue(assigned, &device));
                 }
                 Command::Checked { port, queue, vanished } => self.checked(port, queue, vanished),
-                Command::Opened { port, tx } => {
-                    if let Some(tx) = self.pipeline.opened(port, tx) {
-                        self.devices.drop(Box::new(tx));
-                    }
+                Command::Opened { port, device, tx } => {
+                    let unused = self.pipeline.opened(port, &device, tx);
+                    self.devices.drop(Box::new((device, unused)));
                 }
                 Command::DelPort { port, done } => {
                     let _ = done.send(self.del_port(port));

@@ -8,7 +8,8 @@
 //! - a TCX link (Linux 6.6): the kernel removes it with the process, however that ends;
 //! - a filter in a `clsact` qdisc: removed when the device is closed. A process that is killed
 //!   leaves it behind. The next one that opens the device takes it over, with a program of its own;
-//!   [`remove_leftovers`] removes it from other devices.
+//!   [`remove_leftovers`] removes it from other devices. The empty qdisc stays, as it may be
+//!   another program's; it does nothing to packets.
 //!
 //! Qdiscs and programs of others stay, and run after ours. An `ingress` or `clsact` qdisc that
 //! exists is used.
@@ -89,7 +90,12 @@ impl Guard {
     /// instead of it. Returns `false`, and does nothing, if the host's stack is not kept out.
     pub(crate) fn put_first(&mut self, program: BorrowedFd<'_>) -> io::Result<bool> {
         match self {
-            Guard::Tcx(guard) => guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?),
+            Guard::Tcx(guard) => {
+                // The kernel refuses a program that is on the device already. Meanwhile the other
+                // link drops what arrives.
+                guard.first = None;
+                guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?);
+            }
             Guard::Filter(guard) => guard.replace(program)?,
             Guard::Off => return Ok(false),
         }

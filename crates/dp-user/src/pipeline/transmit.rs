@@ -30,10 +30,15 @@ impl Pipeline {
         self.actor.egress.take_closed()
     }
 
-    /// Gives a port the device's sender. Returns the sender that the caller has to close: the
-    /// port's previous one, or this one if the port has gone.
-    pub(crate) fn opened(&mut self, port: PortNo, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
-        self.actor.egress.opened(port, tx)
+    /// Gives a port its device's transmit handle. Returns the handle that the caller has to close:
+    /// the port's previous one, or this one if the port has gone or has another device now.
+    pub(crate) fn opened(
+        &mut self,
+        port: PortNo,
+        device: &Arc<dyn Netdev>,
+        tx: Box<dyn Tx>,
+    ) -> Option<Box<dyn Tx>> {
+        self.actor.egress.opened(port, device, tx)
     }
 
     /// Schedules what leaves a port, or changes how; `None` sends it as it comes, once what is
@@ -86,5 +91,48 @@ impl Pipeline {
     #[inline]
     pub(crate) fn watch(&mut self, poller: &Poller, flag: u64) {
         self.actor.egress.watch(poller, flag);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dp::{Answer, Changes, Effect, Slowpath, Translation, Upcall};
+    use netdev::Dummy;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    struct NoSlowpath;
+
+    impl Slowpath for NoSlowpath {
+        fn try_upcall(&self, _: &Upcall<'_>, _: Nanos) -> Answer {
+            Answer::Later
+        }
+
+        fn upcall(&self, _: &Upcall<'_>, _: Nanos) -> Translation {
+            unreachable!("no packet comes")
+        }
+
+        fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+        fn port_failed(&self, _: PortNo) {}
+    }
+
+    #[test]
+    fn a_transmit_handle_of_the_ports_former_device_is_not_taken() {
+        let device = |name: &str| -> Arc<dyn Netdev> { Arc::new(Dummy::open(name, &BTreeMap::new()).unwrap()) };
+        let (former, present) = (device("former"), device("present"));
+        let changes = Arc::new(Changes::new());
+        let mut pipeline = Pipeline::new(10, Duration::from_secs(10), Arc::new(NoSlowpath), changes);
+        pipeline.add_port(PortNo(1), present.clone());
+        let late = former.open_tx().unwrap();
+        let late_is = std::ptr::from_ref(&*late).cast::<()>();
+        let unused = pipeline.opened(PortNo(1), &former, late).expect("the former device's");
+        assert_eq!(std::ptr::from_ref(&*unused).cast::<()>(), late_is);
+        let handle = present.open_tx().unwrap();
+        let handle_is = std::ptr::from_ref(&*handle).cast::<()>();
+        let previous = pipeline.opened(PortNo(1), &present, handle);
+        assert!(previous.is_none_or(|previous| std::ptr::from_ref(&*previous).cast::<()>() != handle_is));
+        assert!(pipeline.opened(PortNo(2), &present, unused).is_some(), "no such port");
     }
 }
