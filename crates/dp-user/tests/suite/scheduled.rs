@@ -498,6 +498,23 @@ fn ingress_policing_drops_the_excess_before_the_lookup_and_counts_it() {
 }
 
 #[test]
+fn a_policer_passes_segments_of_more_packets_than_a_batch() {
+    let (datapath, devices) = datapath(2, 1, to_port_one());
+    let config = IngressPolicerConfig::new(0, 0, 1, 1).unwrap();
+    datapath.set_policing(PortNo(0), Some(&config)).unwrap();
+    let (packet, offload) = segment(60_000);
+    for _ in 0..3 {
+        assert!(devices[0].inject_with(&packet, offload));
+    }
+    let mut lengths = Vec::new();
+    eventually("all arrive", || {
+        lengths.extend(devices[1].take_sent().iter().map(Vec::len));
+        lengths.iter().map(|len| len - 54).sum::<usize>() == 180_000
+    });
+    assert_eq!(datapath.port_counters(PortNo(0)).unwrap().rx_dropped, 0);
+}
+
+#[test]
 fn a_port_with_a_speed_takes_packets_in_at_that_speed_too() {
     let (datapath, devices) = datapath(2, 1, to_port_one());
     datapath.set_qos(PortNo(0), Some(&speed(1_000_000))).unwrap();
