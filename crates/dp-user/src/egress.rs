@@ -143,12 +143,7 @@ impl Egress {
 
     /// Sets a port's transmit handle, which belongs to `device`. Returns the previous handle, or
     /// this one if the port does not exist or has another device.
-    pub(crate) fn opened(
-        &mut self,
-        port: PortNo,
-        device: &Arc<dyn Netdev>,
-        tx: Box<dyn Tx>,
-    ) -> Option<Box<dyn Tx>> {
+    pub(crate) fn opened(&mut self, port: PortNo, device: &Arc<dyn Netdev>, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
         let place = self.ports.get(&port).copied();
         let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
             return Some(tx);

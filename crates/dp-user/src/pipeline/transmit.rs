@@ -32,12 +32,7 @@ impl Pipeline {
 
     /// Gives a port its device's transmit handle. Returns the handle that the caller has to close:
     /// the port's previous one, or this one if the port has gone or has another device now.
-    pub(crate) fn opened(
-        &mut self,
-        port: PortNo,
-        device: &Arc<dyn Netdev>,
-        tx: Box<dyn Tx>,
-    ) -> Option<Box<dyn Tx>> {
+    pub(crate) fn opened(&mut self, port: PortNo, device: &Arc<dyn Netdev>, tx: Box<dyn Tx>) -> Option<Box<dyn Tx>> {
         self.actor.egress.opened(port, device, tx)
     }
 

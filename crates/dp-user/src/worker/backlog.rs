@@ -6,9 +6,9 @@
 //! - A worker that spins asks epoll in such a turn, as one does that does not: that is one system
 //!   call for all queues, where to look into them would be one for each, so that between two
 //!   translations or so there is time for it.
-//! - Queues without a line are served first.
+//! - Queues without a backlog are served first.
 //! - While one of those had packets lately, it is likely to have more of them soon. Then queues
-//!   with lines ask little in a turn, so that the next turn comes soon; where none had, turns are
+//!   with a backlog ask little in a turn, so that the next turn comes soon; where none had, turns are
 //!   longer, and more of the time goes into translations.
 
 use super::{Queue, Worker};
@@ -17,14 +17,37 @@ use nanos::Nanos;
 use std::time::Duration;
 
 /// Longer than `ping` waits between two packets.
-pub(super) const LATELY: Duration = Duration::from_secs(2);
+const LATELY: Duration = Duration::from_secs(2);
+
+/// What waits at a worker's queues.
+pub(super) struct Backlog {
+    /// Some port has an ingress shaper or policer.
+    pub(super) shaped: bool,
+    /// Packets of new flows wait at some queue.
+    pub(super) waiting: bool,
+    /// Packets wait for answers that take long.
+    pub(super) pending: bool,
+    /// How long a queue's last packets count as those of a queue that will have more.
+    pub(super) lately: Duration,
+}
+
+impl Default for Backlog {
+    fn default() -> Backlog {
+        Backlog {
+            shaped: false,
+            waiting: false,
+            pending: false,
+            lately: LATELY,
+        }
+    }
+}
 
 impl Worker {
     /// Adds the queues at which packets of new flows wait to those that are ready, puts those that
     /// have none first, and says what is known of the latter.
     #[cold]
     pub(super) fn join_waiting(&mut self, ready: &mut Vec<u64>, now: Nanos) -> OtherQueues {
-        self.waiting = false;
+        self.backlog.waiting = false;
         let mut others = OtherQueues::Silent;
         for (place, queue) in (0..).zip(&self.queues) {
             let Some(queue) = queue.as_ref().filter(|queue| !queue.gone && queue.parked.is_none()) else {
@@ -33,7 +56,7 @@ impl Worker {
             if queue.rx_queue.waits() && !ready.contains(&place) {
                 ready.push(place);
             }
-            let had_packets = queue.active.is_some_and(|then| now.since(then) < self.lately);
+            let had_packets = queue.active.is_some_and(|then| now.since(then) < self.backlog.lately);
             if had_packets && !queue.rx_queue.has_backlog() {
                 others = OtherQueues::Lately;
             }
@@ -56,12 +79,12 @@ impl Worker {
     /// Lets packets go on whose answers took long and have come.
     #[cold]
     pub(super) fn retry_pending(&mut self, now: Nanos) {
-        self.pending = self.pipeline.resume_control(now);
+        self.backlog.pending = self.pipeline.resume_control(now);
         for queue in self.queues.iter_mut().flatten() {
             if queue.rx_queue.has_pending() {
                 self.pipeline.retry_pending(&mut queue.rx_queue, now);
-                self.waiting |= queue.rx_queue.waits();
-                self.pending |= queue.rx_queue.has_pending();
+                self.backlog.waiting |= queue.rx_queue.waits();
+                self.backlog.pending |= queue.rx_queue.has_pending();
             }
         }
     }

@@ -27,12 +27,12 @@ impl Dump {
 impl Worker {
     /// Goes on with the dumps under way by a chunk each.
     pub(super) fn dump(&mut self, now: Nanos) {
-        for dump in &mut self.dumps {
+        for dump in &mut self.control.dumps {
             dump.offloaded = dump.offloaded.and_then(|first| self.pipeline.tell_carried(first));
         }
         let flows = self.pipeline.flows();
         let worker = self.number;
-        self.dumps.retain_mut(|dump| {
+        self.control.dumps.retain_mut(|dump| {
             if dump.offloaded.is_some() {
                 return true;
             }

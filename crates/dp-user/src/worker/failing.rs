@@ -34,7 +34,7 @@ impl Worker {
                         queue: queue.number,
                         ifindex: queue.ifindex,
                     },
-                    to: self.commands.clone(),
+                    to: self.control.commands.clone(),
                 });
             }
             if queue.fruitless > PATIENCE {

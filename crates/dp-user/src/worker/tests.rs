@@ -66,7 +66,7 @@ impl Fixture {
         )
         .unwrap();
         // However slowly a test runs.
-        worker.lately = Duration::MAX;
+        worker.backlog.lately = Duration::MAX;
         Fixture {
             worker,
             switch,
@@ -130,7 +130,7 @@ fn a_worker_sleeps_while_somebody_has_the_tables_and_asks_again_soon() {
         assert!(sleep > Duration::ZERO && sleep <= Duration::from_millis(1), "{sleep:?}");
     }
     fixture.switch.locked.store(false, Ordering::Relaxed);
-    while fixture.worker.waiting {
+    while fixture.worker.backlog.waiting {
         let sleep = fixture.worker.timeout();
         assert!(fixture.worker.turn(sleep));
     }
@@ -183,7 +183,7 @@ fn a_storm_of_new_flows_has_all_translations_again_when_others_have_been_silent_
     assert_eq!(fixture.asked(), 8 + 1 + 2);
     fixture.turn();
     assert_eq!(fixture.asked(), 11 + 2);
-    fixture.worker.lately = Duration::ZERO;
+    fixture.worker.backlog.lately = Duration::ZERO;
     fixture.turn();
     assert_eq!(fixture.asked(), 13 + 16);
 }
@@ -193,7 +193,7 @@ fn a_known_flow_waits_for_no_more_than_a_turns_translations_of_a_storm_even_wher
     for spin in [0, 1_000_000] {
         let mut fixture = Fixture::new();
         let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
-        fixture.worker.spin.set(Duration::from_secs(spin));
+        fixture.worker.looks.spin.set(Duration::from_secs(spin));
         let known = packet(1 << 24);
         let mut next = 0;
         for n in 0..200 {
@@ -257,7 +257,7 @@ fn a_port_with_too_many_new_flows_loses_packets_only_while_others_wait() {
     assert_eq!(stats.lost, 40 * 32 - asked - 256);
     let sent = sink.take_sent();
     assert_eq!(sent.iter().filter(|packet| packet[8] == 1).count(), 1280);
-    while storm.pending() > 0 || fixture.worker.waiting {
+    while storm.pending() > 0 || fixture.worker.backlog.waiting {
         fixture.turn();
     }
     assert_eq!(fixture.worker.pipeline.cache_stats().lost, stats.lost);
@@ -273,7 +273,7 @@ fn ports_that_all_have_too_many_new_flows_lose_nothing_and_translate_without_a_b
     (0..2048).for_each(|n| assert!(one.inject(&packet(n))));
     (0..2048).for_each(|n| assert!(other.inject(&packet(1 << 24 | if n % 4 == 0 { 0 } else { n }))));
     let mut turns = 0;
-    while one.pending() + other.pending() > 0 || fixture.worker.waiting {
+    while one.pending() + other.pending() > 0 || fixture.worker.backlog.waiting {
         fixture.turn();
         turns += 1;
     }
@@ -324,8 +324,8 @@ fn a_worker_without_megaflows_sleeps_for_ever_and_one_with_some_until_they_age()
 fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     let mut fixture = Fixture::new();
     let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
-    fixture.worker.spin.set(Duration::from_secs(1_000_000));
-    fixture.worker.active = clock();
+    fixture.worker.looks.spin.set(Duration::from_secs(1_000_000));
+    fixture.worker.looks.active = clock();
     assert!(fixture.worker.spins());
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
@@ -368,18 +368,18 @@ fn queues_in_memory_are_looked_into_until_they_are_empty_and_the_kernel_is_asked
     for look in 1..=LOOKS {
         assert!(fixture.worker.goes_on(), "packets came in the last look");
         // However slowly the test runs.
-        fixture.worker.look_until = Nanos(u64::MAX);
+        fixture.worker.looks.until = Nanos(u64::MAX);
         assert!(one.inject(&packet(1)));
         assert!(fixture.worker.step());
-        assert_eq!(fixture.worker.looks, look);
+        assert_eq!(fixture.worker.looks.count, look);
     }
     assert_eq!(sink.take_sent().len(), 1 + LOOKS as usize);
     assert!(one.inject(&packet(1)));
     assert!(fixture.worker.step());
-    assert_eq!((fixture.worker.looks, sink.take_sent().len()), (0, 1), "a turn");
-    fixture.worker.look_until = Nanos(u64::MAX);
+    assert_eq!((fixture.worker.looks.count, sink.take_sent().len()), (0, 1), "a turn");
+    fixture.worker.looks.until = Nanos(u64::MAX);
     assert!(fixture.worker.step());
-    assert_eq!(fixture.worker.looks, 1);
+    assert_eq!(fixture.worker.looks.count, 1);
     assert!(!fixture.worker.goes_on(), "nothing came");
 }
 
@@ -397,11 +397,11 @@ fn queues_that_cost_a_system_call_are_not_looked_into_by_a_worker_that_does_not_
     assert!(memory.inject(&packet(2)));
     fixture.turn();
     assert!(fixture.worker.goes_on());
-    fixture.worker.look_until = Nanos(u64::MAX);
+    fixture.worker.looks.until = Nanos(u64::MAX);
     assert!(one.inject(&packet(1)) && memory.inject(&packet(2)));
     assert!(fixture.worker.step());
     assert_eq!((one.pending(), memory.pending()), (1, 0), "a look");
-    fixture.worker.look_until = Nanos::ZERO;
+    fixture.worker.looks.until = Nanos::ZERO;
     assert!(fixture.worker.step());
     assert_eq!((one.pending(), sink.take_sent().len()), (0, 4), "a turn");
 }
