@@ -1,15 +1,14 @@
-//! Turns in which packets of new flows wait: whose turn it is first, and how little the others
+//! Turns in which packets of new flows wait: which queue comes first, and how little the others
 //! leave to them.
 //!
 //! Goal: a queue whose packets are all of new flows costs the other queues next to nothing, however
 //! long that lasts.
-//! - A worker that spins asks epoll in such a turn, as one does that does not: that is one system
-//!   call for all queues, where to look into them would be one for each, so that between two
-//!   translations or so there is time for it.
+//! - A worker that spins asks epoll in such a turn, as any other worker does: one system call for
+//!   all queues, where looking into each takes one a queue.
 //! - Queues without a backlog are served first.
-//! - While one of those had packets lately, it is likely to have more of them soon. Then queues
-//!   with a backlog ask little in a turn, so that the next turn comes soon; where none had, turns are
-//!   longer, and more of the time goes into translations.
+//! - A queue without a backlog that had packets lately is likely to have more of them soon. Then
+//!   queues with a backlog make few upcalls in a turn, so that the next turn comes soon. Otherwise
+//!   turns are longer, and more of the time goes into translations.
 
 use super::{Queue, Worker};
 use crate::pipeline::OtherQueues;
