@@ -32,7 +32,7 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
         match item {
             Item::Opt(name, value) if options.accept(name, value.as_deref())? => {}
             Item::Opt("version", _) => {
-                println!("{}", telemetry::version::line(PROGRAM));
+                println!("{}", telemetry::version::text(PROGRAM));
                 return Ok(ExitCode::SUCCESS);
             }
             Item::Opt(..) => {

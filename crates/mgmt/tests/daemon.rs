@@ -78,7 +78,7 @@ fn a_detached_daemon_serves_when_its_starter_exits_and_leaves_nothing_behind() {
             .call("version")
             .unwrap()
             .unwrap()
-            .starts_with("minimal-daemon (Open vSwitch) 3.1")
+            .starts_with("minimal-daemon (Open vSwitch) 3.5.0\n")
     );
     assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
     assert_eq!(

@@ -91,7 +91,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
                 return Ok(None);
             }
             "version" => {
-                mgmt::outln!("{}", version::line(PROGRAM));
+                mgmt::outln!("{}", version::text(PROGRAM));
                 return Ok(None);
             }
             "sync-from" | "sync-exclude-tables" | "active" => {

@@ -146,7 +146,7 @@ fn ovs_appctl_directs_the_server() {
     let mut server = Server::start(dir.path(), &database(dir.path()), &[]);
     let target = dir.path().join("ctl");
     let run = |args: &[&str]| output(Command::new(&appctl).arg("-t").arg(&target).args(args));
-    assert!(run(&["version"]).starts_with("ovsdb-server (Open vSwitch) 3.1"));
+    assert!(run(&["version"]).starts_with("ovsdb-server (Open vSwitch) 3.5.0\n"));
     assert_eq!(run(&["ovsdb-server/list-dbs"]), "D\n_Server\n");
     assert_eq!(run(&["ovsdb-server/sync-status"]), "state: active\n");
     let second = dir.path().join("second");

@@ -58,7 +58,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             }
             Item::Opt("help", _) => return print(&help()),
             Item::Opt("version", _) => {
-                return print(&format!("{}\n", telemetry::version::line(PROGRAM)));
+                return print(&format!("{}\n", telemetry::version::text(PROGRAM)));
             }
             Item::Opt(name, value) => {
                 daemon::accept_tool_log(PROGRAM, name, value.as_deref())?;

@@ -67,7 +67,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
             Item::Arg(arg) => options.args.push(arg),
             Item::Opt("help", _) => return Ok(Asked::Print(help(program))),
             Item::Opt("version", _) => {
-                return Ok(Asked::Print(telemetry::version::with_schema(Program::NAME)));
+                return Ok(Asked::Print(telemetry::version::text(Program::NAME)));
             }
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
             Item::Opt("remote", value) => options.remotes.extend(value),

@@ -334,7 +334,7 @@ impl Server {
             MOST_OPTIONS,
             Box::new(|args| Format::read(args).map(|_| String::new())),
         );
-        let line = version::line(program);
+        let line = version::text(program);
         self.register("version", "", 0, 0, Box::new(move |_| Ok(line.clone())));
 
         self.register(

@@ -14,7 +14,8 @@ pub(crate) fn normalise(text: &str, sandbox: &Sandbox) -> String {
             );
         }
     }
-    let mut out: String = text.lines().map(|line| version(stamp(line)) + "\n").collect();
+    let lines = text.lines().filter(|line| !own_version(line));
+    let mut out: String = lines.map(|line| version(stamp(line)) + "\n").collect();
     if !text.ends_with('\n') {
         out.pop();
     }
@@ -38,6 +39,12 @@ fn version(line: String) -> String {
         Some(at) => line[..at + mark.len()].to_owned() + "{version}",
         None => line,
     }
+}
+
+/// The second line of `--version` (docs/compatibility.md, "Versions").
+fn own_version(line: &str) -> bool {
+    let number = line.strip_prefix("oxvs ");
+    number.is_some_and(|number| number.chars().all(|c| c.is_ascii_digit() || c == '.'))
 }
 
 fn uuids(text: &str) -> String {
@@ -80,12 +87,12 @@ fn durations(mut text: String) -> String {
 fn only_what_differs_between_runs_is_replaced() {
     let sandbox = Sandbox::new();
     let text = format!(
-        "a {} 01234567-89ab-cdef-0123-456789abcdef ufid:0-1, used:1.2s, used:never\nx (Open vSwitch) 3.1.0, y\n\
+        "a {} 01234567-89ab-cdef-0123-456789abcdef ufid:0-1, used:1.2s, used:never\nx (Open vSwitch) 3.1.0, y\noxvs 1.2.3\noxvs is here\n\
          2026-11-23T16:43:37Z|00001|m|INFO|t|u",
         sandbox.arg("f")
     );
     assert_eq!(
         normalise(&text, &sandbox),
-        "a {dir}/f {uuid} ufid:0-1, used:{time}s, used:never\nx (Open vSwitch) {version}\n{time}|{number}|m|INFO|t|u"
+        "a {dir}/f {uuid} ufid:0-1, used:{time}s, used:never\nx (Open vSwitch) {version}\noxvs is here\n{time}|{number}|m|INFO|t|u"
     );
 }

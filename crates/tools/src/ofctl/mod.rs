@@ -218,7 +218,7 @@ fn execute(args: Vec<OsString>) -> Result<(), Failure> {
     let (options, words) = match options::parse(args)? {
         Parsed::Help => return print(&help::text()),
         Parsed::Version => {
-            let line = telemetry::version::line(PROGRAM);
+            let line = telemetry::version::text(PROGRAM);
             return print(&format!("{line}\nOpenFlow versions 0x1:0x6\n"));
         }
         Parsed::Run(options, words) => (*options, words),

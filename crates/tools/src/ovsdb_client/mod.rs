@@ -139,7 +139,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Opt("force", _) => force = true,
             Item::Opt("help", _) => return print(&help::text()),
             Item::Opt("version", _) => {
-                return print(&format!("{}\n", telemetry::version::line(PROGRAM)));
+                return print(&format!("{}\n", telemetry::version::text(PROGRAM)));
             }
             // Databases here are not clustered, so every server leads.
             Item::Opt(name, _) if OPTIONS.iter().any(|o| o.long == name) => {}

@@ -76,7 +76,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Arg(word) => words.push(word),
             Item::Opt("more", _) => detail += 1,
             Item::Opt("help", _) => return print(&help()),
-            Item::Opt("version", _) => return print(&format!("{}\n", version::line(PROGRAM))),
+            Item::Opt("version", _) => return print(&format!("{}\n", version::text(PROGRAM))),
             Item::Opt("rbac-role", _) => {
                 return Err(Failure::new("--rbac-role: roles are not supported yet"));
             }

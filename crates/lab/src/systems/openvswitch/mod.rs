@@ -249,10 +249,9 @@ pub(crate) fn open_vswitch(program: &str) -> Option<PathBuf> {
 /// The version of a program of Open vSwitch, `3.1.0`.
 pub(crate) fn version(file: &Path) -> Option<String> {
     let said = known(&[&file.to_string_lossy(), "--version"]).ok()?;
-    let first = said.lines().next()?;
-    (!first.contains("oxvs"))
-        .then(|| first.split_whitespace().last().map(str::to_owned))
-        .flatten()
+    let ours = said.contains("oxvs");
+    let first = said.lines().next().filter(|_| !ours)?;
+    first.split_whitespace().last().map(str::to_owned)
 }
 
 #[cfg(test)]
