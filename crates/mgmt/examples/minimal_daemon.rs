@@ -54,6 +54,11 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
             Ok(String::new())
         };
         server.register("exit", "", 0, 0, Box::new(command));
+        let command = |_: &[String]| -> Result<String, String> {
+            let ended = std::thread::spawn(|| panic!("on request")).join();
+            ended.map_err(|_| "a thread panicked".to_owned())
+        };
+        server.register("panic", "", 0, 0, Box::new(command));
         let crashes = RefCell::new(0);
         let command = move |_: &[String]| -> Result<String, String> {
             *crashes.borrow_mut() += 1;

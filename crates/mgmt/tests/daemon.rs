@@ -134,6 +134,22 @@ fn the_monitor_starts_a_crashed_daemon_again_and_ends_with_it() {
 }
 
 #[test]
+fn a_panic_is_in_the_log_with_its_backtrace() {
+    let sandbox = Sandbox::new();
+    let out = sandbox.run(&["--detach", "--pidfile", "--log-file", "--unixctl=ctl"]);
+    assert!(out.status.success(), "{out:?}");
+    assert_eq!(
+        sandbox.call("panic").unwrap().unwrap_err().trim_end(),
+        "a thread panicked"
+    );
+    let log = fs::read_to_string(sandbox.path("minimal-daemon.log")).unwrap();
+    assert!(log.contains("|util"), "{log}");
+    assert!(log.contains("on request"), "{log}");
+    assert!(log.contains("|EMER|0: "), "{log}");
+    assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
+}
+
+#[test]
 fn a_daemon_takes_as_many_descriptors_as_the_system_gives() {
     let sandbox = Sandbox::new();
     let daemon = sandbox.command(&["--detach", "--pidfile", "--unixctl=ctl"]);

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use mgmt::os_text;
 use mgmt::unixctl;
+use mgmt::{os_text, reclaim};
 
 use crate::core::Close;
 use crate::server::{Inner, Server};
@@ -62,14 +62,40 @@ impl Server {
             if known {
                 Ok("status: ok".to_owned())
             } else {
-                Err("failed to find the database".to_owned())
+                Err("Failed to find the database.".to_owned())
             }
         });
+        add("ovsdb-server/disable-monitor-cond", "", (0, 0), |inner, _| {
+            inner.core.borrow_mut().disable_monitor_cond();
+            inner.flush_soon();
+            Ok(String::new())
+        });
+        add(
+            "ovsdb-server/memory-trim-on-compaction",
+            "on|off",
+            (1, 1),
+            |inner, args| {
+                let on = match args[0].as_str() {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("invalid argument".to_owned()),
+                };
+                inner.trim_on_compaction.set(on);
+                let state = if on { "enabled" } else { "disabled" };
+                tracing::info!(target: "ovsdb_server", "memory trimming after compaction {state}.");
+                Ok(String::new())
+            },
+        );
+        // Open vSwitch's answer where the kernel does not let it count instructions.
+        add("ovsdb-server/perf-counters-show", "", (0, 0), |_, _| {
+            Ok("performance counter is not supported on this platform\n".to_owned())
+        });
+        add("ovsdb-server/perf-counters-clear", "", (0, 0), |_, _| Ok(String::new()));
         let inner = self.inner.clone();
         let compact = move |args: &[String]| -> std::pin::Pin<Box<dyn Future<Output = Result<String, String>>>> {
             Box::pin(compact(inner.clone(), args.first().cloned()))
         };
-        control.register_deferred("ovsdb-server/compact", "[DB]", 0, 1, Box::new(compact));
+        control.register_deferred("ovsdb-server/compact", "", 0, 1, Box::new(compact));
         let inner = self.inner.clone();
         control.register_memory(move |figures| {
             let usage = inner.core.borrow().usage();
@@ -119,17 +145,17 @@ async fn compact(inner: Rc<Inner>, db: Option<String>) -> Result<String, String>
         .cloned()
         .collect();
     if let Some(name) = db.filter(|_| names.is_empty()) {
-        let known = inner.core.borrow().database(&name).is_some();
-        return if known {
-            Ok(String::new())
-        } else {
-            Err("no database by that name".to_owned())
+        let why = match Inner::is_reserved(&name) {
+            true => "cannot compact built-in databases",
+            false => "no database by that name",
         };
+        return Err(why.to_owned());
     }
     let mut failures = String::new();
     for name in names {
         tracing::info!(target: "ovsdb_server", "compacting {name} database by user request");
         match inner.compact(&name, "compacting database online").await {
+            Ok(true) if inner.trim_on_compaction.get() => reclaim::freed(reclaim::WORTH),
             Ok(true) => {}
             Ok(false) => failures += &format!("{name}: a compaction is under way already\n"),
             Err(error) => failures += &format!("{name}: {}\n", os_text(&error)),

@@ -92,10 +92,7 @@ impl Inner {
         }
         let name = db.schema().name().to_owned();
         if !self.core.borrow_mut().add_database(db, now) {
-            return Err(OpenError::Duplicate {
-                file: file.to_owned(),
-                name,
-            });
+            return Err(OpenError::Duplicate { name });
         }
         self.stores.borrow_mut().insert(name.clone(), store);
         self.flush();

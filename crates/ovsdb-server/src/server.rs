@@ -73,10 +73,8 @@ pub enum OpenError {
     #[error("{0}")]
     Schema(ovsdb::Error),
     /// Two files hold databases with the same name.
-    #[error("ovsdb error: {}: duplicate database name {name}", .file.display())]
+    #[error("ovsdb error: {name}: duplicate database name")]
     Duplicate {
-        /// The second file.
-        file: PathBuf,
         /// The database's name.
         name: String,
     },
@@ -120,6 +118,8 @@ pub(crate) struct Inner {
     started: Instant,
     max_sessions: usize,
     internal: Cell<u64>,
+    /// Whether a compaction by a user's request returns freed memory at once.
+    pub(crate) trim_on_compaction: Cell<bool>,
 }
 
 /// The replies to durable transactions that wait for a sync, and how the sync ended.
@@ -164,6 +164,7 @@ impl Server {
             started: Instant::now(),
             max_sessions,
             internal: Cell::new(0),
+            trim_on_compaction: Cell::new(false),
         });
         let schema = options
             .schema

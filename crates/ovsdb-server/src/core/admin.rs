@@ -152,6 +152,14 @@ impl Core {
         }
     }
 
+    /// Makes conditional monitors unknown methods, as with servers before them, and ends the
+    /// sessions that may have some.
+    pub(crate) fn disable_monitor_cond(&mut self) {
+        self.monitor_cond = false;
+        let reason = Close::Info("disconnecting (user ran ovsdb-server/disable-monitor-cond)".into());
+        self.close_all(&reason, |options| !options.remote.is_empty());
+    }
+
     /// Ends the sessions of a remote that was removed.
     pub(crate) fn close_remote(&mut self, remote: &str) {
         self.close_all(&Close::Info("disconnecting (remote deconfigured)".into()), |options| {

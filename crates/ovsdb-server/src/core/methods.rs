@@ -74,6 +74,10 @@ impl Core {
             "set_db_change_aware" => self.set_change_aware(session, params),
             "lock" | "steal" => self.take_lock(session, method, params),
             "unlock" => self.unlock(session, params),
+            "monitor_cond" | "monitor_cond_since" | "monitor_cond_change" if !self.monitor_cond => {
+                self.refuse(session, &id, &"unknown method".into());
+                return None;
+            }
             "monitor" | "monitor_cond" | "monitor_cond_since" => {
                 self.start_monitor(session, method, &params, &id);
                 return None;

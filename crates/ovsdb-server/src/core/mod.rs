@@ -144,6 +144,8 @@ pub(crate) struct Core {
     watch_fired: bool,
     /// The number of commits delivered to monitors.
     delivery: u64,
+    /// `monitor_cond` and its relatives are methods. Tests of clients switch them off.
+    monitor_cond: bool,
     deadline_moved: bool,
     /// Roughly the bytes freed since [`Core::take_freed`].
     freed: usize,
@@ -179,6 +181,7 @@ impl Core {
             watched: Vec::new(),
             watch_fired: false,
             delivery: 0,
+            monitor_cond: true,
             deadline_moved: false,
             freed: 0,
             unshrunk: 0,

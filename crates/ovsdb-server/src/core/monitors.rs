@@ -136,7 +136,7 @@ impl Monitors {
             for member in &group.members {
                 let version = group.monitor.version();
                 tell(member.session, &|out| {
-                    write_update(out, version, &member.id, commit.id, &self.scratch)
+                    write_update(out, version, &member.id, &self.scratch)
                 });
             }
         }
@@ -148,25 +148,25 @@ impl Monitors {
             return;
         };
         if let Some(updates) = group.monitor.update(commit) {
-            write_updates(out, group.monitor.version(), id, commit.id, &updates);
+            write_updates(out, group.monitor.version(), id, &updates);
         }
     }
 }
 
 /// Appends a notification with encoded updates.
-fn write_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid, updates: &[u8]) {
-    begin_update(out, version, id, txn);
+fn write_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, updates: &[u8]) {
+    begin_update(out, version, id);
     out.extend_from_slice(updates);
     out.extend_from_slice(b"]}");
 }
 
-fn write_updates(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid, updates: &Updates) {
-    begin_update(out, version, id, txn);
+fn write_updates(out: &mut Vec<u8>, version: MonitorVersion, id: &str, updates: &Updates) {
+    begin_update(out, version, id);
     encode::json(out, updates);
     out.extend_from_slice(b"]}");
 }
 
-fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid) {
+fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str) {
     out.extend_from_slice(b"{\"id\":null,\"method\":\"");
     out.extend_from_slice(version.method().as_bytes());
     out.extend_from_slice(b"\",\"params\":[");
@@ -174,7 +174,7 @@ fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid)
     out.push(b',');
     if version == MonitorVersion::CondSince {
         out.push(b'"');
-        out.extend_from_slice(txn.to_text().as_str().as_bytes());
+        out.extend_from_slice(Uuid::ZERO.to_text().as_str().as_bytes());
         out.extend_from_slice(b"\",");
     }
 }
@@ -208,23 +208,20 @@ impl Core {
         if state.monitors.contains_key(&text) {
             return Err(Error::syntax(id, "duplicate monitor ID"));
         }
-        let last = match last {
-            None => None,
-            Some(last) => {
-                let parsed = last.as_str().and_then(|text| text.parse::<Uuid>().ok());
-                Some(parsed.ok_or_else(|| Error::syntax(last, "last-txn-id must be UUID format."))?)
-            }
-        };
+        let is_uuid = |last: &Value| last.as_str().is_some_and(|text| text.parse::<Uuid>().is_ok());
+        if let Some(last) = last.filter(|last| !is_uuid(last)) {
+            return Err(Error::syntax(last, "last-txn-id must be UUID format."));
+        }
         let monitor = Monitor::new(&hosted.db, requests, version)?;
         let weight = HELD_ITEM + text.len() + weigh(requests);
         state.hold(weight)?;
         let written = match last {
             None => state.reply(|out| encode::reply(out, request, &monitor.initial(&hosted.db))),
-            Some(last) => {
-                let (found, updates) = monitor.since(&hosted.db, last);
-                let result = (found, hosted.db.last_txn().to_text(), updates);
-                let result = (result.0, result.1.as_str(), &result.2);
-                state.reply(|out| encode::reply(out, request, &result))
+            // A standalone database numbers no transactions: its clients always read it again.
+            Some(_) => {
+                let (found, txn) = (false, Uuid::ZERO.to_text());
+                let updates = monitor.initial(&hosted.db);
+                state.reply(|out| encode::reply(out, request, &(found, txn.as_str(), &updates)))
             }
         };
         if let Err(error) = written {
@@ -264,13 +261,7 @@ impl Core {
         state.hold(weight)?;
         state.let_go(old_weight);
         if let Some(updates) = updates {
-            write_updates(
-                state.outbox.tail(),
-                monitor.version(),
-                &new,
-                hosted.db.last_txn(),
-                &updates,
-            );
+            write_updates(state.outbox.tail(), monitor.version(), &new, &updates);
             mark_dirty(&mut self.dirty, session, state);
         }
         hosted.monitors.leave(group, session, &old);

@@ -40,7 +40,7 @@ impl RowSource {
                 table: table.into(),
                 column: column.into(),
             }),
-            _ => Err("must have the form db:DATABASE,TABLE,COLUMN".to_owned()),
+            _ => Err("invalid syntax".to_owned()),
         })
     }
 

@@ -31,6 +31,7 @@ pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, pat
     match &result {
         Ok(listener) => {
             state.bound_port = listener.tcp_address().map(|address| address.port());
+            log_chosen_port(remote, state.bound_port);
             state.last_error = None;
         }
         Err(error) => {
@@ -39,6 +40,16 @@ pub(super) async fn bind(tls: &Tls, remote: &Remote, state: &RefCell<State>, pat
         }
     }
     result
+}
+
+/// Logs the port that the system chose for port 0. Test benches read it there.
+fn log_chosen_port(remote: &Remote, port: Option<u16>) {
+    let text = remote.to_string();
+    if let (Some(port), Some((_, spec))) = (port, text.split_once(':'))
+        && spec.split(':').next() == Some("0")
+    {
+        tracing::info!(target: "socket_util", "{spec}: listening on port {port}");
+    }
 }
 
 /// Listens, and serves clients that connect.

@@ -298,7 +298,7 @@ fn strip_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     first.eq_ignore_ascii_case(word).then_some(rest)
 }
 
-/// A panic is logged before it is printed: a daemon's standard error is nowhere.
+/// A panic is logged with its backtrace before it is printed: a daemon's standard error is nowhere.
 fn log_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -306,6 +306,10 @@ fn log_panics() {
         std::panic::set_hook(Box::new(move |info| {
             let text = info.to_string().replace('\n', " ");
             layer::write("util", Level::Emer, &text);
+            let trace = std::backtrace::Backtrace::force_capture().to_string();
+            for line in trace.lines() {
+                layer::write("backtrace", Level::Emer, line.trim_start());
+            }
             before(info);
         }));
     });

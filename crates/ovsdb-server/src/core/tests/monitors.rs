@@ -58,7 +58,7 @@ fn a_client_that_does_not_read_is_not_listened_to_and_then_told_of_the_sum() {
 }
 
 #[test]
-fn a_reconnecting_client_gets_what_it_missed() {
+fn a_reconnecting_client_of_a_standalone_database_gets_all_rows_again() {
     let mut world = World::new();
     let (client, other) = (world.connect(), world.connect());
     let zero = "00000000-0000-0000-0000-000000000000";
@@ -70,6 +70,7 @@ fn a_reconnecting_client_gets_what_it_missed() {
     assert_eq!(first["result"][0], false);
     world.transact(other, insert("a"));
     let last = world.read(client)[0]["params"][1].clone();
+    assert_eq!(last, zero);
     world.transact(other, insert("b"));
     let again = world.connect();
     let since = world.ask(
@@ -77,9 +78,9 @@ fn a_reconnecting_client_gets_what_it_missed() {
         "monitor_cond_since",
         json!(["D", "m", {"T": [{"columns": ["name"]}]}, last]),
     );
-    assert_eq!(since["result"][0], true);
-    let rows = since["result"][2]["T"].as_object().unwrap();
-    assert_eq!(rows.values().collect::<Vec<_>>(), [&json!({"insert": {"name": "b"}})]);
+    assert_eq!(since["result"][0], false);
+    assert_eq!(since["result"][1], zero);
+    assert_eq!(since["result"][2]["T"].as_object().unwrap().len(), 2);
 }
 
 #[test]
@@ -112,4 +113,21 @@ fn the_update_of_a_changed_condition_comes_before_the_reply_and_under_the_new_id
     assert_eq!(kinds(&read), ["update2", "1"], "the twin kept its own condition");
     world.call(client, "monitor_cancel", json!(["new"]));
     assert_eq!(world.core.usage().monitors, 1);
+}
+
+#[test]
+fn conditional_monitors_can_be_switched_off() {
+    let mut world = World::new();
+    let client = world.connect();
+    world.core.disable_monitor_cond();
+    world.flush();
+    assert_eq!(world.core.take_closing().len(), 1, "the client has to ask again");
+    world.core.disconnect(client);
+    let client = world.connect();
+    for method in ["monitor_cond", "monitor_cond_since", "monitor_cond_change"] {
+        let reply = world.ask(client, method, json!(["D", "m", {"T": [{}]}]));
+        assert_eq!(reply["error"], "unknown method", "{method}");
+    }
+    let reply = world.ask(client, "monitor", json!(["D", "m", {"T": {}}]));
+    assert_eq!(reply["error"], Value::Null);
 }

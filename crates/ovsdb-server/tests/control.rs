@@ -1,0 +1,79 @@
+//! The commands of the control socket, with their answers and errors.
+
+mod common;
+
+use std::fs;
+
+use common::{Server, database, directory};
+use serde_json::json;
+
+#[test]
+fn commands_answer_and_refuse_as_in_open_vswitch() {
+    let dir = directory();
+    let file = database(dir.path());
+    let server = Server::start(dir.path(), &file, &[]);
+    let copy = dir.path().join("copy.db");
+    fs::copy(&file, &copy).unwrap();
+    let copy = copy.to_str().unwrap();
+    for (command, args, answer) in [
+        ("get-db-storage-status", &["D"][..], Ok("status: ok")),
+        ("get-db-storage-status", &["X"], Err("Failed to find the database.")),
+        ("compact", &["_Server"], Err("cannot compact built-in databases")),
+        ("compact", &["X"], Err("no database by that name")),
+        ("memory-trim-on-compaction", &["on"], Ok("")),
+        ("compact", &["D"], Ok("")),
+        ("memory-trim-on-compaction", &["off"], Ok("")),
+        ("memory-trim-on-compaction", &["perhaps"], Err("invalid argument")),
+        (
+            "perf-counters-show",
+            &[],
+            Ok("performance counter is not supported on this platform"),
+        ),
+        ("perf-counters-clear", &[], Ok("")),
+        ("add-db", &[copy], Err("ovsdb error: D: duplicate database name")),
+        ("add-remote", &["db:a"], Err("\"db:a\": invalid syntax")),
+        ("add-remote", &["db:X,Y,Z"], Err("\"db:X,Y,Z\": no database named X")),
+        ("remove-remote", &["ptcp:9"], Err("no such remote")),
+    ] {
+        let said = server.control(&format!("ovsdb-server/{command}"), args);
+        let said = said.as_deref().map(str::trim_end).map_err(|error| error.trim_end());
+        assert_eq!(said, answer, "{command} {args:?}");
+    }
+    let log = server.log();
+    assert!(
+        log.contains("|ovsdb_server|INFO|memory trimming after compaction enabled."),
+        "{log}"
+    );
+}
+
+#[test]
+fn the_log_has_the_port_that_the_system_chose() {
+    let dir = directory();
+    let file = database(dir.path());
+    let server = Server::start(
+        dir.path(),
+        &file,
+        &["--remote=ptcp:0:127.0.0.1", "--remote=ptcp:0:[::1]"],
+    );
+    let log = server.log();
+    for (spec, host) in [("0:127.0.0.1", "127.0.0.1"), ("0:[::1]", "::1")] {
+        let mark = format!("|socket_util|INFO|{spec}: listening on port ");
+        let rest = log.split(&mark).nth(1).unwrap_or_else(|| panic!("{mark}: {log}"));
+        let port: u16 = rest.lines().next().unwrap().parse().unwrap();
+        std::net::TcpStream::connect((host, port)).unwrap();
+    }
+}
+
+#[test]
+fn clients_that_monitor_under_conditions_are_disconnected_when_that_is_switched_off() {
+    let dir = directory();
+    let file = database(dir.path());
+    let server = Server::start(dir.path(), &file, &[]);
+    let mut before = server.connect();
+    before.call("monitor_cond", json!(["D", "m", {"T": [{}]}]));
+    server.control("ovsdb-server/disable-monitor-cond", &[]).unwrap();
+    assert!(before.is_closed());
+    let mut after = server.connect();
+    let reply = after.call("monitor_cond", json!(["D", "m", {"T": [{}]}]));
+    assert_eq!(reply["error"], "unknown method");
+}
