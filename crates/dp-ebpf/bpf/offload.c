@@ -49,8 +49,6 @@ struct flow {
 	u32 device;
 	u32 from;
 	u32 to;
-	/* Whether they go to the device's other end at once. */
-	u32 peer;
 	/* Longer ones go to the worker, unless the device cuts them. */
 	u32 longest;
 	/* A tag to push, as in `struct kind`, or POP. */
@@ -92,7 +90,6 @@ struct note {
 	/* The device it came in by; 0 if the socket has the packet. */
 	u32 from;
 	u32 to;
-	u32 peer;
 	u32 tag;
 };
 
@@ -263,7 +260,6 @@ INLINE int forward(struct __sk_buff *skb)
 
 	note->from = kind.device;
 	note->to = flow->device;
-	note->peer = flow->peer;
 	note->tag = flow->tag;
 	if (kind.tag)
 		len += 4;
@@ -310,7 +306,7 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	} else if (tag && skb_vlan_push(skb, tag >> 16, tag)) {
 		return TC_ACT_SHOT;
 	}
-	return note->peer ? redirect_peer(note->to, 0) : redirect(note->to, 0);
+	return redirect(note->to, 0);
 }
 
 char LICENSE[] SEC("license") = "Apache-2.0";

@@ -65,7 +65,6 @@ struct Flow {
     device: u32,
     from: u32,
     to: u32,
-    peer: u32,
     longest: u32,
     tag: u32,
     epoch_count: u32,
@@ -165,7 +164,6 @@ impl FlowOffload for Ebpf {
             device: new.ifindex,
             from: new.from,
             to: new.to,
-            peer: new.egress.to_peer.into(),
             longest: new.egress.longest,
             tag: match new.egress.rewrite {
                 None => 0,

@@ -8,7 +8,6 @@ use testkit::{Packet, mac, skip};
 
 const LONG: Egress = Egress {
     longest: 1514,
-    to_peer: false,
     rewrite: None,
 };
 

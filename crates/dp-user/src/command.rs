@@ -11,7 +11,6 @@ use crate::load::QueueLoad;
 use crate::rx_queue::RxQueue;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
-use dp::offload::OffloadUse;
 use dp::{Action, FlowDump, Limits};
 use flow::{Key, Mask, PortNo};
 use netdev::{Frame, Netdev, State, Tx};
@@ -100,8 +99,8 @@ pub(crate) enum Command {
         ingress: Arc<Mutex<Ingress>>,
         done: Sender<()>,
     },
-    /// Offload flows in this way.
-    Offload { usage: OffloadUse, done: Sender<()> },
+    /// Offload flows, or no longer.
+    Offload { enabled: bool, done: Sender<()> },
     /// The new state of a port's device; `None` if it has gone.
     Link { port: PortNo, device: Option<State> },
     /// The limits of the megaflow cache.

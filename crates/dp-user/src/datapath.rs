@@ -12,7 +12,7 @@ use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
-use dp::offload::{FlowOffload, OffloadUse};
+use dp::offload::FlowOffload;
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig, MeterStats, PortCounters,
     QosReport, QueueRules, Slowpath, WorkerControl,
@@ -62,7 +62,7 @@ pub struct DpUser {
     /// Made with the first port that can be offloaded; why not, where the kernel refused.
     offload: OnceLock<io::Result<Arc<DepEpochs>>>,
     load_offload: OnceLock<Box<LoadOffload>>,
-    offload_use: Mutex<OffloadUse>,
+    offload_enabled: Mutex<bool>,
     /// Why the last port that was refused is not offloaded.
     unattached: Mutex<Option<String>>,
 }
@@ -125,7 +125,7 @@ impl DpUser {
         let datapath = DpUser {
             offload: OnceLock::new(),
             load_offload: OnceLock::new(),
-            offload_use: Mutex::default(),
+            offload_enabled: Mutex::new(true),
             unattached: Mutex::default(),
             slowpath: Arc::downgrade(&slowpath),
             changes,
@@ -168,7 +168,7 @@ impl DpUser {
             self.meters.clone(),
         );
         pipeline.set_limits(limits);
-        pipeline.set_offload(*self.offload_use.lock());
+        pipeline.set_offload(*self.offload_enabled.lock());
         let stats = pipeline.stats().clone();
         let worker = Worker::new(
             number,
@@ -488,10 +488,10 @@ impl Datapath for DpUser {
         Duration::from_millis(took.unwrap_or(0))
     }
 
-    fn set_offload(&self, usage: OffloadUse) {
+    fn set_offload(&self, enabled: bool) {
         let _one_at_a_time = self.control.lock();
-        if std::mem::replace(&mut *self.offload_use.lock(), usage) != usage {
-            self.ask_all(|done| Command::Offload { usage, done }).for_each(drop);
+        if std::mem::replace(&mut *self.offload_enabled.lock(), enabled) != enabled {
+            self.ask_all(|done| Command::Offload { enabled, done }).for_each(drop);
         }
     }
 

@@ -1,6 +1,5 @@
 //! The interface of a datapath to the control plane.
 
-use crate::offload::OffloadUse;
 use crate::{Action, DropCause, MeterConfig, MeterStats, WorkerControl};
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
@@ -107,8 +106,8 @@ pub trait Datapath: Send + Sync {
     /// How long it last took to look at all megaflows, packets that were carried between included.
     fn ageing_took(&self) -> Duration;
 
-    /// Changes how flows are offloaded. When this returns, none is offloaded in another way.
-    fn set_offload(&self, usage: OffloadUse);
+    /// Says whether flows are offloaded. When this returns after `false`, none is.
+    fn set_offload(&self, enabled: bool);
 
     /// Why flows are not offloaded that could be.
     fn offload_error(&self) -> Option<String>;

@@ -37,20 +37,6 @@ mod rewrite;
 pub use kind::PacketKind;
 pub use rewrite::Rewrite;
 
-/// Whether and how known flows are offloaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OffloadUse {
-    /// None is: every packet goes through a worker.
-    Off,
-    /// An offloaded flow sends to the egress device, through its qdisc.
-    #[default]
-    Device,
-    /// As `Device`; but where the egress device is a veth whose other end is in another network
-    /// namespace, packets arrive at that end directly, past the device's qdisc, captures and
-    /// counters.
-    Peer,
-}
-
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
 /// Number of ports, from 0. Number 0 is not used by any port.
@@ -143,10 +129,6 @@ pub struct Egress {
     /// The longest packet, in bytes from the Ethernet header on without a VLAN tag. Longer ones go
     /// to their worker, except segments that the device cuts.
     pub longest: u32,
-    /// They go to the device's other end at once, as if that had received them: sooner, but not
-    /// seen by the device's qdisc, captures and counters. Only for a device whose
-    /// [`netdev::State::far_end_elsewhere`] is set; other devices lose them.
-    pub to_peer: bool,
     /// What is changed in them before.
     pub rewrite: Option<Rewrite>,
 }

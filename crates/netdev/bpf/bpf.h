@@ -57,7 +57,5 @@ static long (*const skb_vlan_pop)(struct __sk_buff *skb) = (void *)19;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
-/* Linux 5.10 */
-static long (*const redirect_peer)(u32 ifindex, u64 flags) = (void *)155;
 /* Linux 5.11 */
 static u64 (*const ktime_get_coarse_ns)(void) = (void *)160;

@@ -237,8 +237,6 @@ pub struct State {
     pub carrier: bool,
     /// Number of carrier changes.
     pub link_resets: u64,
-    /// Whether it is a veth whose other end is in another network namespace.
-    pub far_end_elsewhere: bool,
     /// Speed in bit/s, where the device knows it.
     pub speed: Option<u64>,
     /// Whether the link is full duplex, if the device knows it.

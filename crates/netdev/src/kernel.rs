@@ -89,7 +89,6 @@ impl KernelDevice {
             admin_up: link.up,
             carrier: link.carrier,
             link_resets: u64::from(link.carrier_changes),
-            far_end_elsewhere: link.kind == "veth" && link.crosses,
             speed: settings.speed.map(|mbits| u64::from(mbits) * 1_000_000),
             full_duplex: settings.full_duplex,
         })

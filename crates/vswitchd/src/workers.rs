@@ -4,7 +4,6 @@
 //! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
-use dp::offload::OffloadUse;
 use dp::{Assign, AutoBalance, Datapath, QueueRules, SHORTEST_LATENCY_HOLD};
 use ovsdb::rows;
 use std::collections::BTreeMap;
@@ -33,7 +32,7 @@ pub(crate) struct Wanted {
     balance: Option<AutoBalance>,
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
-    offload: OffloadUse,
+    offload: bool,
     /// How long workers poll for more packets before they sleep.
     spin: Duration,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
@@ -120,15 +119,15 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
         );
     }
     wanted.offload = match config.get("kernel-offload").or(was).map(String::as_str) {
-        None | Some("true") => OffloadUse::Device,
-        Some("false") => OffloadUse::Off,
-        Some("peer") => OffloadUse::Peer,
+        None | Some("true") => true,
+        Some("false") => false,
+        Some("peer") => {
+            problem("kernel-offload", "has no value peer any more; it is taken for true");
+            true
+        }
         Some(_) => {
-            problem(
-                "kernel-offload",
-                "is none of true, false and peer; it is taken for true",
-            );
-            OffloadUse::Device
+            problem("kernel-offload", "is neither true nor false; it is taken for true");
+            true
         }
     };
     for row in interfaces {
@@ -177,7 +176,7 @@ impl Wanted {
         let workers = datapath.workers();
         self.problems
             .extend(workers.map_or(Vec::new(), |workers| workers.set_queue_rules(rules)));
-        let refused = datapath.offload_error().filter(|_| self.offload != OffloadUse::Off);
+        let refused = datapath.offload_error().filter(|_| self.offload);
         self.problems
             .extend(refused.map(|why| format!("flows are not offloaded to the kernel ({why})")));
     }
@@ -309,11 +308,7 @@ mod tests {
 
     #[test]
     fn offload_is_read_under_its_former_name_too_and_that_is_reported() {
-        for (value, offload) in [
-            ("true", OffloadUse::Device),
-            ("false", OffloadUse::Off),
-            ("peer", OffloadUse::Peer),
-        ] {
+        for (value, offload) in [("true", true), ("false", false)] {
             let wanted = read(&[("kernel-offload", value)]);
             assert_eq!((wanted.offload, wanted.problems.len()), (offload, 0), "{value}");
             let formerly = read(&[("worker-shortcuts", value)]);
@@ -321,6 +316,8 @@ mod tests {
             let both = read(&[("worker-shortcuts", "false"), ("kernel-offload", value)]);
             assert_eq!(both.offload, offload, "{value}");
         }
+        let removed = read(&[("kernel-offload", "peer")]);
+        assert_eq!((removed.offload, removed.problems.len()), (true, 1));
     }
 
     #[test]

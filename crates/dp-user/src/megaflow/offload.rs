@@ -23,7 +23,6 @@
 use super::FlowTable;
 use super::storage::{Flow, Storage};
 use crate::dep_epochs::DepEpochs;
-use dp::offload::OffloadUse;
 use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;
@@ -88,7 +87,8 @@ pub(super) struct OffloadedFlows {
     seen: Box<[u32]>,
     /// When the last one was opened.
     opened: Nanos,
-    usage: OffloadUse,
+    /// Whether flows are offloaded at all.
+    enabled: bool,
     tally: OffloadTally,
 }
 
@@ -173,7 +173,7 @@ impl OffloadedFlows {
             gave_way: Nanos::ZERO,
             seen: Box::default(),
             opened: Nanos::ZERO,
-            usage: OffloadUse::default(),
+            enabled: true,
             tally: OffloadTally::default(),
         }
     }

@@ -8,7 +8,6 @@ use crate::device_facts::DeviceFacts;
 use crate::megaflow::Candidate;
 use crate::rx_queue::RxQueue;
 use crate::signature::NONE;
-use dp::offload::OffloadUse;
 use dp::offload::PacketKind;
 use flow::PortNo;
 use nanos::Nanos;
@@ -95,9 +94,9 @@ impl Pipeline {
         self.flows.stop_offloaded_of(port);
     }
 
-    /// Changes how flows are offloaded.
-    pub(crate) fn set_offload(&mut self, usage: OffloadUse) {
-        self.flows.set_offload(usage);
+    /// Says whether flows are offloaded.
+    pub(crate) fn set_offload(&mut self, enabled: bool) {
+        self.flows.set_offload(enabled);
     }
 
     /// Suspends the offloaded flows from and to a port, whose device has this state now; `None`

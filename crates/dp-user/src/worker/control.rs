@@ -79,8 +79,8 @@ impl Worker {
                     self.ingress(port, &ingress);
                     let _ = done.send(());
                 }
-                Command::Offload { usage, done } => {
-                    self.pipeline.set_offload(usage);
+                Command::Offload { enabled, done } => {
+                    self.pipeline.set_offload(enabled);
                     let _ = done.send(());
                 }
                 Command::Link { port, device } => self.pipeline.link_changed(port, device),

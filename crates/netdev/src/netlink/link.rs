@@ -15,7 +15,6 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_CARRIER_CHANGES: u16 = 35;
-const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_INFO_KIND: u16 = 1;
 
 /// Leaves the counters out of replies.
@@ -46,8 +45,6 @@ pub struct Link {
     pub mac: MacAddr,
     /// Number of carrier changes.
     pub carrier_changes: u32,
-    /// Whether the device at its other end, or below it, is in another network namespace.
-    pub crosses: bool,
     /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's
     /// kernel module; 0 for none.
     pub master: u32,
@@ -76,7 +73,6 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
         mtu: attributes.u32(IFLA_MTU).unwrap_or_default(),
         mac: MacAddr(mac.unwrap_or_default()),
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),
-        crosses: attributes.get(IFLA_LINK_NETNSID).is_some(),
         master: attributes.u32(IFLA_MASTER).unwrap_or_default(),
     })
 }

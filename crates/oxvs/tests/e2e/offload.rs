@@ -207,20 +207,15 @@ fn tags_are_pushed_and_popped_on_offloaded_flows() {
             .lines()
             .any(|flow| flow.contains("offloaded:") && flow.contains(action))
     };
-    for usage in ["true", "peer"] {
-        lab.switch
-            .vsctl(&format!("set open_vswitch . other_config:kernel-offload={usage}"));
-        assert_eq!(lab.ping(5), 5);
-        eventually("both ways are offloaded", || {
-            assert_eq!(lab.ping(1), 1);
-            (is_offloaded("push_vlan(vid=10,pcp=0)") && is_offloaded("pop_vlan")).then_some(())
-        });
-        assert_eq!(lab.ping(20), 20, "{usage}");
-        for (from, to, address) in [(0, 1, "10.1.0.2"), (1, 0, "10.1.0.1")] {
-            Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[from], &lab.hosts[to], address);
-        }
+    assert_eq!(lab.ping(5), 5);
+    eventually("both ways are offloaded", || {
+        assert_eq!(lab.ping(1), 1);
+        (is_offloaded("push_vlan(vid=10,pcp=0)") && is_offloaded("pop_vlan")).then_some(())
+    });
+    assert_eq!(lab.ping(20), 20);
+    for (from, to, address) in [(0, 1, "10.1.0.2"), (1, 0, "10.1.0.1")] {
+        Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[from], &lab.hosts[to], address);
     }
-    lab.switch.vsctl("remove open_vswitch . other_config kernel-offload");
     assert_eq!(lab.ping(5), 5);
     let capture = Capture::start(&lab.ns, "trunk0", "vlan 10 and icmp");
     assert_eq!(lab.ping(20), 20);
@@ -350,11 +345,6 @@ fn flows_are_offloaded_or_not_as_the_user_says() {
     lab.switch.vsctl("set open_vswitch . other_config:kernel-offload=false");
     assert_eq!(lab.ping(5), 5);
     assert_eq!(lab.offloaded(), 0);
-    lab.switch.vsctl("set open_vswitch . other_config:kernel-offload=peer");
-    assert_eq!(lab.ping(5), 5);
-    lab.wait_for_offload();
-    assert!(captured(&lab) < 5, "the way to the peer passes by the port's captures");
-    Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.0.2");
     lab.switch
         .vsctl("set open_vswitch . other_config:kernel-offload=sometimes");
     assert_eq!(captured(&lab), 20, "as unless it is set");

@@ -95,7 +95,7 @@ impl Datapath for Fake {
     fn ageing_took(&self) -> Duration {
         Duration::ZERO
     }
-    fn set_offload(&self, _: dp::offload::OffloadUse) {}
+    fn set_offload(&self, _: bool) {}
     fn offload_error(&self) -> Option<String> {
         None
     }

@@ -3,7 +3,6 @@
 use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
-use dp::offload::OffloadUse;
 use dp::offload::{Egress, PacketKind, Refused, Rewrite};
 use flow::PortNo;
 use nanos::Nanos;
@@ -22,7 +21,7 @@ impl FlowTable {
     /// Offloads a flow, or resumes it. `is_current` says whether all changes have been
     /// applied that were published until it is asked.
     pub(crate) fn offload(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
-        if self.offloaded.usage == OffloadUse::Off {
+        if !self.offloaded.enabled {
             return;
         }
         let Some(rewrite) = self.rewrite(candidate) else {
@@ -57,12 +56,7 @@ impl FlowTable {
         now: Nanos,
     ) {
         let offloaded = &mut self.offloaded;
-        let usage = offloaded.usage;
-        let Some(egress) = offloaded
-            .ports
-            .get_mut(&candidate.to)
-            .and_then(|port| port.egress(usage))
-        else {
+        let Some(egress) = offloaded.ports.get_mut(&candidate.to).and_then(|port| port.egress()) else {
             return;
         };
         let egress = Egress { rewrite, ..egress };

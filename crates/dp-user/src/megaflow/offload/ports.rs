@@ -3,7 +3,6 @@
 use super::super::FlowTable;
 use super::OffloadedFlows;
 use crate::dep_epochs::PortOffload;
-use dp::offload::OffloadUse;
 use dp::offload::{Egress, Epoch, OffloadPort};
 use flow::PortNo;
 use netdev::State;
@@ -23,11 +22,10 @@ pub(super) struct Port {
 
 impl Port {
     /// How packets leave by it; `None` if its device takes none.
-    pub(super) fn egress(&self, usage: OffloadUse) -> Option<Egress> {
+    pub(super) fn egress(&self) -> Option<Egress> {
         let state = self.device.as_ref()?;
         (state.admin_up && state.carrier).then(|| Egress {
             longest: state.mtu.saturating_add(ETHERNET),
-            to_peer: usage == OffloadUse::Peer && state.far_end_elsewhere,
             rewrite: None,
         })
     }
@@ -77,10 +75,10 @@ impl FlowTable {
         }
     }
 
-    /// Suspends all offloaded flows, and changes how they are used.
-    pub(crate) fn set_offload(&mut self, usage: OffloadUse) {
+    /// Suspends all offloaded flows, and says whether flows are offloaded from now on.
+    pub(crate) fn set_offload(&mut self, enabled: bool) {
         let offloaded = &mut self.offloaded;
-        offloaded.usage = usage;
+        offloaded.enabled = enabled;
         offloaded.epoch.iter().for_each(Epoch::advance);
         offloaded.stamps += 1;
         for port in offloaded.ports.values_mut() {

@@ -5,7 +5,6 @@ use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::hash::KeyHasher;
 use crate::megaflow::{Candidate, FlowTable};
 use crate::pipeline::{Budget, Pipeline, RxQueue};
-use dp::offload::OffloadUse;
 use dp::offload::{MAX_FLOWS, OffloadTable, PacketKind};
 use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, Slowpath, Translation, Upcall};
 use flow::{Field, Mask, PortNo};
@@ -419,7 +418,7 @@ fn no_packet_is_offloaded_after_a_change_of_what_it_depends_on() {
                 suspended.extend(all().filter(|(other, dst, _)| *other == from || *dst == from));
             }
             6 if rng.below(10) == 0 => {
-                bench.pipeline.set_offload(OffloadUse::Device);
+                bench.pipeline.set_offload(true);
                 suspended.extend(all());
             }
             7..20 => drop(bench.turn()),
@@ -559,7 +558,7 @@ fn many_offloaded_flows_that_end_at_once_forward_nothing_more_and_are_closed_in_
         |bench| bench.pipeline.flush(),
         |bench| drop(bench.pipeline.remove_port(PortNo(102))),
         |bench| bench.pipeline.stop_offloaded(PortNo(101)),
-        |bench| bench.pipeline.set_offload(OffloadUse::Device),
+        |bench| bench.pipeline.set_offload(true),
         |bench| bench.pipeline.link_changed(PortNo(102), None),
     ];
     for (n, end) in ends.into_iter().enumerate() {
