@@ -109,6 +109,42 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         ),
         cites: Cite::Page("without fields of connections and of hashes"),
     },
+    Exception {
+        table: "ovsdb",
+        rows: " noise",
+        change: Change::Error,
+        cites: Cite::Page("**Syntax errors of JSON**"),
+    },
+    Exception {
+        table: "ovsdb",
+        rows: " '['",
+        change: Change::Error,
+        cites: Cite::Page("**Syntax errors of JSON**"),
+    },
+    Exception {
+        table: "ovsdb",
+        rows: "ovsdb-client --help",
+        change: Change::TheirLine("replay files"),
+        cites: Cite::Page("**`--record` and `--replay`**"),
+    },
+    Exception {
+        table: "ovsdb",
+        rows: "list-commands",
+        change: Change::TheirLine("active-ovsdb-server"),
+        cites: Cite::Page("**Not in the database server yet:**"),
+    },
+    Exception {
+        table: "ovsdb",
+        rows: "list-commands",
+        change: Change::TheirLine("sync-exclude-tables"),
+        cites: Cite::Page("**Not in the database server yet:**"),
+    },
+    Exception {
+        table: "ovsdb",
+        rows: "list-commands",
+        change: Change::TheirLine("ovsdb-server/tlog-"),
+        cites: Cite::Page("**Not in the database server yet:**"),
+    },
 ];
 
 impl Exception {

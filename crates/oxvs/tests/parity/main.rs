@@ -6,4 +6,5 @@
 mod appctl;
 mod exceptions;
 mod noise;
+mod ovsdb;
 mod run;

@@ -42,14 +42,21 @@ Copies and conversion:
   convert SCHEMA                convert the database to the schema file
 
 Locks, for tests:
-  lock LOCK, steal LOCK, unlock LOCK
+  lock LOCK                     wait for a lock, and print when it is lost
+  steal LOCK                    take it from its owner
+  unlock LOCK                   give it back
 
-SERVER is tcp:HOST[:PORT], ssl:HOST[:PORT] or unix:FILE, or to wait for a connection ptcp:[PORT][:IP],
-pssl:[PORT][:IP] or punix:FILE
-(default: {remote}).
+SERVER is one of these (default: {remote}):
+  tcp:HOST:PORT                 connect over TCP
+  ssl:HOST:PORT                 connect over TLS
+  unix:FILE                     connect to a socket of this machine
+  ptcp:PORT[:IP]                wait for a connection over TCP
+  pssl:PORT[:IP]                wait for a connection over TLS
+  punix:FILE                    wait for a connection to a socket
 DATABASE is one that list-dbs shows (default: Open_vSwitch).
 {table}{tls}{daemon}
 Other options:
+  --user=USER[:GROUP]         accepted for the user that runs this program
   -t, --timeout=SECS          give up after SECS seconds
   -h, --help                  show this text
   -V, --version               show the version of this program

@@ -294,17 +294,28 @@ Reading and changing:
 
 Questions:
   needs-conversion [DB [SCHEMA]]  does DB's schema differ from SCHEMA? yes or no
-  db-name, db-version, db-cksum [DB]
-                                name, version and checksum of DB's schema
-  schema-name, schema-version, schema-cksum [SCHEMA]
-                                the same of a schema file
-  db-is-standalone DB, db-is-clustered DB
-                                the kind of file: status 0 for yes, 2 for no
+  db-name [DB]                  the name of DB's schema
+  db-version [DB]               its version
+  db-cksum [DB]                 its checksum
+  schema-name [SCHEMA]          the name in a schema file
+  schema-version [SCHEMA]       its version
+  schema-cksum [SCHEMA]         its checksum
+  db-is-standalone DB           is DB the file of one server? status 0 for yes, 2 for no
+  db-is-clustered DB            is DB the file of a cluster's server?
   compare-versions A OP B       OP is < <= == >= > or !=: status 0 for yes, 2 for no
 
 The default DB is {db}.
 The default SCHEMA is {schema}, or where that is missing the one built in.
-Clustered databases are not supported yet.
+
+Clustered databases are not supported yet. These commands end with an error:
+  create-cluster DB CONTENTS LOCAL
+  join-cluster DB NAME LOCAL REMOTE...
+  db-cid DB
+  db-sid DB
+  db-local-address DB
+  cluster-to-standalone DB DB
+and these options have no effect: --cid=UUID, --election-timer=MS. There are no roles either:
+--rbac-role=ROLE is an error.
 {log}
 Other options:
   -m, --more                    more about each transaction (show-log)
