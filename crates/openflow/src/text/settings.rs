@@ -13,7 +13,7 @@ fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
 /// # Errors
 /// An unknown word.
 pub fn parse_port_config(word: &str) -> Result<(u32, bool), ParseError> {
-    const WORDS: [(&str, u32, bool); 14] = [
+    const WORDS: [(&str, u32, bool); 15] = [
         ("up", config::PORT_DOWN, false),
         ("down", config::PORT_DOWN, true),
         ("stp", config::NO_STP, false),
@@ -24,6 +24,7 @@ pub fn parse_port_config(word: &str) -> Result<(u32, bool), ParseError> {
         ("no-receive-stp", config::NO_RECV_STP, true),
         ("flood", config::NO_FLOOD, false),
         ("no-flood", config::NO_FLOOD, true),
+        ("noflood", config::NO_FLOOD, true),
         ("forward", config::NO_FWD, false),
         ("no-forward", config::NO_FWD, true),
         ("packet-in", config::NO_PACKET_IN, false),

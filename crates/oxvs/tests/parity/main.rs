@@ -6,5 +6,7 @@
 mod appctl;
 mod exceptions;
 mod noise;
+mod ofctl;
+mod ofctl_switch;
 mod ovsdb;
 mod run;

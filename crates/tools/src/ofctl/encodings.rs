@@ -75,7 +75,7 @@ fn round_trips(ctl: &Ctl, version: Version) -> Result<(), Failure> {
 /// Logs a value with bits outside its mask, but of many not all.
 fn outside_mask(data: &[u8]) {
     const MODULE: &str = "nx_match";
-    static LIMIT: RateLimit = RateLimit::new(60, 5);
+    static LIMIT: RateLimit = RateLimit::new(60, 2);
     let Some(entry) = nxm_outside_mask(data) else { return };
     let Some(dropped) = LIMIT.admit(MODULE) else { return };
     if let Some(dropped) = dropped {

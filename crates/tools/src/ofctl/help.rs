@@ -164,7 +164,10 @@ pub(super) fn text() -> String {
 {PROGRAM}, for asking and telling OpenFlow switches
 usage: {PROGRAM} [OPTION...] COMMAND [ARG...]
 
-SWITCH is a bridge, or tcp:HOST[:PORT], ssl:HOST[:PORT], unix:FILE.
+SWITCH is a bridge, or one of
+  tcp:HOST[:PORT]              a host, port 6653 if not given
+  ssl:HOST[:PORT]              the same under TLS
+  unix:FILE                    a socket
 FLOW, GROUP and METER are as ovs-ofctl(8), ovs-fields(7) and ovs-actions(7) describe them;
 '-' in a file's place reads standard input, one a line.
 

@@ -142,6 +142,7 @@ fn parse_hex(word: &str, what: &str, instructions: bool) -> Result<(), Failure> 
             continue;
         }
         let Some(data) = bytes(said) else {
+            print(&out)?;
             return Err(Failure::new("Trailing garbage in hex data"));
         };
         let read = match instructions {

@@ -38,12 +38,15 @@ use std::fmt::Write;
 pub use table::TablePrinter;
 
 /// A message as text that ends with a newline. `verbosity` 0 and 1 print the contents, 2 also
-/// payloads as bytes, 3 more of them.
+/// payloads as bytes, 3 more of them, 5 the whole message too.
 pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
     let mut out = String::new();
     message_to(&mut out, data, names, verbosity);
     out
 }
+
+/// The verbosity from which on a message is printed as bytes too.
+const WHOLE: u8 = 5;
 
 /// As [`message`], but appends to `out`.
 pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosity: u8) {
@@ -87,10 +90,11 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
             result.err()
         }
     };
-    match error {
-        Some(_) => hex_dump(out, data),
-        None if !out.ends_with('\n') => out.push('\n'),
-        None => {}
+    if error.is_none() && !out.ends_with('\n') {
+        out.push('\n');
+    }
+    if error.is_some() || verbosity >= WHOLE {
+        hex_dump(out, data);
     }
 }
 

@@ -84,6 +84,10 @@ impl Printer<'_> {
         }
         if self.verbosity > 2 {
             hex_lines(self.out, data);
+            if data.len() % 16 == 8 {
+                // The middle of the last line is marked, whether bytes follow or not.
+                self.out.insert(self.out.len() - 1, '-');
+            }
         }
     }
 }
