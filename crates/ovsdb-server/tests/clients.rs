@@ -219,3 +219,31 @@ fn managers_in_the_database_are_listened_on_and_told_so() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_database_of_an_older_release_is_converted_and_can_go_back() {
+    let Some(tool) = other("ovsdb-tool") else { return };
+    let older = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
+    if !older.exists() {
+        return;
+    }
+    let dir = directory();
+    let file = dir.path().join("conf.db");
+    let run = |args: &[&Path]| output(Command::new(&tool).args(args)).trim_end().to_owned();
+    run(&[Path::new("create"), &file, older]);
+    let version = run(&[Path::new("db-version"), &file]);
+    let insert = r#"["Open_vSwitch",{"op":"insert","table":"Queue","row":{"dscp":7}}]"#;
+    run(&[Path::new("transact"), &file, Path::new(insert)]);
+    let server = ovsdb_server::Server::open(ovsdb_server::Options {
+        databases: vec![file.clone()],
+        schema: Some(ovsdb::schemas::OPEN_VSWITCH.to_owned()),
+        ..Default::default()
+    });
+    server.unwrap().shut_down();
+    assert_eq!(run(&[Path::new("db-version"), &file]), "8.8.0");
+    run(&[Path::new("convert"), &file, older]);
+    assert_eq!(run(&[Path::new("db-version"), &file]), version);
+    let select = r#"["Open_vSwitch",{"op":"select","table":"Queue","where":[],"columns":["dscp"]}]"#;
+    let rows = run(&[Path::new("query"), &file, Path::new(select)]);
+    assert_eq!(rows, r#"[{"rows":[{"dscp":7}]}]"#);
+}
