@@ -145,6 +145,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         change: Change::TheirLine("ovsdb-server/tlog-"),
         cites: Cite::Page("**Not in the database server yet:**"),
     },
+    Exception {
+        table: "vsctl",
+        rows: "add-br br0.6 br0 x",
+        change: Change::Refusal,
+        cites: Cite::Page("`add-br` with a VLAN that is not a number"),
+    },
 ];
 
 impl Exception {

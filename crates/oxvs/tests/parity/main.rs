@@ -10,3 +10,4 @@ mod ofctl;
 mod ofctl_switch;
 mod ovsdb;
 mod run;
+mod vsctl;

@@ -115,7 +115,7 @@ pub(super) fn prepare_clear(context: &mut Prepare<'_>, command: &Command) -> Res
     let table = names::table(context.schema, command.arg(0))?;
     names::select_naming(context.selection, table);
     for name in &command.args[2..] {
-        let column = names::mutable_column(table, name)?;
+        let column = names::column(table, name)?;
         context.selection.column(table.name(), &column.name);
     }
     Ok(())
@@ -125,7 +125,7 @@ pub(super) fn clear(context: &mut Context<'_>, command: &Command) -> Result<(), 
     let (table, row) = target(context, command)?;
     let Some(row) = row else { return Ok(()) };
     for name in &command.args[2..] {
-        let column = names::column(table, name)?;
+        let column = names::mutable_column(table, name)?;
         if column.kind.min > 0 {
             return Stop::fatal(format!(
                 "\"clear\" operation cannot be applied to column {} of table {}, which is not allowed to be empty",
@@ -174,6 +174,9 @@ pub(super) fn prepare_destroy(context: &mut Prepare<'_>, command: &Command) -> R
     }
     if command.has("--all") && command.has("--if-exists") {
         return Stop::fatal("--all and --if-exists should not be specified together");
+    }
+    if !command.has("--all") && command.args.len() == 1 {
+        tracing::warn!(target: "db_ctl_base", "either --all or records argument should be specified");
     }
     names::select_naming(context.selection, table);
     Ok(())
