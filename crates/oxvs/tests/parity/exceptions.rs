@@ -50,6 +50,12 @@ const MOST: usize = 40;
 /// All exceptions.
 pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
+        table: "vsctl",
+        rows: "ovs-vsctl --version",
+        change: Change::Reads("DB Schema 8.3.1", "DB Schema 8.8.0"),
+        cites: Cite::Page("schema 8.8.0"),
+    },
+    Exception {
         table: "appctl",
         rows: "ovs-appctl list-commands",
         change: Change::TheirLine("  netdev-dummy/"),

@@ -13,7 +13,7 @@ const VSCTL: Group = Group {
     setup: &[],
     rows: &[
         row("ovs-vsctl --version"),
-        row("ovs-vsctl --help").options(),
+        row("ovs-vsctl --help").status(),
         row("ovs-vsctl"),
         row("ovs-vsctl --no-wait nonsense"),
         row("ovs-vsctl --no-wait --nonsense show"),
