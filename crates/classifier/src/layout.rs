@@ -9,7 +9,7 @@ pub const MAX_WORDS: usize = 64;
 /// Maximum number of fields with prefix tracking.
 pub const MAX_PREFIX_FIELDS: usize = 16;
 
-/// A field of which rules match prefixes: an address, or a port.
+/// A field that rules match by prefix: an address, or a port.
 ///
 /// The same convention as the registry of fields: `word` has its lowest bits, a field wider than 64
 /// bits has its highest in the word before.

@@ -1,7 +1,7 @@
 //! Suspends offloaded flows when something changes that they depend on, and leaves all others in
 //! force.
 //!
-//! Each [`Dep`] of a megaflow that has offloaded flows has an epoch. Whoever publishes a change
+//! Each [`Dep`] of a megaflow that has offloaded flows has an epoch. The publisher of a change
 //! advances the epochs of what changed. Only then the change counts as published.
 //!
 //! A worker that opens or resumes an offloaded flow reads the epochs first. Then it checks that it

@@ -3,18 +3,16 @@
 //!
 //! Goal: fair between ports, idle when there is nothing to do.
 //! - Each turn takes one batch of every ready queue, so a flood on one port costs the others one
-//!   batch's time. A queue's upcalls in a turn are few; what has to wait for its next turn makes
-//!   that come at once: `backlog`.
+//!   batch's time. A queue makes few upcalls in a turn. If packets wait for upcalls, the next turn
+//!   begins at once: `backlog`.
 //! - It sleeps in epoll without a timeout while there are no megaflows; with them it wakes to age
 //!   them, at most once a second.
-//! - Queues that lie in memory are looked into again after packets came, until there are none: that
-//!   is less than to ask epoll for them. Other queues wait for that no longer than [`LOOKS_FOR`]
-//!   and a batch.
-//! - While it spins, as a user can ask for, it looks into the queues themselves, and asks epoll
-//!   only now and then: the round trip of a ping is shorter by a tenth than with epoll between.
-//! - It wakes when packets that are held back are due, and looks for what little time is left:
-//!   `pacing`.
-//! - A queue whose device fails is not asked again at once: `failing`.
+//! - After packets came, the worker polls queues in shared memory directly until they are empty,
+//!   which costs less than epoll. Other queues wait at most [`LOOKS_FOR`] and a batch for that.
+//! - While it spins (`worker-spin`), it polls the queues directly and calls epoll rarely: the round
+//!   trip of a ping is a tenth shorter than with epoll each time.
+//! - It wakes shortly before delayed packets are due and polls for the rest of the time: `pacing`.
+//! - It does not read a queue whose device fails again at once: `failing`.
 
 use crate::command::{AssignedQueue, Command, CommandQueue, Released};
 use crate::devices::{Devices, Request, What};
@@ -51,9 +49,8 @@ const COMMANDS: u64 = u64::MAX;
 /// transmit port.
 const TX_PORTS: u64 = 1 << 32;
 
-/// Batches, and time, for which the only queue that has packets is served before the worker looks
-/// for others. The time is short beside what a packet takes to wake a worker; the batches are what
-/// one round of small packets is worth.
+/// Batches, and time, for which the worker serves the only queue that has packets before it looks
+/// for others. The time is short beside the time that it takes to wake a worker.
 const BATCHES: u32 = 8;
 const SERVICE: Duration = Duration::from_micros(20);
 
@@ -125,7 +122,7 @@ impl Worker {
 
     /// Runs until told to stop.
     pub(crate) fn run(mut self) {
-        // However the thread ends, those who wait for it are told.
+        // Callers that wait for the thread learn of its end, also if it panics.
         let _closes = CloseOnDrop(self.control.commands.clone());
         while self.step() {}
     }

@@ -54,8 +54,8 @@ pub(crate) struct TableChanges {
 }
 
 impl Core {
-    /// Takes what has changed in the tables. Connections are told of it after the request that is
-    /// being answered.
+    /// Takes the changes of the tables. Connections get the events after the answer to the present
+    /// request.
     pub(crate) fn take_events(&mut self, env: &impl Env, cause: Option<(ConnId, u32)>) {
         let bridge = &self.config.bridge;
         let events = env.change(|switch, _| (switch.take_events(bridge), Vec::new()));

@@ -228,6 +228,8 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
 #[derive(Default)]
 pub(crate) struct Complaints {
     said: std::collections::BTreeSet<String>,
+    /// The notices of the last call.
+    noticed: Vec<String>,
 }
 
 impl Complaints {
@@ -277,5 +279,10 @@ impl Complaints {
             tracing::warn!(target: "bridge", "{new}");
         }
         self.said = now;
+        let notices = &desired.workers.notices;
+        for new in notices.iter().filter(|notice| !self.noticed.contains(notice)) {
+            tracing::info!(target: "bridge", "Open_vSwitch: {new}");
+        }
+        self.noticed.clone_from(notices);
     }
 }

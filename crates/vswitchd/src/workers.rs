@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     latency_hold: Duration,
     /// What is wrong with it.
     pub(crate) problems: Vec<String>,
+    /// What a user should know of settings that are not wrong.
+    pub(crate) notices: Vec<String>,
 }
 
 /// Reads the keys of the root row and of interfaces.
@@ -108,6 +110,13 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             Duration::ZERO
         }
     };
+    if !wanted.spin.is_zero() && !config.contains_key("cpu-dma-latency-hold") {
+        wanted.notices.push(
+            "other_config:worker-spin does not keep processors awake; \
+             other_config:cpu-dma-latency-hold does"
+                .to_owned(),
+        );
+    }
     let was = config.get("worker-shortcuts");
     if was.is_some() {
         problem(
@@ -288,6 +297,13 @@ mod tests {
     fn the_latency_request_has_a_key_of_its_own() {
         let spinning = read(&[("worker-spin", "20000")]);
         assert_eq!((spinning.latency_hold, spinning.problems.len()), (Duration::ZERO, 0));
+        assert_eq!(spinning.notices.len(), 1, "the other key is named");
+        for quiet in [
+            &[("worker-spin", "20000"), ("cpu-dma-latency-hold", "0")][..],
+            &[("worker-spin", "0")],
+        ] {
+            assert_eq!(read(quiet).notices, [""; 0], "{quiet:?}");
+        }
         for (value, hold) in [("0", 0), ("1000", 1000), ("60000000", 60_000_000)] {
             let wanted = read(&[("cpu-dma-latency-hold", value)]);
             assert_eq!(

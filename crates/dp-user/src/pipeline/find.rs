@@ -87,7 +87,7 @@ impl Pipeline {
         found == unknown
     }
 
-    /// Stage 3. Returns those of the runs, a bit each, of which no megaflow is remembered.
+    /// Stage 3. Returns a bit for each run whose key is not in the signature cache.
     #[inline(never)]
     fn guess(&self, runs: &mut [Run]) -> u32 {
         for run in &mut *runs {

@@ -70,7 +70,7 @@ Logging options:
 /// The options on a daemon's command line.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The program's name, of which default file names are made.
+    /// The program's name; default file names begin with it.
     pub program: String,
     /// Run in the background.
     pub detach: bool,

@@ -62,8 +62,8 @@ pub async fn terminated() -> io::Result<i32> {
     })
 }
 
-/// Ends the process by signal `number`, which was caught, so that whoever waits for it (a shell, a
-/// service manager) sees what ended it. Drop the [`Daemon`](super::Daemon), listeners and files
+/// Ends the process by signal `number`, which was caught, so that its parent (a shell, a service
+/// manager) sees what ended it. Drop the [`Daemon`](super::Daemon), listeners and files
 /// first: nothing is dropped here.
 pub fn exit_by_signal(number: i32) -> ! {
     let _ = signal_hook::low_level::emulate_default_handler(number);

@@ -41,8 +41,8 @@ pub(super) fn egress_policer(port: &mut Reader<'_>) -> Result<Configured, KeyErr
     Ok(Configured::single(Discipline::EgressPolicer(config), details))
 }
 
-/// The meter of the port, and those of the queues, of which queue 0 has the port's parameters
-/// unless it has its own.
+/// The meters of the port and of the queues. Queue 0 has the port's parameters unless it has its
+/// own.
 pub(super) fn trtcm_policer(
     port: &mut Reader<'_>,
     rows: &mut BTreeMap<u32, Reader<'_>>,

@@ -6,7 +6,7 @@ use flow::{Field, Home, MatchField, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Subfield, Value};
 
 impl<'a> Pipeline<'a> {
-    /// Writes a transport port, of whichever protocol.
+    /// Writes a transport port of any protocol.
     pub(super) fn write_port(&mut self, field: Field, port: u16) {
         use MatchPrerequisite as P;
         if self.meets(P::Tcp) || self.meets(P::Udp) || self.meets(P::Sctp) {

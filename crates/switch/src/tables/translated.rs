@@ -21,7 +21,7 @@ pub struct BridgeRule {
     pub rule: RuleRef,
 }
 
-/// What controllers are told of a packet that an action hands to them.
+/// The content of a packet-in for controllers, besides the packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ForController {
     /// The bridge, by its number in the switch.
@@ -66,7 +66,7 @@ pub enum Context {
     Recirculation(Box<RecircContext>),
     /// A rule that a `learn` action adds.
     Learned(Box<Learned>),
-    /// What controllers are told of a packet ([`dp::Action::Punt`]).
+    /// The content of a packet-in for controllers ([`dp::Action::Punt`]).
     Controller(Box<ForController>),
     /// A rule whose timeouts `fin_timeout` shortens: its TCP connection ends with the packet.
     Closing {

@@ -18,7 +18,7 @@ const STAGES: [usize; 4] = [
     WORDS,
 ];
 
-/// The fields of which rules match prefixes.
+/// Fields that rules match by prefix.
 const PREFIXES: [Field; 6] = [
     Field::Ipv4Src,
     Field::Ipv4Dst,

@@ -16,7 +16,7 @@ pub(super) struct Datum {
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
     pub(super) outliers: Vec<f64>,
-    /// The offered load of which this arrived.
+    /// The offered load that this is a part of.
     pub(super) reference: Option<f64>,
 }
 

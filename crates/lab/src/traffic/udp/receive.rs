@@ -76,8 +76,8 @@ pub struct ReceivedFlow {
     pub missing: u64,
     /// Datagrams at its ports that are not of this flow.
     pub foreign: u64,
-    /// Datagrams, of whichever phase, that the kernel dropped because the sockets' buffers were
-    /// full; none if unknown.
+    /// Datagrams of all phases that the kernel dropped because the sockets' buffers were full; none
+    /// if unknown.
     pub dropped: Option<u64>,
     /// Jitter by RFC 3550 section 6.4.1, the mean of the estimate over the arrivals, µs; none
     /// before the second datagram.
