@@ -1,6 +1,7 @@
 //! What packets of an offloaded flow have in common.
 
 use wire::EtherType;
+use wire::headers::{self, Frag, Ipv6};
 
 /// The kind of a packet: its ingress port, its tag, and its headers without the fields that differ
 /// between packets of a flow. `flow::extract` reads the same of all packets of one kind, except
@@ -37,19 +38,17 @@ impl PacketKind {
     pub fn of(device: u32, packet: &[u8]) -> Option<PacketKind> {
         let mut key = [0; SIZE];
         key[..4].copy_from_slice(&device.to_ne_bytes());
-        let (addresses, rest) = packet.split_first_chunk::<12>()?;
-        let (mut kind, mut rest) = u16_of(rest)?;
-        if EtherType(kind).is_vlan() {
-            let (tci, behind) = u16_of(rest)?;
-            let tag = u32::from(tci) | u32::from(kind.to_be()) << 16;
-            key[4..8].copy_from_slice(&tag.to_ne_bytes());
-            (kind, rest) = u16_of(behind)?;
+        let (kind, at) = headers::behind_tags(packet, 1)?;
+        if let [tpid_high, tpid_low, tci_high, tci_low] = packet[12..at - 2] {
+            let tci = u16::from_be_bytes([tci_high, tci_low]);
+            let tag = u32::from(tci) | u32::from(u16::from_ne_bytes([tpid_high, tpid_low])) << 16;
+            key[4..HEADERS].copy_from_slice(&tag.to_ne_bytes());
         }
-        key[HEADERS..HEADERS + 12].copy_from_slice(addresses);
-        key[HEADERS + 12..IP].copy_from_slice(&kind.to_be_bytes());
-        match EtherType(kind) {
-            EtherType::IPV4 => ipv4(&mut key, rest)?,
-            EtherType::IPV6 => ipv6(&mut key, rest)?,
+        key[HEADERS..HEADERS + 12].copy_from_slice(&packet[..12]);
+        key[HEADERS + 12..IP].copy_from_slice(&kind.0.to_be_bytes());
+        match kind {
+            EtherType::IPV4 => ipv4(&mut key, &packet[at..])?,
+            EtherType::IPV6 => ipv6(&mut key, &packet[at..])?,
             _ => return None,
         }
         Some(PacketKind(key))
@@ -67,62 +66,43 @@ impl PacketKind {
 }
 
 fn ipv4(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
-    let header: &[u8; 20] = packet.first_chunk()?;
-    let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    let is_fragment = header[6] & 0x3f != 0 || header[7] != 0;
-    if header[0] != 0x45 || is_fragment {
+    let (header, ip) = headers::ipv4(packet)?;
+    if header[0] != 0x45 || ip.frag != Frag::No {
         return None;
     }
-    let transport = packet.get(20..len)?;
-    let place = &mut key[IP..IP + 20];
-    place.copy_from_slice(header);
+    let (place, rest) = key[IP..].split_first_chunk_mut::<20>()?;
+    *place = *header;
     place[2..8].fill(0);
     place[10..12].fill(0);
-    match header[9] {
-        TCP | UDP => ports(&mut key[IP + 20..], header[9], transport),
-        ICMP if transport.len() >= 8 => {
-            key[IP + 20..][..2].copy_from_slice(&transport[..2]);
-            Some(())
-        }
-        _ => None,
-    }
+    transport(rest, ip.protocol, false, &packet[ip.start..ip.end])
 }
 
 fn ipv6(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
-    let header: &[u8; 40] = packet.first_chunk()?;
-    let len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let transport = packet[40..].get(..len)?;
-    let place = &mut key[IP..IP + 40];
-    place.copy_from_slice(header);
-    place[4..6].fill(0);
-    match header[6] {
-        TCP | UDP => ports(&mut key[IP + 40..], header[6], transport),
-        // An echo request or reply.
-        ICMPV6 if transport.len() >= 8 && transport[0] & 0xfe == 128 => {
-            key[IP + 40..][..2].copy_from_slice(&transport[..2]);
-            Some(())
-        }
-        _ => None,
-    }
-}
-
-fn ports(place: &mut [u8], protocol: u8, transport: &[u8]) -> Option<()> {
-    if protocol == TCP {
-        let header: &[u8; 20] = transport.first_chunk()?;
-        let len = usize::from(header[12] >> 4) * 4;
-        if len < 20 || len > transport.len() {
-            return None;
-        }
-    } else if transport.len() < 8 {
+    let (header, Ipv6::Whole(ip)) = headers::ipv6(packet)? else {
+        return None;
+    };
+    if ip.start != header.len() {
         return None;
     }
-    place[..4].copy_from_slice(&transport[..4]);
-    Some(())
+    let (place, rest) = key[IP..].split_first_chunk_mut::<40>()?;
+    *place = *header;
+    place[4..6].fill(0);
+    transport(rest, ip.protocol, true, &packet[ip.start..ip.end])
 }
 
-fn u16_of(bytes: &[u8]) -> Option<(u16, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    Some((u16::from_be_bytes(*number), rest))
+/// Ports, or the type and code of ICMP; of ICMPv6 only those of echo requests and replies.
+fn transport(place: &mut [u8], protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
+    let len = match protocol {
+        TCP | UDP => 4,
+        ICMP if !ipv6 => 2,
+        ICMPV6 if ipv6 && data.first()? & 0xfe == 128 => 2,
+        _ => return None,
+    };
+    if !headers::is_whole(protocol, ipv6, data) {
+        return None;
+    }
+    place[..len].copy_from_slice(&data[..len]);
+    Some(())
 }
 
 #[cfg(test)]
