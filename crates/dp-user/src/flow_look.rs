@@ -5,9 +5,9 @@
 //! addresses count. VXLAN and Geneve have a hash of the flow in the outer source port. The ports of
 //! fragments are ignored, the first fragment's too, so that fragments stay in order.
 //!
-//! This walk is not that of `wire::headers`. That one stops at labels and at tunnels, and it refuses
-//! a packet with a wrong length. A scheduler has to send such packets too, and their flows must
-//! share its queues fairly.
+//! This walk is not that of `wire::headers`, which stops at labels and at tunnels, and refuses a
+//! packet with a wrong length. A scheduler has to send such packets too, and their flows must share
+//! its queues fairly.
 
 use qos::Priority;
 use std::hash::{BuildHasher, RandomState};

@@ -126,9 +126,9 @@ impl KeyHasher {
         product(a, b, &self.secrets[n])
     }
 
-    /// A hash of a packet that recirculates with number `id` and had `hash` before. It reads no word
-    /// of the key. It is not the hash of the whole key: the same key has another hash after another
-    /// extraction or another recirculation.
+    /// A hash of a packet that recirculates with number `id` and had `hash` before. It reads no
+    /// word of the key. It is not the hash of the whole key: the same key has another hash after
+    /// another extraction or another recirculation.
     #[inline(always)]
     pub(crate) fn recirculated(&self, hash: u64, id: u32) -> u64 {
         finish(product(hash, id.into(), &self.secrets[Field::RecircId.word() / 2]))

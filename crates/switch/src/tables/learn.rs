@@ -108,6 +108,8 @@ impl Pipeline<'_> {
     pub(super) fn learn(&mut self, learn: &Learn) {
         let Some(bridge) = self.packet.place.bridge else { return };
         if self.suppressed() {
+            // The megaflow of a packet that learns depends on the fields that the rule gets.
+            self.rule_of(learn);
             return self.warning(|_| String::from("suppressing side effects, so learn action ignored"));
         }
         if !self.spend(cost::LEARN + 8 * learn.specs.len() + self.overlays.len()) {
