@@ -231,12 +231,23 @@ fn a_sighup_reopens_the_log_and_other_signals_do_what_they_do_to_open_vswitch() 
     eventually("it ends, and its monitor", || log().contains(&end));
 
     for (ends, name) in [(Signal::USR2, "User defined signal 2"), (Signal::QUIT, "Quit")] {
+        // A shell starts a command in the background with SIGQUIT ignored, and so would the daemon.
+        if is_ignored(ends) {
+            continue;
+        }
         assert!(sandbox.run(&args).status.success());
         let pid = sandbox.pid().unwrap();
         signal(pid, ends);
         let end = format!("pid {pid} died, killed ({name})");
         eventually("it ends, and its monitor", || log().contains(&end));
     }
+}
+
+/// Whether this process, and every program that it starts, ignores a signal.
+fn is_ignored(signal: rustix::process::Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[test]
