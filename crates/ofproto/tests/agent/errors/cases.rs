@@ -215,6 +215,9 @@ pub(crate) const CASES: &[Case] = &[
         vec![matching(v, &oxm(126, false, &[0; 4]))]
     }),
     Case(E::BmcBadLen, V12, V15, |v| {
+        vec![matching(v, &oxm(ETH_DST, false, &[0; 6])[..7])]
+    }),
+    Case(E::BmcBadField, V12, V15, |v| {
         vec![matching(v, &oxm(ETH_DST, false, &[0; 5]))]
     }),
     Case(E::BmcBadLen, V11, V11, |v| {

@@ -74,11 +74,6 @@ const OTHERWISE: &[(OfError, Option<OfError>, &str)] = {
         (E::BacBadSetLen, Some(E::NxBrcUnencodableError), UNNAMED),
         (E::BacBadSetMask, Some(E::BacMatchInconsistent), ORDER),
         (E::BacTooMany, None, TAKES_IT),
-        (
-            E::BmcBadLen,
-            Some(E::BmcBadField),
-            "it takes a field of another length for another field",
-        ),
         (E::GmfcLoop, None, TAKES_IT),
         (E::GmfcOutOfBuckets, None, TAKES_IT),
         (
