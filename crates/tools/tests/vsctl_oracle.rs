@@ -76,6 +76,11 @@ fn what_theirs_misreads_is_refused() {
             "--inactivity-probe=x set-manager ptcp:",
             "value x on --inactivity-probe is invalid",
         ),
+        // Four since schema 8.8.0, three in Debian's.
+        (
+            "--id=@t create flow_table prefixes=a,b,c,d,e -- set bridge br0 flow_tables=1=@t",
+            "a,b,c,d,e: 5 value(s) specified but the maximum number is 4",
+        ),
         ("add-bond-iface p ''", "interface name must not be empty string"),
         (
             "--db=carrier:pigeon show",
