@@ -160,6 +160,9 @@ phase_internal() {
 }
 
 phase_veth() {
+    # Otherwise each of them sends some ten packets to all hosts at once, which are flooded to all
+    # others: ten million packets, beside which the configuration's own part cannot be seen.
+    ip netns exec $SW sysctl -q net.ipv6.conf.default.disable_ipv6=1
     for n in $(seq "$PORTS"); do
         echo "link add v$n type veth peer name w$n"
         echo "link set v$n up"
@@ -171,6 +174,7 @@ phase_veth() {
     done)
     measure "$PORTS veth ports go" "$OXVS" vsctl del-br br1
     seq "$PORTS" | sed 's/.*/link del v&/' | ip -n $SW -batch -
+    ip netns exec $SW sysctl -q net.ipv6.conf.default.disable_ipv6=0
 }
 
 million() {
