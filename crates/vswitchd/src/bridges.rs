@@ -6,6 +6,7 @@
 //! then remove unused devices.
 
 use crate::desired::{self, Desired, InterfaceKind};
+use crate::dummy_port;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
 use crate::retries::Retries;
@@ -283,6 +284,15 @@ impl Bridges {
         true
     }
 
+    /// The datapath port number for a new device: never used before, but for dummies.
+    fn port_for(&self, name: &str, spec: &Spec) -> PortNo {
+        if !matches!(spec, Spec::Dummy { .. }) {
+            return PortNo(self.last_port + 1);
+        }
+        let is_free = |number| self.open.values().all(|open| open.port.0 != number);
+        PortNo(dummy_port::number(name, is_free).unwrap_or(self.last_port + 1))
+    }
+
     fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), Failure> {
         let device = netdev::open(spec).map_err(|error| Failure {
             may_pass: error.may_pass(),
@@ -292,12 +302,12 @@ impl Bridges {
             may_pass: netdev::may_pass(&error),
             reason: format!("{name}: {error}"),
         })?;
-        let port = PortNo(self.last_port + 1);
+        let port = self.port_for(name, spec);
         self.datapath.add_port(port, device.clone()).map_err(|error| Failure {
             may_pass: matches!(&error, DpError::Device { source, .. } if netdev::may_pass(source)),
             reason: format!("could not add network device {name} to the datapath ({error})"),
         })?;
-        self.last_port = port.0;
+        self.last_port = self.last_port.max(port.0);
         let details = device.status();
         if let Some(warning) = details.get("warning") {
             tracing::warn!(target: "netdev", "{name}: {warning}");

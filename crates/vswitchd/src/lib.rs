@@ -21,6 +21,7 @@ mod commands;
 mod controllers;
 mod daemon;
 mod desired;
+mod dummy_port;
 mod embedded;
 mod keys;
 mod ofport;

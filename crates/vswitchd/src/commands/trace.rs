@@ -1,7 +1,6 @@
 //! `ofproto/trace` and `ofproto/trace-packet-out`.
 
 use super::{Answer, from_hex};
-use crate::show;
 use crate::state::State;
 use dp::PortNo;
 use flow::{Field, FlowState, Key, MatchField, TAG_PRESENT, extract, parse_odp};
@@ -24,6 +23,9 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         trace(state, args, true)
     });
 }
+
+/// The names that the datapath answers to: bridges of all types share it.
+const DATAPATHS: [&str; 3] = ["ovs-netdev", "ovs-system", "ovs-dummy"];
 
 /// The packet to trace.
 struct Wanted {
@@ -77,8 +79,7 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
 /// Parses the words other than options and actions.
 fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String, Names>) -> Result<Wanted, String> {
     let switch = state.shared.switch.read();
-    let datapath = show::datapath_name(state.dp());
-    let is_datapath = |word: &str| word == datapath || Some(word) == datapath.split('@').next_back();
+    let is_datapath = |word: &str| DATAPATHS.contains(&word.split_once('@').unwrap_or(("", word)).1);
     let (place, flow, packet) = match *words {
         [flow] => (None, flow, None),
         [flow, packet] if flow.contains('(') => (None, flow, Some(packet)),
