@@ -228,7 +228,8 @@ struct Looked {
     sequence: Option<u32>,
 }
 
-/// Looks at the beginning of a frame. None if it is too short to be one.
+/// Looks at the beginning of a frame; `None` if it is too short to be one. The walk of
+/// `wire::headers` would refuse captured packets, which are cut.
 fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<Looked> {
     let (mut ether_type, mut rest) = (half(frame, 12)?, frame.get(14..)?);
     let mut vlan = tag.map(|(_, tci)| tci & 0xfff);
