@@ -156,7 +156,7 @@ INLINE int has_tcp(struct __sk_buff *skb, u32 offset, u32 len)
 }
 
 /* Reads the kind of a packet: TCP, UDP or ICMP in whole headers that follow each other directly.
- * The kind has all that a switch reads of such a packet, but for TCP's flags. Returns 0 for others. */
+ * The kind has all fields that a switch reads, except TCP's flags. Returns 0 for other packets. */
 INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
 {
 	u8 *packet = kind->headers, *transport;

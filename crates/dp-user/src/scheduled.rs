@@ -24,37 +24,11 @@ use crate::stats::{DropSink, PortStats};
 use dp::{DropCause, QosReport};
 use nanos::Nanos;
 use netdev::{Frame, Gso, Netdev, Tx, TxReport};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use qos::{Cause, ConfigError, Discipline, FifoConfig, LeafConfig, PortConfig, Scheduler};
-use room::Room;
+use send::{Device, send};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-
-/// Frames that are offered to the device at once.
-const ROUND: usize = 64;
-
-/// Frames that one visit sends at most: other ports of the worker wait meanwhile.
-const VISIT: usize = 256;
-
-/// Time between two requests to open a device for sending, after an attempt failed.
-const REOPEN: Duration = Duration::from_secs(1);
-
-/// Retry interval for a device that had no room, and cannot signal when it has.
-const ASK_AGAIN: Duration = Duration::from_micros(100);
-
-/// The same for a device that can signal it, in case that it does not.
-const ASK_ANYWAY: Duration = Duration::from_millis(5);
-
-/// The longest retry interval, for a device that has taken nothing for so long.
-const ASK_AT_LAST: Duration = Duration::from_secs(1);
-
-/// Number of refusals of one frame after which the next is offered: a filter behind the device may
-/// refuse this one for ever, with the error of a full queue.
-const REFUSALS: u32 = 16;
-
-/// How long a device may take nothing, without a way to wait for it, before the first frame is
-/// dropped.
-const GIVE_UP: Duration = Duration::from_millis(250);
 
 /// Delay of the claim's worker after which another worker takes over the claim.
 const LATE: Duration = Duration::from_micros(200);
@@ -71,22 +45,9 @@ pub(crate) struct PortQueue {
 
 struct State {
     scheduler: qos::Port<Queued>,
-    /// Given out by the scheduler and not taken by the device.
-    held: Vec<Frame>,
+    device: Device,
     /// For the packets of a segment.
     scratch: Vec<Frame>,
-    tx: Option<Box<dyn Tx>>,
-    /// A worker is sending, and has `tx` and `held`.
-    sending: bool,
-    /// There was no transmit handle, and it is time to ask for one.
-    closed: bool,
-    reopen: Nanos,
-    /// The device has no room; time of the next retry.
-    full: Option<Nanos>,
-    /// How often, and since when, the device has refused the first of `held` without a way to wait
-    /// for it.
-    refused: u32,
-    refused_since: Nanos,
     /// Time of the last visit: the next one is not earlier, even if its worker's clock is behind.
     latest: Nanos,
     claim: Option<(u32, Nanos)>,
@@ -96,10 +57,6 @@ struct State {
     released: bool,
     /// The queue of one worker, which lends its transmit handle.
     own: bool,
-    /// Since when the device has taken nothing.
-    stuck: Option<Nanos>,
-    /// Bytes that may be under way in the device.
-    room: Room,
     /// Bytes that the device sends in a millisecond.
     device_rate: Option<u64>,
 }
@@ -141,22 +98,13 @@ impl PortQueue {
             secret: FlowSecret::new(),
             state: Mutex::new(State {
                 scheduler: qos::Port::new(config)?,
-                held: Vec::with_capacity(ROUND),
+                device: Device::new(),
                 scratch: Vec::new(),
-                tx: None,
-                sending: false,
-                closed: false,
-                reopen: Nanos::ZERO,
-                full: None,
-                refused: 0,
-                refused_since: Nanos::ZERO,
                 latest: Nanos::ZERO,
                 claim: None,
                 visitors: 0,
                 released: false,
                 own: false,
-                stuck: None,
-                room: Room::new(),
                 device_rate: speed.map(bytes_per_millisecond),
             }),
         })
@@ -179,9 +127,9 @@ impl PortQueue {
     pub(crate) fn lend(&self, mut tx: Option<Box<dyn Tx>>) -> Option<Box<dyn Tx>> {
         let mut state = self.state.lock();
         if let Some(tx) = tx.as_mut().filter(|_| !state.own) {
-            tx.limit(state.room.bytes());
+            tx.limit(state.device.room.bytes());
         }
-        std::mem::replace(&mut state.tx, tx)
+        std::mem::replace(&mut state.device.tx, tx)
     }
 
     /// Sets the speed of the device's link, in bit/s if it is known.
@@ -192,7 +140,7 @@ impl PortQueue {
     /// Takes out all that is here, in an order that keeps each flow's.
     pub(crate) fn take_out(&self, frames: &mut Vec<Frame>) {
         let mut state = self.state.lock();
-        frames.append(&mut state.held);
+        frames.append(&mut state.device.held);
         state.scheduler.drain(&mut |queued| frames.push(queued.frame));
         state.claim = None;
     }
@@ -246,7 +194,7 @@ impl PortQueue {
     /// Drops the queued frames, and returns their number.
     pub(crate) fn clear(&self) -> u64 {
         let mut state = self.state.lock();
-        let mut lost = state.held.drain(..).count() as u64;
+        let mut lost = state.device.held.drain(..).count() as u64;
         state.scheduler.drain(&mut |_| lost += 1);
         state.claim = None;
         lost
@@ -256,8 +204,8 @@ impl PortQueue {
     pub(crate) fn report(&self) -> QosReport {
         let state = self.state.lock();
         let mut report = QosReport {
-            held_packets: state.held.len() as u64,
-            held_bytes: state.held.iter().map(|frame| frame.len() as u64).sum(),
+            held_packets: state.device.held.len() as u64,
+            held_bytes: state.device.held.iter().map(|frame| frame.len() as u64).sum(),
             ..QosReport::default()
         };
         state
@@ -274,13 +222,13 @@ impl PortQueue {
         for frame in frames.drain(..) {
             state.take_in(frame, &self.secret, by, now);
         }
-        if state.sending {
+        if state.device.sending {
             return state.leave_to_sender(by.number);
         }
         let watch = send(&mut state, by, now);
         if passed {
             // Frames that the device had no room for stay here longer.
-            state.held.iter_mut().for_each(Frame::detach);
+            state.device.held.iter_mut().for_each(Frame::detach);
         }
         let now = state.time(Nanos(now.0));
         state.claim(by.number, watch, now)
@@ -290,7 +238,7 @@ impl PortQueue {
     pub(crate) fn resume(&self, by: &Visitor<'_>, now: Nanos) -> Visit {
         {
             let mut state = self.state.lock();
-            state.full = state.full.map(|_| Nanos::ZERO);
+            state.device.full = state.device.full.map(|_| Nanos::ZERO);
         }
         self.visit(&mut Vec::new(), by, now)
     }
@@ -298,7 +246,7 @@ impl PortQueue {
     /// Passes the descriptor that is writable when the device has room, if it has none now.
     pub(crate) fn with_room(&self, watch: impl FnOnce(BorrowedFd<'_>)) {
         let state = self.state.lock();
-        if let (Some(_), Some(fd)) = (state.full, state.tx.as_ref().and_then(|tx| tx.room())) {
+        if let (Some(_), Some(fd)) = (state.device.full, state.device.tx.as_ref().and_then(|tx| tx.room())) {
             watch(fd);
         }
     }
@@ -320,9 +268,9 @@ impl State {
     /// for each; `false` where some may have to.
     fn pass(&mut self, frames: &mut Vec<Frame>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
         let segment = |frame: &Frame| frame.offload.gso != Gso::None;
-        if self.sending
-            || !self.held.is_empty()
-            || self.full.is_some()
+        if self.device.sending
+            || !self.device.held.is_empty()
+            || self.device.full.is_some()
             || !self.scheduler.is_open()
             || frames.iter().any(segment)
         {
@@ -332,7 +280,7 @@ impl State {
             let passes = self.scheduler.pass(frame.len() as u32, frame.meta.priority, now);
             passes.inspect_err(|cause| by.lost(*cause)).is_ok()
         });
-        std::mem::swap(&mut self.held, frames);
+        std::mem::swap(&mut self.device.held, frames);
         true
     }
 
@@ -368,29 +316,18 @@ impl State {
         }
     }
 
-    /// Limits the bytes under way in the device, which is full, to what it needs.
-    fn fit(&mut self, now: Nanos) {
-        // A device that does not report the bytes under way keeps its room.
-        if let Some(tx) = &mut self.tx
-            && tx.under_way().is_some()
-            && self.room.full(now)
-        {
-            tx.limit(self.room.bytes());
-        }
-    }
-
     /// Which worker comes back, and when.
     fn claim(&mut self, me: u32, watch: bool, now: qos::Nanos) -> Visit {
         let clock = Nanos(now.0);
-        let next = match self.full {
+        let next = match self.device.full {
             Some(until) => Some(until),
-            None if !self.held.is_empty() => Some(clock),
+            None if !self.device.held.is_empty() => Some(clock),
             None => self.scheduler.next_event(now).map(|next| Nanos(next.0)),
         };
         let mut visit = Visit {
             wake: None,
             watch: false,
-            closed: std::mem::take(&mut self.closed),
+            closed: std::mem::take(&mut self.device.closed),
             over: false,
         };
         let Some(next) = next else {
@@ -412,115 +349,6 @@ impl State {
     }
 }
 
-/// Sends what may leave. Returns whether the device has no room.
-fn send(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: qos::Nanos) -> bool {
-    let clock = Nanos(now.0);
-    if state.full.is_some_and(|until| clock < until) {
-        return true;
-    }
-    if state.full.take().is_some() && state.tx.as_ref().and_then(|tx| tx.under_way()) == Some(0) {
-        state.room.starved();
-    }
-    let mut rounds = VISIT / ROUND;
-    loop {
-        // Others may have come while this one sent.
-        let now = state.time(clock);
-        let clock = Nanos(now.0);
-        let State { scheduler, held, .. } = &mut **state;
-        while held.len() < ROUND {
-            let Some(packet) = scheduler.dequeue(now, &mut |_, cause| by.lost(cause)) else {
-                break;
-            };
-            held.push(packet.frame);
-        }
-        if held.is_empty() || rounds == 0 {
-            return false;
-        }
-        rounds -= 1;
-        let Some(report) = offer(state) else {
-            let lost = state.held.drain(..).count() as u64;
-            by.stats.tx_dropped.add(lost);
-            by.drops.count(DropCause::PortDown, lost);
-            if state.reopen <= clock {
-                (state.closed, state.reopen) = (true, clock + REOPEN);
-            }
-            continue;
-        };
-        by.sent(&report);
-        let State { tx, room, .. } = &mut **state;
-        let Some(tx) = tx else { continue };
-        room.taken(report.bytes);
-        let can_wait = tx.room().is_some();
-        let rest = !state.held.is_empty();
-        if report.packets > 0 || can_wait || !rest {
-            state.refused = 0;
-        }
-        state.stuck = match state.stuck {
-            _ if report.packets > 0 || !rest => None,
-            since => since.or(Some(clock)),
-        };
-        if rest {
-            state.fit(clock);
-            if can_wait {
-                // A device that has taken nothing for long does not keep its worker awake.
-                let long = state.stuck.map_or(Duration::ZERO, |since| clock.since(since));
-                state.full = Some(clock + long.clamp(ASK_ANYWAY, ASK_AT_LAST));
-            } else if passes_over_the_first(state, by, clock) {
-                continue;
-            } else {
-                state.full = Some(clock + ASK_AGAIN);
-            }
-            return true;
-        }
-    }
-}
-
-/// Offers the held frames to the device, without the lock. `None` if the device is not open.
-fn offer(state: &mut MutexGuard<'_, State>) -> Option<TxReport> {
-    let mut tx = state.tx.take()?;
-    let mut held = std::mem::take(&mut state.held);
-    state.sending = true;
-    let report = MutexGuard::unlocked(state, || tx.offer(&mut held));
-    state.sending = false;
-    (state.tx, state.held) = (Some(tx), held);
-    Some(report)
-}
-
-/// Whether the device refused the first frame itself, and did not lack room: then that frame is
-/// lost.
-fn passes_over_the_first(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: Nanos) -> bool {
-    if state.refused == 0 {
-        state.refused_since = now;
-    }
-    state.refused += 1;
-    let mut lost = now.since(state.refused_since) > GIVE_UP;
-    if lost && state.own {
-        // The others would each wait as long.
-        let mut all = state.held.drain(..).count() as u64;
-        state.scheduler.drain(&mut |_| all += 1);
-        by.stats.tx_dropped.add(all);
-        by.drops.count(DropCause::DeviceFull, all);
-        state.refused = 0;
-        return true;
-    }
-    let first = state.held.remove(0);
-    if !lost
-        && state.refused.is_multiple_of(REFUSALS)
-        && let Some(report) = offer(state)
-    {
-        by.sent(&report);
-        lost = report.packets > 0;
-    }
-    if lost {
-        by.stats.tx_dropped.add(1);
-        by.drops.count(DropCause::DeviceFull, 1);
-        state.refused = 0;
-    } else {
-        state.held.insert(0, first);
-    }
-    lost
-}
-
 impl Visitor<'_> {
     fn lost(&self, cause: Cause) {
         self.stats.tx_dropped.add(1);
@@ -533,5 +361,6 @@ impl Visitor<'_> {
 }
 
 mod room;
+mod send;
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ pub trait WorkerControl: Send + Sync {
     fn clear_perf(&self, core: Option<usize>);
 }
 
-/// What is asked of the placement of queues.
+/// Settings of the placement of queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueRules {
     /// How queues are spread that are not pinned.

@@ -8,7 +8,7 @@ fn stored() -> impl Iterator<Item = MatchField> {
         .filter(|f| f.info().home != Home::Elsewhere)
 }
 
-/// Fields that share bits by design: of different protocols, of which a packet has one.
+/// Fields that share bits by design: a packet has one of their protocols.
 fn exclusive(field: MatchField) -> bool {
     use MatchField::*;
     matches!(field, UdpSrc | UdpDst | SctpSrc | SctpDst | Icmpv6Type | Icmpv6Code)

@@ -293,7 +293,7 @@ mod tests {
         let shown = |stats: LimitStats| [stats.bypassed, stats.queued, stats.dropped, stats.backlog as u64];
         assert_eq!((shown(miss), shown(action)), ([25, 5, 0, 5], [25, 35, 10, 25]));
         assert_eq!(packets.dropped(), 10);
-        // Both at the rate: 10 tokens each, of which one kind needs 5.
+        // Both at the rate: 10 tokens each. One kind needs 5.
         let later = second(0) + Duration::from_millis(100);
         let reasons: Vec<u8> = std::iter::from_fn(|| packets.pop(later))
             .map(|packet| packet.reason)

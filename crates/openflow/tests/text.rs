@@ -179,7 +179,7 @@ fn flows_are_printed_in_the_words_of_every_version() {
             let Some((_, theirs)) = theirs.split_once("): ") else {
                 continue;
             };
-            // Where the switch may choose the table, it is said there as its number for any.
+            // If the switch may choose the table, Open vSwitch prints the number for any table.
             let theirs = theirs.replacen("table:255 ", "", 1);
             let ours = sent(flow, format).unwrap_or_default();
             if !theirs.contains("***") && ours != theirs {

@@ -106,7 +106,7 @@ fn ours(command: &str, text: &str) -> Result<(Body, Protocols), ParseError> {
     }
 }
 
-/// What the message says once it has gone over the wire.
+/// The message after it was sent over the wire.
 fn read(version: Version, bytes: &[u8]) -> String {
     format!("{:?}", Codec::new(version).decode(bytes).map(|m| m.body))
 }

@@ -20,7 +20,7 @@ fn htb(rate: u64, classes: Vec<HtbClass>) -> Htb<Parcel> {
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Sizes of which some hundred pass in a second.
+/// Sizes at which a few hundred packets pass in a second.
 fn size(rate: u64) -> u32 {
     (rate / 8 / 400).clamp(20, 1_514) as u32
 }

@@ -12,7 +12,7 @@ use qos::{
 
 const SECOND: Nanos = Nanos::from_secs(1);
 
-/// Odd ones too: those of which neither a bit nor a packet takes a whole number of nanoseconds.
+/// Odd rates too: neither a bit nor a packet takes a whole number of nanoseconds.
 const RATES: [u64; 11] = [
     64_000,
     65_537,

@@ -1,7 +1,7 @@
 //! Versions, as `--version` and the `version` command print them.
 //!
 //! Scripts take the last or the fourth word of the first line for the version of Open vSwitch, so
-//! that line is as there, and oxvs's own version is on the second line.
+//! that line is Open vSwitch's, and oxvs's own version is on the second line.
 
 /// The version of Open vSwitch whose interfaces these are.
 pub const COMPATIBLE: &str = "3.5.0";

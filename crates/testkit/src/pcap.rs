@@ -73,7 +73,7 @@ pub fn parse(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     if bytes.len() < 4 {
         return Some(Vec::new());
     }
-    // A header of which only the first bytes are in the file yet.
+    // Only the first bytes of a header are in the file yet.
     let mut header = [0; HEADER];
     let written = bytes.len().min(HEADER);
     header[..written].copy_from_slice(&bytes[..written]);

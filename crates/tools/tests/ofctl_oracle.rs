@@ -282,7 +282,7 @@ fn mask(text: &str) -> String {
             let len = line[from..].find(end).unwrap_or(line.len() - from);
             line.replace_range(from..from + len, "N");
         }
-        // An age is told or not, as time goes.
+        // An age is printed or not, depending on the time that has passed.
         lines.push(
             line.replace("hard_age=N, ", "")
                 .replace("(Broken pipe)", "(Protocol error)"),

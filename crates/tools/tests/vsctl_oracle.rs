@@ -92,7 +92,7 @@ fn what_theirs_misreads_is_refused() {
     }
 }
 
-/// Without a switch the change is made, and the user is told why the command does not return.
+/// Without a switch the command makes the change, and tells the user why it does not return.
 #[test]
 fn a_switch_that_does_not_run_is_named() {
     let Some(sandbox) = sandbox() else { return };

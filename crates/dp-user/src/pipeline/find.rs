@@ -108,9 +108,8 @@ impl Pipeline {
         unknown
     }
 
-    /// Stage 3 for runs of which those that have a bit in `unknown` have no megaflow that is
-    /// remembered by the whole key: looks for it by the Ethernet header too. Returns those that are
-    /// left.
+    /// Stage 3: for the runs with a bit in `unknown`, no megaflow is remembered by the whole key.
+    /// Searches for one by the Ethernet header too. Returns the runs that are left.
     #[cold]
     fn guess_by_both(&mut self, mut unknown: u32, runs: &mut [Run]) -> u32 {
         for (n, run) in runs.iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! What a worker does aside from packets: it ages megaflows, frees what has gone, and tells the
-//! switch what was carried.
+//! Housekeeping of a worker: it ages megaflows, frees memory, and reports statistics of flows to the
+//! switch.
 
 use super::Pipeline;
 use crate::megaflow::OffloadTally;

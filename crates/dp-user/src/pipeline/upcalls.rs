@@ -73,7 +73,7 @@ impl Pipeline {
         self.upcalls.others = others;
     }
 
-    /// When the switch's tables are asked for again; `None` where the last upcall got them.
+    /// When the next upcall may ask for the switch's tables; `None` if the last upcall got them.
     #[inline]
     pub(crate) fn retry(&self) -> Option<Nanos> {
         self.upcalls.retry

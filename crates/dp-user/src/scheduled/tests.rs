@@ -59,7 +59,7 @@ fn one_visitor_has_the_port_on_its_mind_until_another_knows_of_something_earlier
     assert!(first > NOW && first <= NOW + Duration::from_millis(8));
     assert_eq!(fixture.visit(2, 1, NOW).wake, None);
     assert_eq!(fixture.visit(1, 0, NOW).wake, Some(first));
-    // The first does not come: the second sends, and has it on its mind from then on.
+    // The first does not come: the second sends, and takes over the claim.
     let later = first + Duration::from_micros(300);
     let second = fixture.visit(2, 0, later).wake.unwrap();
     assert_eq!(fixture.device.take_sent().len(), 2);
@@ -131,7 +131,7 @@ fn a_frame_that_a_device_never_takes_holds_up_the_others_for_a_short_time_only()
     let unshaped = PortConfig::new(Discipline::Leaf(LeafConfig::default()));
     fixture.queue.reconfigure(&unshaped, NOW, &mut |_| ()).unwrap();
     let sent = Arc::default();
-    fixture.queue.state.lock().tx = Some(Box::new(Filter(Arc::clone(&sent))));
+    fixture.queue.state.lock().device.tx = Some(Box::new(Filter(Arc::clone(&sent))));
     // One among others, then two that nothing follows.
     let refused = [0, 0, 1, 0, 0, 1, 1];
     let mut frames: Vec<Frame> = (0..7_u8)
@@ -196,7 +196,7 @@ fn a_worker_queues_its_frames_while_another_is_sending_and_that_one_sends_them_i
     fixture.queue.reconfigure(&unshaped, NOW, &mut |_| ()).unwrap();
     let ((asked, is_asked), (tell, go)) = (mpsc::channel(), mpsc::channel());
     let sent = Arc::default();
-    fixture.queue.state.lock().tx = Some(Box::new(Slow {
+    fixture.queue.state.lock().device.tx = Some(Box::new(Slow {
         asked,
         go,
         sent: Arc::clone(&sent),
@@ -240,9 +240,9 @@ fn a_worker_queues_its_frames_while_another_is_sending_and_that_one_sends_them_i
 fn a_worker_with_a_claim_that_finds_another_sending_leaves_the_queue_to_it() {
     let fixture = Fixture::new();
     let wake = fixture.visit(1, 3, NOW).wake.unwrap();
-    fixture.queue.state.lock().sending = true;
+    fixture.queue.state.lock().device.sending = true;
     assert_eq!(fixture.visit(1, 0, wake).wake, None);
-    fixture.queue.state.lock().sending = false;
+    fixture.queue.state.lock().device.sending = false;
     assert!(fixture.visit(2, 0, wake).wake.is_some());
 }
 

@@ -88,7 +88,7 @@ fn of_kind(kind: usize) -> Vec<u8> {
 
 const META_FIELDS: [Field; 4] = [Field::InPort, Field::RecircId, Field::PktMark, Field::SkbPriority];
 
-/// Metadata of which most is as a packet is received with.
+/// Metadata that is mostly as on received packets.
 fn any_meta() -> impl Strategy<Value = PacketMeta> {
     let rarely = || prop_oneof![9 => Just(0u32), 1 => any::<u32>()];
     (0..6usize, rarely(), rarely()).prop_map(|(part, value, state)| {

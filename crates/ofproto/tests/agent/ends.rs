@@ -1,4 +1,4 @@
-//! What is told of rules that end and of tables that fill.
+//! Messages about rules that end and tables that fill.
 
 use crate::world::{BRIDGE, Lab, rule};
 use nanos::Nanos;
@@ -12,8 +12,8 @@ use switch::tables::{Condition, Overflow, Patience, TableSettings};
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;
 
-/// A switch whose rules' ends are told to controllers of every version, with one that asked not to
-/// be told and one that is no master.
+/// A switch that reports removed rules to controllers of every version. One controller has asked for
+/// no reports, and one is a slave.
 struct Watched {
     lab: Lab,
     requester: ConnId,
@@ -58,7 +58,7 @@ impl Watched {
         assert_eq!(self.lab.hear(self.requester, REQUESTER), [], "it is no error");
     }
 
-    /// Time passes until rules end, of which the agent is told.
+    /// Lets time pass until rules end, and reports them to the agent.
     fn pass(&mut self, span: Span) {
         let now = self.lab.world.now.get() + span;
         self.lab.world.now.set(now);

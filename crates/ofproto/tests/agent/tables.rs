@@ -1,4 +1,4 @@
-//! What tables are said to be, and are named.
+//! Descriptions, properties and names of tables.
 
 use crate::world::{BRIDGE, Lab, errors};
 use flow::{MatchField, OxmClass};
@@ -13,7 +13,7 @@ fn table_features(asked: Vec<TableFeatures>) -> Body {
     Body::StatsRequest { more: false, request }
 }
 
-/// What tables are said to be.
+/// Descriptions of tables.
 fn told(lab: &mut Lab, version: Version) -> Vec<TableFeatures> {
     let id = lab.open(Kind::Service, version);
     lab.say(id, version, 1, table_features(Vec::new()));

@@ -16,7 +16,7 @@ pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> R
         Some([a, b]) => usize::from(u16::from_be_bytes([*a, *b])),
         None => return Err(OfError::BrcBadLen),
     };
-    // What a cut-off part lacks is said by the match or the instructions.
+    // The match or the instructions report what a cut-off part lacks.
     let cut_off = len > data.len();
     let mut data = data.sub(len.min(data.len()), OfError::BrcBadLen)?;
     data.skip(2)?;

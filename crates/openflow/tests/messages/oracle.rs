@@ -1,4 +1,4 @@
-//! What is wrong with a message: the same is said as Debian's ovs-ofctl says of it.
+//! Errors in messages: we report what Debian's ovs-ofctl reports.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ fn oracle(messages: &[Vec<u8>]) -> Vec<Option<String>> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for message in messages {
         file.write_all(message).unwrap();
-        // What is said of the next message is behind what is said of this.
+        // The report on the next message follows the report on this one.
         file.write_all(&[1, 19, 0, 8, 0, 0, 0, 0]).unwrap();
     }
     let out = Command::new("ovs-ofctl")
@@ -79,8 +79,8 @@ fn asks(body: &Body) -> bool {
     )
 }
 
-/// Where another error is said: of what message, the error here, and there ("ok" for none). An
-/// empty word is any.
+/// Messages with different errors: the message, our error, Open vSwitch's ("ok" for none). An empty
+/// word stands for any.
 const OTHERWISE: &[(&str, &str, &str)] = &[
     // The tool prints what the switch refuses; the specification says so too.
     ("BundleControl", "", "ok"),

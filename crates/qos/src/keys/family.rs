@@ -95,7 +95,7 @@ impl Family {
     }
 }
 
-/// The warning for children that are promised more than there is.
+/// The warning for children whose guaranteed rates exceed their parent's.
 pub(super) fn promises(parent: Option<u32>, sum: u64, has: u64) -> String {
     let place = match parent {
         Some(parent) => format!("queue {parent}: its children are"),

@@ -100,7 +100,7 @@ struct OfBridge {
     full: bool,
 }
 
-/// What became stale: handles that are gone, and bridges that have room again.
+/// Stale things: removed handles, and bridges that have room again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub(crate) handles: Vec<u32>,

@@ -1,6 +1,6 @@
 //! Link selection by a hash of the packet: `multipath`, `bundle`, `bundle_load` (ovs-actions(7)).
 //!
-//! The hash differs from Open vSwitch's, so a packet may take another link than there.
+//! The hash differs from Open vSwitch's, so a packet may take another link than in Open vSwitch.
 //!
 //! The hash has no secret seed: a flow keeps its link after a restart, and switches with the same
 //! rules choose the same link. A controller sets its own `basis` if senders must not predict the

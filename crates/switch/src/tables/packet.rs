@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// The tags behind the second one, the outermost first.
 pub(super) type Buried = SmallVec<[wire::VlanTag; 2]>;
 
-/// A packet at one point of its translation, as tables see it and as the datapath has it.
+/// A packet at one point of its translation: as tables see it, and as the datapath holds it.
 #[derive(Clone)]
 pub(super) struct Packet<'a> {
     /// The packet as tables see it.
@@ -41,13 +41,13 @@ pub(super) struct Packet<'a> {
     pub(super) stack: Vec<u128>,
     /// The bridge, table and rule that the packet is in.
     pub(super) place: Place<'a>,
-    /// The packet as the datapath has it.
+    /// The packet as the datapath holds it.
     pub(super) base: Base,
     /// The index of the first datapath action that belongs to this copy alone.
     pub(super) own_steps: usize,
 }
 
-/// A packet as the datapath has it at one point of its actions.
+/// A packet as the datapath holds it at one point of its actions.
 #[derive(Clone)]
 pub(super) struct Base {
     /// Its fields.

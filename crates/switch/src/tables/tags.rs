@@ -258,7 +258,7 @@ impl Made {
 pub(crate) struct Tags {
     /// The outermost tags, innermost first.
     made: SmallVec<[Made; 2]>,
-    /// How many of the tags that the packet came with are gone; the others are under `made`.
+    /// Number of received tags that were removed; the others are below `made`.
     gone: u8,
 }
 

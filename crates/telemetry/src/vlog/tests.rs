@@ -36,7 +36,7 @@ fn levels_decide_where_messages_go_and_lines_look_as_known() {
                 assert!(time.len() == 24 && time.ends_with('Z'), "{time}");
                 rest.to_owned()
             })
-            // The test's thread has a name, which is told after the module.
+            // The test's thread has a name, which follows the module.
             .map(|line| match (line.find('('), line.find(')')) {
                 (Some(a), Some(b)) => format!("{}{}", &line[..a], &line[b + 1..]),
                 _ => line,

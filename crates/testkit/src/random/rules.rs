@@ -178,7 +178,7 @@ fn conjunction(rng: &mut Rng, id: usize, rules: &mut Vec<String>) {
     rules.push(format!("{prefix},conj_id={id},actions=output:{}", port(rng)));
 }
 
-/// Groups, of which later ones may use earlier ones.
+/// Groups. Later ones may use earlier ones.
 fn groups(rng: &mut Rng, version: &str) -> Vec<String> {
     let mut groups: Vec<String> = Vec::new();
     for id in 1..=rng.below(6) {

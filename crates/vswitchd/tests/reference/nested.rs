@@ -12,7 +12,7 @@ use proptest::test_runner::{TestCaseError, TestError};
 use std::collections::BTreeMap;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
 
-/// Three bridges in a row, of which each is joined to the next by a patch.
+/// Three bridges in a row. A patch joins each to the next.
 fn config() -> SwitchConfig {
     let mut config = SwitchConfig {
         vlan_limit: 2,
@@ -62,7 +62,7 @@ struct Met {
     sent: usize,
     /// Packets with more tags than a key shows.
     deep: usize,
-    /// Packets of which something was taken off.
+    /// Packets that have lost a header.
     bared: usize,
     /// Packets that the switch gave up, or whose way is not defined, by reason.
     left_out: BTreeMap<&'static str, usize>,

@@ -60,7 +60,7 @@ struct Ip {
     end: usize,
 }
 
-/// What leaves, and whether a controller is told.
+/// The packets that leave, and whether a controller gets one.
 #[derive(Default)]
 struct Outcome {
     sent: Vec<(u32, Vec<u8>)>,

@@ -434,7 +434,7 @@ fn any_shot() -> impl Strategy<Value = Shot> {
         })
 }
 
-/// Packets of which many are alike.
+/// Packets; many are alike.
 fn any_packets() -> impl Strategy<Value = Vec<Shot>> {
     (vec(any_shot(), 1..12), vec(any::<prop::sample::Index>(), 1..90))
         .prop_map(|(shots, order)| order.iter().map(|at| at.get(&shots).clone()).collect())
