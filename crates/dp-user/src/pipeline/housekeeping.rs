@@ -1,5 +1,5 @@
-//! Housekeeping of a worker: it ages megaflows, frees memory, and reports statistics of flows to the
-//! switch.
+//! Housekeeping of a worker: it ages megaflows, frees memory, and reports statistics of flows to
+//! the switch.
 
 use super::Pipeline;
 use crate::megaflow::OffloadTally;

@@ -12,8 +12,8 @@ use switch::tables::{Condition, Overflow, Patience, TableSettings};
 const REQUESTER: Version = Version::V15;
 const CONTROLLERS: [Version; 6] = Version::ALL;
 
-/// A switch that reports removed rules to controllers of every version. One controller has asked for
-/// no reports, and one is a slave.
+/// A switch that reports removed rules to controllers of every version. One controller has asked
+/// for no reports, and one is a slave.
 struct Watched {
     lab: Lab,
     requester: ConnId,

@@ -79,8 +79,8 @@ fn asks(body: &Body) -> bool {
     )
 }
 
-/// Messages with different errors: the message, our error, Open vSwitch's ("ok" for none). An empty
-/// word stands for any.
+/// Messages with different errors: the message, our error, Open vSwitch's ("ok" for none). An
+/// empty word stands for any.
 const OTHERWISE: &[(&str, &str, &str)] = &[
     // The tool prints what the switch refuses; the specification says so too.
     ("BundleControl", "", "ok"),

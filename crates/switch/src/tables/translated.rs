@@ -88,8 +88,8 @@ pub struct Translated {
     pub news: News,
     /// The rules that its packets are counted by.
     pub rules: SmallVec<[BridgeRule; 4]>,
-    /// Messages for controllers, by the handle of [`dp::Action::Punt`]. The same content has the same
-    /// handle; handle 0 means that no handle was free.
+    /// Messages for controllers, by the handle of [`dp::Action::Punt`]. The same content has the
+    /// same handle; handle 0 means that no handle was free.
     pub controllers: Vec<(u32, ForController)>,
     /// The contexts by handle that [`Switch::accept`](crate::Switch::accept) notes before the
     /// translation is used.
