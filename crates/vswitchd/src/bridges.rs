@@ -6,17 +6,15 @@
 //! then remove unused devices.
 
 use crate::desired::{self, Desired, InterfaceKind};
-use crate::dummy_port;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
 use crate::retries::Retries;
 use crate::slowpath::Shared;
-use dp::{Datapath, DpError, PortNo};
+use dp::{Datapath, PortNo};
 use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
 use wire::MacAddr;
 
@@ -231,100 +229,6 @@ impl Bridges {
         }
     }
 
-    /// Opens the missing devices. Returns the failures with their reasons.
-    fn open_missing(&mut self, wanted: &BTreeMap<&str, &Spec>) -> BTreeMap<String, String> {
-        let mut failures = BTreeMap::new();
-        for (&name, &spec) in wanted {
-            if self.open.contains_key(name) {
-                continue;
-            }
-            if let Err(failure) = self.open_device(name, spec) {
-                self.note_failure(name, spec, &failure);
-                failures.insert(name.to_owned(), failure.reason);
-            }
-        }
-        self.retries
-            .keep(|name, spec| failures.contains_key(name) && wanted.get(name) == Some(&spec));
-        failures
-    }
-
-    /// When to retry devices that others held.
-    pub(crate) fn next_retry(&self) -> Option<Instant> {
-        self.retries.next()
-    }
-
-    /// Whether a failed device is retried soon enough for a start to wait for it.
-    pub(crate) fn is_retrying_soon(&self) -> bool {
-        self.retries.is_soon()
-    }
-
-    /// Retries the due devices. Returns whether one opened or failed for a new reason; then the
-    /// next [`Bridges::apply`] makes the port or reports the reason.
-    pub(crate) fn retry(&mut self) -> bool {
-        let mut changed = false;
-        for (name, spec) in self.retries.due(Instant::now()) {
-            match self.open_device(&name, &spec) {
-                Ok(()) => {
-                    tracing::info!(target: "bridge", "{name}: opened the device");
-                    self.retries.forget(&name);
-                    changed = true;
-                }
-                Err(failure) => changed |= self.note_failure(&name, &spec, &failure),
-            }
-        }
-        changed
-    }
-
-    /// Schedules a retry if the failure may be temporary. Returns whether its reason is new.
-    fn note_failure(&mut self, name: &str, spec: &Spec, failure: &Failure) -> bool {
-        if failure.may_pass {
-            return self.retries.failed(name, spec, &failure.reason, Instant::now());
-        }
-        self.retries.forget(name);
-        true
-    }
-
-    /// The datapath port number for a new device: never used before, but for dummies.
-    fn port_for(&self, name: &str, spec: &Spec) -> PortNo {
-        if !matches!(spec, Spec::Dummy { .. }) {
-            return PortNo(self.last_port + 1);
-        }
-        let is_free = |number| self.open.values().all(|open| open.port.0 != number);
-        PortNo(dummy_port::number(name, is_free).unwrap_or(self.last_port + 1))
-    }
-
-    fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), Failure> {
-        let device = netdev::open(spec).map_err(|error| Failure {
-            may_pass: error.may_pass(),
-            reason: error.to_string(),
-        })?;
-        let link = device.state().map_err(|error| Failure {
-            may_pass: netdev::may_pass(&error),
-            reason: format!("{name}: {error}"),
-        })?;
-        let port = self.port_for(name, spec);
-        self.datapath.add_port(port, device.clone()).map_err(|error| Failure {
-            may_pass: matches!(&error, DpError::Device { source, .. } if netdev::may_pass(source)),
-            reason: format!("could not add network device {name} to the datapath ({error})"),
-        })?;
-        self.last_port = self.last_port.max(port.0);
-        let details = device.status();
-        if let Some(warning) = details.get("warning") {
-            tracing::warn!(target: "netdev", "{name}: {warning}");
-        }
-        let open = OpenDevice {
-            spec: spec.clone(),
-            link,
-            details,
-            device,
-            port,
-            qos: Applied::default(),
-            contenders: BTreeSet::new(),
-        };
-        self.open.insert(name.to_owned(), open);
-        Ok(())
-    }
-
     fn bridge_state(
         &mut self,
         name: &str,
@@ -435,13 +339,6 @@ impl Bridges {
         assigned.insert(name.to_owned(), LOCAL);
         assigned
     }
-}
-
-/// Why a device could not be opened.
-struct Failure {
-    /// Another process holds the device and may release it soon.
-    may_pass: bool,
-    reason: String,
 }
 
 /// Every interface of a bridge: (port's name, interface's name, port, interface).
@@ -603,3 +500,5 @@ fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
         up: interface.link.as_ref().is_none_or(|link| link.carrier),
     })
 }
+
+mod opening;
