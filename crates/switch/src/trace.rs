@@ -5,14 +5,15 @@
 mod text;
 
 use crate::switch::Switch;
-use crate::tables::{Patience, Pipeline, Report, Start, Translated};
+use crate::tables::{Context, Patience, Pipeline, Report, Start, Translated};
 use dp::{ActionList, Key, PortNo, ToController};
-use flow::{Field, FlowState, MatchField};
+use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
-use openflow::model::{Action, Match};
+use openflow::model::Action;
 use openflow::text::{Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wire::EtherType;
 
 /// The packet to trace, and how to print it.
 #[derive(Debug)]
@@ -88,10 +89,14 @@ impl Switch {
         };
         let flow = text::flow(&request.state, style);
         let mut out = format!("Flow: {flow}\n{}\n", report.text());
-        let last = last.map_or_else(|| flow.clone(), |last| text::flow(&last, style));
-        let unchanged = last == flow;
+        let last = last.unwrap_or(request.state);
+        // The output of an action set is not printed, and counts.
+        let output = last.get(MatchField::ActsetOutput);
+        let last = text::flow(&last, style);
+        let unchanged = last == flow && matches!(output as u32, 0 | PORT_UNSET);
         let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
-        let _ = writeln!(out, "Megaflow: {}", self.megaflow(&request.state, &translated, style));
+        let mask = shown(&translated.translation.mask, report.shown(), &request.state.key);
+        let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, &request.state, style));
         let device_name = |port: PortNo| request.devices.get(&port.0).cloned();
         let controller = |handle: u32| {
             let (_, to) = translated.controllers.iter().find(|(known, _)| *known == handle)?;
@@ -124,6 +129,14 @@ impl Switch {
         Some((name, number))
     }
 
+    /// Whether packets continue under a recirculation id.
+    pub fn continues(&self, id: u32) -> bool {
+        matches!(
+            self.contexts.get(id).map(|context| &**context),
+            Some(Context::Recirculation(_))
+        )
+    }
+
     fn device(&self, bridge: u32, port: u32) -> Option<PortNo> {
         let (at, interface) = *self.bridges.get(&bridge)?.of_ports.get(&port)?;
         let own = |at: &crate::port::Ingress| (at.bridge, at.port, at.interface);
@@ -133,30 +146,33 @@ impl Switch {
             .find(|(_, there)| own(there) == (bridge, at, interface));
         found.map(|(device, _)| *device)
     }
+}
 
-    fn megaflow(&self, state: &FlowState, translated: &Translated, style: Style<'_>) -> String {
-        let mask = &translated.translation.mask;
-        let mut matching = Match::ANY;
-        for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
-            if let flow::Home::Key { field: home, shift } = field.info().home {
-                let bits = mask.get(home) >> shift & field.info().valid;
-                if *field != MatchField::RecircId && bits != 0 {
-                    matching.set(*field, state.get(*field) & bits, bits);
-                }
-            }
-        }
-        matching.set(
-            MatchField::InPortOxm,
-            state.get(MatchField::InPortOxm),
-            MatchField::InPortOxm.info().valid,
-        );
-        let recirc_id = match state.key.get(Field::RecircId) {
-            0 => String::from("0"),
-            id => format!("{id:#x}"),
-        };
-        format!(
-            "recirc_id={recirc_id},eth,{}",
-            text::condition(&matching.normalized(), state, mask, style)
-        )
+/// The bits of a megaflow as Open vSwitch shows them: always the EtherType and whether an IP packet
+/// is a fragment, never headers that the packet does not have.
+fn shown(mask: &Mask, more: &[(Field, u128)], key: &Key) -> Mask {
+    let kind = EtherType(key.get(Field::EthType) as u16);
+    let is_ip = matches!(kind, EtherType::IPV4 | EtherType::IPV6);
+    let mut all = *mask;
+    more.iter().for_each(|(field, bits)| all.add_bits(*field, *bits));
+    all.add(Field::EthType);
+    if is_ip {
+        all.add(Field::IpFrag);
     }
+    let has = |field: Field| match field {
+        Field::VlanTci0 | Field::VlanTpid0 => key.tag(0).is_some(),
+        Field::VlanTci1 | Field::VlanTpid1 => key.tag(1).is_some(),
+        Field::MplsLse0 | Field::MplsLse1 | Field::MplsLse2 => {
+            matches!(kind, EtherType::MPLS | EtherType::MPLS_MULTICAST)
+        }
+        // Later fragments have no ports.
+        Field::TpSrc | Field::TpDst | Field::IcmpType | Field::IcmpCode => key.get(Field::IpFrag) & 2 == 0,
+        Field::IpFrag => is_ip,
+        _ => true,
+    };
+    let mut shown = Mask::EMPTY;
+    for field in Field::ALL.iter().copied().filter(|field| has(*field)) {
+        shown.add_bits(field, all.get(field));
+    }
+    shown
 }

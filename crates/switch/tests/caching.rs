@@ -221,6 +221,8 @@ fn labels_are_put_on_and_taken_off_every_stack_that_a_megaflow_covers_in_the_sam
         }
         for key in &keys {
             let translated = switch.ask(key);
+            // Its contexts keep their handles.
+            switch.accept(&translated, Nanos::ZERO).unwrap();
             dropped += usize::from(translated.translation.drop.is_some());
             let mask = translated.translation.mask;
             for other in keys.iter().filter(|other| mask.eq_key(key, other)) {

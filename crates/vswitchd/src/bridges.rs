@@ -66,6 +66,8 @@ impl OpenDevice {
 pub(crate) struct BridgeState {
     pub(crate) uuid: Uuid,
     pub(crate) datapath_id: u64,
+    /// `system` where the row has none.
+    pub(crate) datapath_type: String,
     pub(crate) interfaces: BTreeMap<String, InterfaceState>,
 }
 
@@ -278,6 +280,10 @@ impl Bridges {
         BridgeState {
             uuid: bridge.uuid,
             datapath_id: bridge.datapath_id.unwrap_or(from_mac),
+            datapath_type: match bridge.datapath_type.as_str() {
+                "" => String::from("system"),
+                other => other.to_owned(),
+            },
             interfaces,
         }
     }

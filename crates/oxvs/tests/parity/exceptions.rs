@@ -152,6 +152,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("**Not in the database server yet:**"),
     },
     Exception {
+        table: "trace",
+        rows: "tp_dst=23",
+        change: Change::Output,
+        cites: Cite::Page("chooses the bucket of a select group itself"),
+    },
+    Exception {
         table: "vsctl",
         rows: "add-br br0.6 br0 x",
         change: Change::Refusal,

@@ -10,4 +10,5 @@ mod ofctl;
 mod ofctl_switch;
 mod ovsdb;
 mod run;
+mod trace;
 mod vsctl;

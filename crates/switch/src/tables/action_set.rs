@@ -64,7 +64,6 @@ impl Pipeline<'_> {
         if !self.spend(4 * self.packet.place.action_set.len()) {
             return;
         }
-        self.packet.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
         let list = ordered(&std::mem::take(&mut self.packet.place.action_set));
         if list.is_empty() {
             return;

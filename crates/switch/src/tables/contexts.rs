@@ -2,8 +2,8 @@
 //!
 //! A translation changes nothing. It *proposes* a handle for a context ([`Contexts::handle_of`]):
 //! the handle that the context has, or a free one. [`Contexts::keep`] refuses the proposal if
-//! another context has taken the handle since; the caller then translates again. So a handle never
-//! stands for two contexts, even if their hashes collide.
+//! another context has taken the handle since, or the context has another; the caller then
+//! translates again. So a handle never stands for two contexts, even if their hashes collide.
 //!
 //! There are bounds per bridge and in total, in number and in bytes. A bridge at its bound gets no
 //! new handles: translations leave out what needs one, until the bridge has not used some of its
@@ -14,6 +14,7 @@ use super::translated::Context;
 use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// How long an unused context is kept: longer than a megaflow without packets.
@@ -26,8 +27,6 @@ const REST: Duration = Duration::from_secs(5);
 const GRAIN: Duration = Duration::from_secs(1);
 /// Freed handles that one tick makes available at most.
 const RESTED: usize = 4096;
-/// Handles tried for a new context.
-const TRIES: u64 = 64;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +81,8 @@ pub(crate) struct Contexts {
     rests: HashSet<u32>,
     /// Handles freed since [`Contexts::take_gone`].
     gone: Vec<u32>,
+    /// How many numbered handles translations have proposed.
+    counted: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -124,15 +125,16 @@ impl Contexts {
         if self.bridges.get(&context.bridge()).is_some_and(|bridge| bridge.full) {
             return Err(NoHandle);
         }
-        let hash = context.hash(seed);
-        let tries = (0..TRIES).map(|n| flow::mix(hash, n) as u32 & self.bounds.highest);
+        let mut tries = context
+            .handles(seed, &self.counted)
+            .map(|handle| handle & self.bounds.highest);
         let is_free = |handle: &u32| {
             *handle != 0
                 && !self.known.contains_key(handle)
                 && !self.rests.contains(handle)
                 && !own.iter().any(|(other, _)| other == handle)
         };
-        tries.into_iter().find(is_free).ok_or(NoHandle)
+        tries.find(is_free).ok_or(NoHandle)
     }
 
     /// Whether all contexts that a translation proposes are known by the proposed handles.

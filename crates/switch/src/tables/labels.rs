@@ -151,14 +151,15 @@ impl Pipeline<'_> {
             return;
         }
         self.commit();
-        let last = self.read(Field::MplsLse0) as u32 & BOTTOM != 0;
+        self.consult_unshown(Field::MplsLse0, u128::MAX);
+        let last = self.packet.state.key.get(Field::MplsLse0) as u32 & BOTTOM != 0;
         self.spend(self.actions.len() / 32);
         if self.actions.iter().any(|step| matches!(step, Step::PushMpls { .. })) {
             // An entry that is deeper now was the outermost one.
             self.consult(Field::MplsLse0, u128::MAX);
         }
         for at in 1..STACK.len() {
-            self.consult(STACK[at], u128::MAX);
+            self.consult_unshown(STACK[at], u128::MAX);
             let below = self.packet.state.key.get(STACK[at]);
             self.packet.state.key.set(STACK[at - 1], below);
         }

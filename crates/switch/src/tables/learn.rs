@@ -249,7 +249,7 @@ impl Pipeline<'_> {
         if !self.meets(flow::MatchPrerequisite::Tcp) {
             return;
         }
-        self.consult(Field::TcpFlags, FIN_RST);
+        self.consult_unshown(Field::TcpFlags, FIN_RST);
         if self.packet.state.key.get(Field::TcpFlags) & FIN_RST != 0 {
             self.remember(Context::Closing { rule, idle, hard });
         }

@@ -3,7 +3,8 @@
 //!
 //! Stages in order: ingress VLAN, reserved addresses, learning, lookup or flood, egress VLAN,
 //! output. The copies that leave are collected with the tags that each needs, and sent at the end,
-//! so that the tags change as rarely as possible.
+//! so that the tags change as rarely as possible. A trace lists them in the order of ports, as Open
+//! vSwitch does.
 //!
 //! A bridge without rules runs NORMAL on what it receives. Where such bridges are patched together,
 //! the copies of all of them are collected before the first is sent. A bridge with rules gets its
@@ -14,12 +15,14 @@ use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::tags::{Reader, Tags};
+use crate::VlanMode;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
 use dp::{Action, DropCause, Effect};
 use flow::{Field, FlowState, Key};
+use openflow::model;
 use smallvec::SmallVec;
 use std::mem;
 use wire::{MacAddr, Vid};
@@ -64,13 +67,18 @@ impl<'k> Copies<'k> {
                 .sort_by_key(|(at, egress)| (tags[*at].rank(), *at, is_patch(egress)));
         }
     }
+
+    /// Whether no copy has a tag of the packet that a copy before it has lost.
+    fn keeps_rank(&self) -> bool {
+        self.outputs.is_sorted_by_key(|(at, _)| self.tags[*at].rank())
+    }
 }
 
 /// A copy of the packet inside a bridge.
 struct Visit<'a> {
     bridge: &'a Bridge,
-    at: Ingress,
-    port: &'a Port,
+    /// The ingress port; `None` for a packet that a controller made without one.
+    from: Option<(Ingress, &'a Port)>,
     vlan: Vid,
     tags: Tags,
 }
@@ -80,15 +88,20 @@ impl<'a> Pipeline<'a> {
     pub(super) fn normal(&mut self) {
         let Some(bridge) = self.packet.place.bridge else { return };
         let in_port = self.in_port();
-        let Some((port, interface)) = bridge.of_ports.get(&in_port).copied() else {
-            self.depend(Read::Flood(bridge.id));
-            self.warning(|_| String::from("no input bundle, dropping"));
-            return self.dropped(DropCause::NoDestination);
-        };
-        let at = Ingress {
-            bridge: bridge.id,
-            port,
-            interface,
+        self.show_normal();
+        let at = match bridge.of_ports.get(&in_port).copied() {
+            Some((port, interface)) => Some(Ingress {
+                bridge: bridge.id,
+                port,
+                interface,
+            }),
+            None if [model::Port::ANY, model::Port::CONTROLLER].contains(&model::Port(in_port)) => None,
+            None => {
+                self.depend(Read::Flood(bridge.id));
+                self.error(|_| format!("received packet on unknown port {in_port}"));
+                self.warning(|_| String::from("no input bundle, dropping"));
+                return self.dropped(DropCause::NoDestination);
+            }
         };
         let mut key = self.packet.state.key;
         if self.packet.own_tags && self.switch.vlan_limit < 2 {
@@ -96,7 +109,7 @@ impl<'a> Pipeline<'a> {
         }
         let mut copies = Copies::of(&key, false);
         self.forward(&mut copies, bridge, at, Tags::default());
-        copies.sort();
+        self.sort(&mut copies);
         self.send_copies(copies);
     }
 
@@ -110,8 +123,8 @@ impl<'a> Pipeline<'a> {
             self.effects.clear();
             return;
         }
-        copies.sort();
-        if copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
+        self.sort(&mut copies);
+        if copies.keeps_rank() && copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
             return self.send_received(&copies);
         }
         self.packet.place.bridge = Some(bridge);
@@ -121,6 +134,12 @@ impl<'a> Pipeline<'a> {
             self.packet.state = FlowState::new(key, bridge.number_of(at).unwrap_or_default());
         }
         self.send_copies(copies);
+    }
+
+    fn sort(&self, copies: &mut Copies<'_>) {
+        if self.report.is_none() {
+            copies.sort();
+        }
     }
 
     /// A packet as received leaves by a patch port.
@@ -169,17 +188,29 @@ impl<'a> Pipeline<'a> {
         self.credits.push(credited.credit());
         self.open(Kind::Table, |p| p.text_of_table(bridge, rule, 0));
         self.line(Kind::Action, |_| String::from("NORMAL"));
-        self.forward(copies, bridge, at, tags);
+        self.show_normal();
+        self.forward(copies, bridge, Some(at), tags);
         self.close(1);
     }
 
     /// Collects the copies that a bridge forwards.
-    fn forward(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Ingress, mut tags: Tags) {
-        let Some(port) = bridge.ports.get(&at.port) else { return };
-        self.depend(Read::Port(at.bridge, at.port));
-        let Some(vlan) = port.vlans.ingress(&mut tags, &mut self.reader(copies.key)) else {
+    fn forward(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Option<Ingress>, mut tags: Tags) {
+        let from = at.and_then(|at| Some((at, bridge.ports.get(&at.port)?)));
+        let vlan = match from {
+            Some((at, port)) => {
+                self.depend(Read::Port(at.bridge, at.port));
+                port.vlans.ingress(&mut tags, &mut self.reader(copies.key))
+            }
+            None if at.is_some() => return,
+            // As from a trunk.
+            None => Some(tags.vid(0, &mut self.reader(copies.key)).unwrap_or_default()),
+        };
+        let Some(vlan) = vlan else {
             let vid = copies.key.get(Field::VlanTci0) as u16 & 0xfff;
-            self.detail(|_| refusal(port, vid));
+            if let Some((_, port)) = from {
+                self.error(|_| refusal(port, vid));
+            }
+            self.warning(|_| String::from("disallowed VLAN VID for this input port, dropping"));
             return self.dropped(DropCause::VlanFiltered);
         };
         let dst = MacAddr::from_u64(self.reader(copies.key).read(Field::EthDst) as u64);
@@ -189,13 +220,12 @@ impl<'a> Pipeline<'a> {
         }
         // Only one interface of several carries traffic: a packet on another one is a duplicate, or
         // our own packet coming back.
-        if port.interfaces > 1 && port.active != at.interface {
+        if from.is_some_and(|(at, port)| port.interfaces > 1 && port.active != at.interface) {
             return self.dropped(DropCause::Loop);
         }
         let visit = Visit {
             bridge,
-            at,
-            port,
+            from,
             vlan,
             tags,
         };
@@ -213,15 +243,15 @@ impl<'a> Pipeline<'a> {
     }
 
     fn learn_station(&mut self, visit: &Visit<'_>, mac: MacAddr) {
-        if mac.is_multicast() {
+        let Some((at, port)) = visit.from.filter(|_| !mac.is_multicast()) else {
             return;
-        }
-        let (at, vlan) = (visit.at, visit.vlan);
+        };
+        let vlan = visit.vlan;
         self.depend(Read::Source(at.bridge, vlan, mac));
         if self.report.is_some() && !self.suppressed() {
             let known = || visit.bridge.fdb.lookup(vlan, mac).map(|(port, _)| port);
             if self.taught(at.bridge, vlan, mac).or_else(known) != Some(at.port) {
-                let (name, vid) = (&visit.port.name, vlan.get());
+                let (name, vid) = (&port.name, vlan.get());
                 self.detail(|_| format!("learned that {mac} is on port {name} in VLAN {vid}"));
             }
         }
@@ -243,17 +273,18 @@ impl<'a> Pipeline<'a> {
         })
     }
 
-    /// The port of a station, as it is once this packet's effects are applied.
+    /// The port of a station, as it is once this packet's effects are applied, if they will be.
     fn station(&mut self, bridge: &Bridge, vlan: Vid, mac: MacAddr) -> Option<u32> {
         self.depend(Read::Station(bridge.id, vlan, mac));
         match bridge.fdb.lookup(vlan, mac) {
             Some((port, true)) => Some(port),
+            known if self.suppressed() => known.map(|(port, _)| port),
             known => self.taught(bridge.id, vlan, mac).or(known.map(|(port, _)| port)),
         }
     }
 
     fn forward_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>, to: u32) {
-        if to == visit.at.port {
+        if visit.from.is_some_and(|(at, _)| to == at.port) {
             self.detail(|_| String::from("learned port is input port, dropping"));
             return self.dropped(DropCause::Loop);
         }
@@ -266,11 +297,12 @@ impl<'a> Pipeline<'a> {
 
     fn flood_vlan(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>) {
         self.depend(Read::Flood(visit.bridge.id));
+        let own = visit.from.map(|(at, _)| at.port);
         for (id, port) in &visit.bridge.ports {
             if !self.spend(cost::PORT) {
                 return;
             }
-            if *id != visit.at.port && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
+            if Some(*id) != own && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
                 self.copy_to(copies, visit, port);
                 if self.failed {
                     return;
@@ -282,7 +314,8 @@ impl<'a> Pipeline<'a> {
     /// A copy leaves by a port, if that port carries the VLAN.
     fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
         let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
-        if port.protected && visit.port.protected || port.egress == Egress::None || silenced {
+        let protected = port.protected && visit.from.is_some_and(|(_, from)| from.protected);
+        if protected || port.egress == Egress::None || silenced {
             return;
         }
         let reader = &mut self.reader(copies.key);
@@ -355,14 +388,17 @@ fn is_about(effect: &Effect, bridge: u32, vlan: Vid, mac: MacAddr) -> bool {
 
 /// Why a port does not take a packet with this VLAN.
 fn refusal(port: &Port, vid: u16) -> String {
-    match port.vlans.access() {
-        Some(own) => format!(
-            "dropping VLAN {vid} tagged packet received on port {} configured as VLAN {own} access port",
-            port.name
-        ),
-        None => format!(
-            "dropping VLAN {vid} packet received on port {} not configured for trunking VLAN {vid}",
-            port.name
-        ),
+    let name = &port.name;
+    match port.vlans.mode() {
+        VlanMode::Access => {
+            let own = port.vlans.tag();
+            format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {own} access port")
+        }
+        VlanMode::Dot1qTunnel => {
+            format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
+        }
+        VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+            format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
+        }
     }
 }

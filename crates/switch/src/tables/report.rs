@@ -7,7 +7,7 @@ use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use dp::DropCause;
-use flow::{FlowState, MatchField};
+use flow::{Field, FlowState, MatchField, TAG_PRESENT};
 use openflow::Version;
 use openflow::model::{Action, FlowMod, Instructions, Port, Subfield};
 use openflow::text::{self, Names, Style};
@@ -57,6 +57,8 @@ pub(crate) struct Report {
     last: Option<FlowState>,
     /// Whether the caller will apply the packet's effects.
     effective: bool,
+    /// Bits of the key that Open vSwitch would have in the megaflow.
+    shown: Vec<(Field, u128)>,
     /// Bytes of the lines, with their indentation.
     bytes: usize,
 }
@@ -79,6 +81,11 @@ impl Report {
     /// The error for which the whole packet is dropped.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
+    }
+
+    /// Bits of the key that Open vSwitch has in a megaflow, and this translation need not.
+    pub(crate) fn shown(&self) -> &[(Field, u128)] {
+        &self.shown
     }
 
     /// The names of a bridge's ports.
@@ -183,6 +190,28 @@ impl Pipeline<'_> {
     /// Whether the caller will not apply the packet's effects.
     pub(super) fn suppressed(&self) -> bool {
         self.report.as_ref().is_some_and(|report| !report.effective)
+    }
+
+    /// Has bits of a field in the megaflow that the report shows.
+    pub(super) fn show(&mut self, field: Field, bits: u128) {
+        if let Some(report) = &mut self.report {
+            report.shown.push((field, bits));
+        }
+    }
+
+    /// Adds bits to the mask that Open vSwitch does not have in a megaflow, so that a trace shows
+    /// what it would have.
+    pub(super) fn consult_unshown(&mut self, field: Field, bits: u128) {
+        if self.report.is_none() {
+            self.consult(field, bits);
+        }
+    }
+
+    /// Shows what NORMAL looks at in Open vSwitch.
+    pub(super) fn show_normal(&mut self) {
+        self.show(Field::EthSrc, u128::MAX);
+        self.show(Field::EthDst, u128::MAX);
+        self.show(Field::VlanTci0, (0xfff | TAG_PRESENT).into());
     }
 
     /// Adds a line.

@@ -71,9 +71,14 @@ impl PortVlans {
         }
     }
 
-    /// The VLAN of an access port.
-    pub(crate) fn access(&self) -> Option<Vid> {
-        (self.mode == VlanMode::Access).then_some(self.tag)
+    /// How the port maps tags to VLANs.
+    pub(crate) fn mode(&self) -> VlanMode {
+        self.mode
+    }
+
+    /// The port's own VLAN.
+    pub(crate) fn tag(&self) -> Vid {
+        self.tag
     }
 
     /// The VLAN of a packet that comes in; `None` where the port does not take it. Makes the

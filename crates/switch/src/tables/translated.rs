@@ -11,6 +11,8 @@ use openflow::model;
 use smallvec::SmallVec;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A rule of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,10 +104,21 @@ pub struct Translated {
 
 impl Context {
     /// A hash of the context; different contexts may have the same.
-    pub(super) fn hash(&self, seed: u64) -> u64 {
+    fn hash(&self, seed: u64) -> u64 {
         let mut hasher = DefaultHasher::new();
         (seed, self).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Handles for a new context. Those of packets that continue and of packets for controllers are
+    /// numbers from 1, because people see them and Open vSwitch counts so; others are hashes.
+    pub(super) fn handles(&self, seed: u64, counted: &AtomicU32) -> impl Iterator<Item = u32> {
+        const TRIES: u64 = 64;
+        let hash = self.hash(seed);
+        (0..TRIES).map(move |n| match self {
+            Context::Recirculation(_) | Context::Controller(_) => counted.fetch_add(1, Relaxed).wrapping_add(1),
+            Context::Learned(_) | Context::Closing { .. } => flow::mix(hash, n) as u32,
+        })
     }
 
     /// The bridge that the context belongs to, by its number in the switch.

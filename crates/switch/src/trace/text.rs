@@ -1,6 +1,6 @@
 //! Flows as `ofproto/trace` prints them: all fields of the packet, and metadata that is not zero.
 
-use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, PORT_UNSET, TAG_PRESENT};
+use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
@@ -13,7 +13,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         let info = field.info();
         let shown = match info.home {
             Home::Elsewhere => false,
-            Home::Meta { .. } if *field == F::ActsetOutput => value != 0 && value != u128::from(PORT_UNSET),
+            Home::Meta { .. } if *field == F::ActsetOutput => false,
             Home::Meta { .. } if *field == F::InPortOxm => true,
             Home::Meta { .. } if is_of_tunnel(*field) => shows_tunnel(state, *field),
             Home::Meta { .. } => value != 0,
@@ -76,9 +76,20 @@ fn with_inner_tag(text: String, state: &FlowState) -> String {
     text.replacen(",dl_src=", &format!("{inner},dl_src="), 1)
 }
 
-/// The match of a megaflow.
-pub(super) fn condition(all: &Match, state: &FlowState, mask: &Mask, style: Style<'_>) -> String {
-    let mut text = matching(all, style);
+/// A megaflow: the bits of a packet in its mask.
+pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> String {
+    let mut all = Match::ANY;
+    for field in F::ALL.iter().filter(|field| field.info().canonical) {
+        if let Home::Key { field: home, shift } = field.info().home {
+            let bits = mask.get(home) >> shift & field.info().valid;
+            if *field != F::RecircId && bits != 0 {
+                all.set(*field, state.get(*field) & bits, bits);
+            }
+        }
+    }
+    all.set(F::InPortOxm, state.get(F::InPortOxm), F::InPortOxm.info().valid);
+    let all = all.normalized();
+    let mut text = matching(&all, style);
     if mask.get(Field::VlanTci1) as u16 & !TAG_PRESENT != 0
         && let Some(tag) = state.key.tag(1)
     {
@@ -90,7 +101,33 @@ pub(super) fn condition(all: &Match, state: &FlowState, mask: &Mask, style: Styl
             let _ = write!(text, ",{name}={:#x}/{bits:#x}", state.key.get(field) as u32 & bits);
         }
     }
-    text
+    for (field, name) in [(Field::IcmpType, "icmp_type"), (Field::IcmpCode, "icmp_code")] {
+        text = with_mask(text, name, state.key.get(field) & mask.get(field), mask.get(field));
+    }
+    let recirc_id = match state.key.get(Field::RecircId) {
+        0 => String::from("0"),
+        id => format!("{id:#x}"),
+    };
+    let (mark, rest) = leading(&text, "pkt_mark=");
+    let (priority, rest) = leading(rest, "skb_priority=");
+    format!("{mark}recirc_id={recirc_id},{priority}eth,{rest}")
+}
+
+/// The text with a field's value in hexadecimal and with its mask.
+fn with_mask(text: String, name: &str, value: u128, mask: u128) -> String {
+    let parts = text.split(',').map(|part| match part.split_once('=') {
+        Some((own, _)) if own == name => format!("{name}={value:#x}/{mask:#x}"),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// The first part of a list if it begins with `name`, with its comma, and the rest.
+fn leading<'t>(text: &'t str, name: &str) -> (&'t str, &'t str) {
+    match text.find(',') {
+        Some(end) if text.starts_with(name) => text.split_at(end + 1),
+        _ => ("", text),
+    }
 }
 
 /// The error of a translation, as the last line prints it.

@@ -1,10 +1,13 @@
 //! `ofproto/trace` and `ofproto/trace-packet-out`.
 
 use super::{Answer, from_hex};
+use crate::bridges::Bridges;
 use crate::state::State;
 use dp::PortNo;
-use flow::{Field, FlowState, Key, MatchField, TAG_PRESENT, extract, parse_odp};
-use openflow::model::{Action, Port};
+use flow::{Field, FlowState, Home, Key, Mask, MatchField, TAG_PRESENT, extract, parse_odp};
+use openflow::Version;
+use openflow::check::{self, Limits};
+use openflow::model::{Action, Match, Port};
 use openflow::text::{Names, parse_actions, parse_packet, parse_port};
 use std::collections::BTreeMap;
 use switch::Switch;
@@ -24,8 +27,15 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     });
 }
 
-/// The names that the datapath answers to: bridges of all types share it.
-const DATAPATHS: [&str; 3] = ["ovs-netdev", "ovs-system", "ovs-dummy"];
+/// The options and other words of a command.
+#[derive(Default)]
+struct Words<'a> {
+    rest: Vec<&'a str>,
+    actions: Option<&'a str>,
+    names: bool,
+    generate: bool,
+    consistent: bool,
+}
 
 /// The packet to trace.
 struct Wanted {
@@ -36,27 +46,18 @@ struct Wanted {
 }
 
 fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
-    let mut rest = Vec::new();
-    let (mut names, mut generate) = (None, false);
-    for arg in args {
-        match arg.as_str() {
-            "--names" => names = Some(true),
-            "--no-names" => names = Some(false),
-            "-generate" | "--generate" => generate = true,
-            "-consistent" | "--consistent" if with_actions => {}
-            "--ct-next" => return Err("connections are not tracked".to_owned()),
-            _ => rest.push(arg.as_str()),
-        }
-    }
-    let actions = match with_actions {
-        true => Some(rest.pop().ok_or("Too few arguments")?),
-        false => None,
-    };
+    let words = words_of(args, with_actions)?;
     let mut known = names_of(state);
-    let wanted = wanted(state, &rest, generate, &known.bridges)?;
-    let actions = actions.map(|text| actions_of(text, known.bridges.get(&wanted.bridge)));
-    let actions = actions.transpose()?;
-    if names != Some(true) {
+    let wanted = wanted(state, &words, &known.bridges)?;
+    let actions = match words.actions {
+        Some(text) => {
+            let list = actions_of(text, known.bridges.get(&wanted.bridge))?;
+            check_actions(state, &wanted, &list, words.consistent)?;
+            Some(list)
+        }
+        None => None,
+    };
+    if !words.names {
         known = Known::default();
     }
     let request = Request {
@@ -76,86 +77,184 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
     Ok(traced.text)
 }
 
+/// Tells options from other words.
+fn words_of(args: &[String], with_actions: bool) -> Result<Words<'_>, String> {
+    let mut words = Words::default();
+    let mut args = args.iter().map(String::as_str);
+    if with_actions {
+        words.actions = Some(args.next_back().ok_or("Too few arguments")?);
+    }
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("Missing argument for option {arg}"));
+        match arg {
+            "--names" | "-names" => words.names = true,
+            "--generate" | "-generate" => words.generate = true,
+            "--consistent" | "-consistent" if with_actions => words.consistent = true,
+            // A packet's payload has no influence on its way.
+            "--l7" => drop(from_hex(value()?).map_err(|_| GARBAGE)?),
+            "--l7-len" => {
+                let text = value()?;
+                let len = text.parse::<i64>().unwrap_or_default();
+                if !(0..=MOST_PAYLOAD).contains(&len) {
+                    return Err(format!("{text}: too much L7 data"));
+                }
+            }
+            // Connections are not tracked, so that the state never counts.
+            "--ct-next" => check_ct_state(value()?)?,
+            _ if arg.starts_with('-') => return Err(format!("{arg}: unknown option")),
+            _ => words.rest.push(arg),
+        }
+    }
+    Ok(words)
+}
+
+const GARBAGE: &str = "Trailing garbage in packet data";
+/// The most bytes of `--l7-len`.
+const MOST_PAYLOAD: i64 = 64_000;
+
+/// Checks the flags of a connection's state.
+fn check_ct_state(text: &str) -> Result<(), String> {
+    const FLAGS: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+    let given: Vec<&str> = text.split([',', ' ']).filter(|flag| !flag.is_empty()).collect();
+    if let Some(unknown) = given.iter().find(|flag| !FLAGS.contains(flag)) {
+        return Err(format!("{unknown}: unknown connection tracking state flag"));
+    }
+    let has = |flag: &str| given.contains(&flag);
+    let others = |kept: &[&str]| given.iter().any(|flag| !kept.contains(flag));
+    let why = if !has("trk") && !given.is_empty() {
+        r#"If "trk" is unset, no other flags are set"#
+    } else if has("inv") && others(&["trk", "inv"]) {
+        r#"when "inv" is set, only "trk" may also be set"#
+    } else if has("new") && has("est") {
+        r#""new" and "est" are mutually exclusive"#
+    } else if has("new") && has("rpl") {
+        r#""new" and "rpy" are mutually exclusive"#
+    } else {
+        return Ok(());
+    };
+    let state: Vec<&str> = FLAGS.into_iter().filter(|flag| has(flag)).collect();
+    Err(format!("{}: invalid connection state: {why}", state.join("|")))
+}
+
 /// Parses the words other than options and actions.
-fn wanted(state: &State, words: &[&str], generate: bool, names: &BTreeMap<String, Names>) -> Result<Wanted, String> {
+fn wanted(state: &State, words: &Words<'_>, names: &BTreeMap<String, Names>) -> Result<Wanted, String> {
     let switch = state.shared.switch.read();
-    let is_datapath = |word: &str| DATAPATHS.contains(&word.split_once('@').unwrap_or(("", word)).1);
-    let (place, flow, packet) = match *words {
-        [flow] => (None, flow, None),
-        [flow, packet] if flow.contains('(') => (None, flow, Some(packet)),
-        [place, flow] => (Some(place), flow, None),
-        [place, flow, packet] => (Some(place), flow, Some(packet)),
+    let bridges = state.bridges.borrow();
+    let (mut rest, mut packet) = (words.rest.as_slice(), None);
+    // A packet is the last of three words, or the second of two after a flow without a place.
+    if let [first @ .., last] = rest
+        && (first.len() == 2 || first.len() == 1 && from_hex(last).is_ok_and(|bytes| !bytes.is_empty()))
+    {
+        if words.generate {
+            return Err("Syntax error".to_owned());
+        }
+        let bytes = from_hex(last).map_err(|_| GARBAGE)?;
+        (rest, packet) = (first, Some(bytes));
+    }
+    let (place, flow) = match *rest {
+        [flow] => (None, flow),
+        [place, flow] => (Some(place), flow),
         _ => return Err("too many arguments".to_owned()),
     };
-    if generate && packet.is_some() {
-        return Err("Syntax error".to_owned());
-    }
-    let mut found = match place {
-        Some(bridge) if !is_datapath(bridge) => {
-            if switch.bridge(bridge).is_none() {
-                return Err(format!("{bridge}: unknown bridge"));
-            }
+    let is_datapath = is_datapath(&bridges, place);
+    let port_of = |name: &str| bridges.interface(name).filter(|_| is_datapath)?.port;
+    let mut found = match (parse_odp(flow, &port_of), place) {
+        (Ok(_), _) if !is_datapath => return Err("Cannot find the datapath".to_owned()),
+        (Ok((key, mask)), _) => datapath_flow(&switch, key, &mask)?,
+        (Err(error), None) => {
+            let rest = flow.find(&error.part).map_or(flow, |at| &flow[at..]);
+            return Err(format!("syntax error at {rest} (or the bridge name was omitted)"));
+        }
+        (Err(_), Some(bridge)) => {
+            let options = switch.bridge(bridge).map(|bridge| bridge.tables().options());
+            let options = options.ok_or_else(|| format!("{bridge}: unknown bridge"))?;
             let none = Names::default();
             let names = names.get(bridge).unwrap_or(&none);
-            let options = switch.bridge(bridge).map(|bridge| bridge.tables().options());
             (bridge.to_owned(), openflow_flow(flow, names, options)?)
         }
-        _ => datapath_flow(state, &switch, flow)?,
     };
-    if let Some(packet) = packet {
-        let bytes = from_hex(packet).map_err(|_| "Trailing garbage in packet data".to_owned())?;
+    if let Some(bytes) = &packet {
         let port = found.1.key.in_port();
-        let key = extract(&bytes, &port.into()).ok_or("Packet data too short for Ethernet")?;
+        let key = extract(bytes, &port.into()).ok_or("Packet data too short for Ethernet")?;
         found.1 = FlowState::with_meta(key, *found.1.meta());
     }
     Ok(Wanted {
         bridge: found.0,
         state: found.1,
-        effective: generate || packet.is_some(),
+        effective: words.generate || packet.is_some(),
     })
 }
 
+/// Whether a word names the datapath of bridges of a type; no word does where all are of one type.
+fn is_datapath(bridges: &Bridges, word: Option<&str>) -> bool {
+    let mut types: Vec<&str> = bridges.state().values().map(|bridge| &*bridge.datapath_type).collect();
+    types.sort_unstable();
+    types.dedup();
+    match word {
+        None => types.len() == 1,
+        Some(word) => types.contains(&word.strip_prefix("ovs-").unwrap_or(word)),
+    }
+}
+
 /// A packet's fields in the syntax of `ovs-ofctl`; without `in_port` it has no ingress port.
-fn openflow_flow(text: &str, names: &Names, options: Option<&TunnelOptions>) -> Result<FlowState, String> {
+fn openflow_flow(text: &str, names: &Names, options: &TunnelOptions) -> Result<FlowState, String> {
     let packet = parse_packet(text, names).map_err(|error| format!("Bad openflow flow syntax: {text}: {error}"))?;
     let mut state = FlowState::new(Key::ZERO, Port::ANY.0);
     for entry in packet.entries() {
         state.set(entry.field, entry.value);
     }
-    if let Some(options) = options {
-        options.give(&packet, &mut state);
-    }
+    options.give(&packet, &mut state);
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
         state.key.set(Field::VlanTpid0, EtherType::VLAN.0.into());
     }
     Ok(state)
 }
 
-/// A flow in the syntax of `ovs-dpctl`; its ingress port selects the bridge.
-fn datapath_flow(state: &State, switch: &Switch, text: &str) -> Result<(String, FlowState), String> {
-    let bridges = state.bridges.borrow();
-    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
-    let (key, mask) = parse_odp(text, &port_of).map_err(|error| format!("{error} (or the bridge name was omitted)"))?;
-    // Parts of tags and labels that are not given are zero.
-    let in_parts = |field: &&Field| {
-        matches!(field, Field::VlanTci0 | Field::VlanTci1) || field.info().ovs_name.starts_with("mpls_lse")
+/// A flow in the syntax of `ovs-dpctl`; its ingress port selects the bridge. Masks do not count.
+fn datapath_flow(switch: &Switch, mut key: Key, mask: &Mask) -> Result<(String, FlowState), String> {
+    let in_port = match mask.get(Field::InPort) {
+        0 => PortNo(u32::MAX),
+        _ => key.in_port(),
     };
-    let partial = |field: &&Field| !matches!(mask.get(**field), 0) && mask.get(**field) != field.max_value();
-    if let Some(field) = Field::ALL.iter().filter(|field| !in_parts(field)).find(partial) {
-        return Err(format!(
-            "bad value for {} (wildcards not allowed here)",
-            field.info().ovs_name
-        ));
+    if mask.get(Field::EthType) == 0 {
+        key.set(Field::EthType, NO_TYPE);
     }
-    let PortNo(port) = key.in_port();
-    let at = switch.attachment(key.in_port());
-    let (bridge, number) = at.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
+    let at = switch.attachment(in_port);
+    let (bridge, number) = at.ok_or_else(|| format!("no OpenFlow port for datapath port {}", in_port.0))?;
+    let id = key.get(Field::RecircId) as u32;
+    if id != 0 && !switch.continues(id) {
+        return Err(format!("no recirculation data for recirc_id {id:#x}"));
+    }
     Ok((bridge.to_owned(), FlowState::new(key, number)))
 }
 
+/// The EtherType that OpenFlow 1.0 gives packets without one (IEEE 802.2).
+const NO_TYPE: u128 = 0x05ff;
+
 fn actions_of(text: &str, names: Option<&Names>) -> Result<Vec<Action>, String> {
     let none = Names::default();
-    parse_actions(text, names.unwrap_or(&none)).map_err(|error| format!("Bad openflow actions: {error}"))
+    parse_actions(text, names.unwrap_or(&none)).map_err(|error| error.to_string())
+}
+
+/// Checks actions as in a packet-out: of OpenFlow 1.0, or of a later version if they must suit the
+/// packet.
+fn check_actions(state: &State, wanted: &Wanted, actions: &[Action], consistent: bool) -> Result<(), String> {
+    let version = if consistent { Version::V13 } else { Version::V10 };
+    let mut packet = Match::ANY;
+    for field in MatchField::ALL.iter().filter(|field| field.info().canonical) {
+        if field.info().home != Home::Elsewhere {
+            packet.set(*field, wanted.state.get(*field), field.info().valid);
+        }
+    }
+    let through_tables = |action: &&Action| !matches!(action, Action::Output { port: Port::TABLE, .. });
+    let others: Vec<Action> = actions.iter().filter(through_tables).cloned().collect();
+    let switch = state.shared.switch.read();
+    let tables = switch
+        .bridge(&wanted.bridge)
+        .map(|bridge| bridge.tables().check_actions(&others));
+    check::actions(version, &packet, actions, &Limits::default())
+        .and(tables.unwrap_or(Ok(())))
+        .map_err(|error| format!("Bad actions: {}", error.name()))
 }
 
 /// The names of all ports.

@@ -1,0 +1,220 @@
+//! `ofproto/trace`: packets through rules of every action kind, and wrong arguments.
+
+use crate::run::{Daemons, Group, Table, row, run};
+
+const TABLE: Table = Table {
+    name: "trace",
+    groups: &[ACTIONS, SWITCHING, ARGUMENTS],
+};
+
+const FLOWS: &str = "\
+table=0,priority=10,in_port=1,dl_vlan=1 actions=strip_vlan,output:2
+table=0,cookie=0x5,in_port=1,tcp,tp_dst=1 actions=output:2
+table=0,in_port=1,tcp,tp_dst=2 actions=drop
+table=0,in_port=1,tcp,tp_dst=3 actions=output:2,output:3
+table=0,in_port=1,tcp,tp_dst=4 actions=flood
+table=0,in_port=1,tcp,tp_dst=5 actions=all
+table=0,in_port=1,tcp,tp_dst=6 actions=in_port
+table=0,in_port=1,tcp,tp_dst=7 actions=local
+table=0,in_port=1,tcp,tp_dst=8 actions=mod_vlan_vid:9,mod_vlan_pcp:3,output:2
+table=0,in_port=1,tcp,tp_dst=9 actions=push_vlan:0x8100,set_field:4100->vlan_vid,output:2
+table=0,in_port=1,tcp,tp_dst=10 actions=mod_dl_src:00:01:02:03:04:05,mod_dl_dst:00:01:02:03:04:06,output:2
+table=0,in_port=1,tcp,tp_dst=11 actions=mod_nw_src:1.2.3.4,mod_nw_dst:1.2.3.5,output:2
+table=0,in_port=1,tcp,tp_dst=12 actions=mod_tp_src:12,mod_tp_dst:13,output:2
+table=0,in_port=1,tcp,tp_dst=13 actions=mod_nw_tos:32,mod_nw_ecn:1,mod_nw_ttl:7,output:2
+table=0,in_port=1,tcp,tp_dst=14 actions=dec_ttl,output:2
+table=0,in_port=1,tcp,tp_dst=15 actions=load:0x5->NXM_NX_REG0[],move:NXM_NX_REG0[0..3]->NXM_NX_REG1[4..7],resubmit(,1)
+table=0,in_port=1,tcp,tp_dst=16 actions=resubmit:7
+table=0,in_port=1,tcp,tp_dst=17 actions=push:NXM_OF_ETH_SRC[],pop:NXM_OF_ETH_DST[],output:2
+table=0,in_port=1,tcp,tp_dst=18 actions=push_mpls:0x8847,set_mpls_label:7,set_mpls_tc:1,set_mpls_ttl:9,output:2
+table=0,in_port=1,tcp,tp_dst=19 actions=controller
+table=0,in_port=1,tcp,tp_dst=20 actions=controller(max_len=10,reason=action,id=3)
+table=0,in_port=1,tcp,tp_dst=21 actions=group:1
+table=0,in_port=1,tcp,tp_dst=22 actions=group:2
+table=0,in_port=1,tcp,tp_dst=23 actions=group:3
+table=0,in_port=1,tcp,tp_dst=24 actions=group:4
+table=0,in_port=1,tcp,tp_dst=25 actions=clone(mod_nw_src:1.2.3.4,output:2),output:3
+table=0,in_port=1,tcp,tp_dst=26 actions=learn(table=2,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),output:2
+table=0,in_port=1,tcp,tp_dst=27 actions=goto_table:3
+table=0,in_port=1,tcp,tp_dst=28 actions=write_metadata:0x77,goto_table:4
+table=0,in_port=1,tcp,tp_dst=29 actions=write_actions(output:2,set_field:1.1.1.1->ip_src),goto_table:4
+table=0,in_port=1,tcp,tp_dst=30 actions=clear_actions,write_actions(output:2)
+table=0,in_port=1,tcp,tp_dst=31 actions=output:NXM_NX_REG0[]
+table=0,in_port=1,tcp,tp_dst=32 actions=bundle(eth_src,0,hrw,ofport,members:2,3)
+table=0,in_port=1,tcp,tp_dst=33 actions=multipath(eth_src,50,modulo_n,1,0,NXM_NX_REG0[]),output:2
+table=0,in_port=1,tcp,tp_dst=34 actions=set_queue:1,output:2,pop_queue
+table=0,in_port=1,tcp,tp_dst=36 actions=resubmit(,36)
+table=36,tcp actions=resubmit(,36)
+table=0,in_port=1,tcp,tp_dst=37 actions=note:01.02.03,output:2
+table=0,in_port=1,tcp,tp_dst=38 actions=output(port=2,max_len=100)
+table=0,in_port=1,tcp,tp_dst=39 actions=output:9
+table=0,in_port=1,tcp,tp_dst=40 actions=resubmit(,40)
+table=0,in_port=1,tcp,tp_dst=41 actions=fin_timeout(idle_timeout=5),output:2
+table=0,in_port=1,tcp,tp_dst=42 actions=exit,output:2
+table=0,in_port=1,tcp,tp_dst=45 actions=check_pkt_larger(100)->NXM_NX_REG0[0],output:2
+table=0,in_port=1,tcp,tp_dst=47 actions=conjunction(1,1/2)
+table=0,in_port=1,tcp,tp_dst=48 actions=meter:1,output:2
+table=1,reg0=5,reg1=0x50 actions=output:3
+table=3,priority=7,ip,nw_src=10.0.0.0/8 actions=output:2
+table=4,metadata=0x77 actions=output:3
+table=0,in_port=2,ip actions=conjunction(1,1/2)
+table=0,in_port=2,ip,priority=5,nw_src=10.0.0.1 actions=conjunction(7,1/2)
+table=0,in_port=2,ip,priority=5,nw_dst=10.0.0.2 actions=conjunction(7,2/2)
+table=0,in_port=2,ip,priority=5,conj_id=7 actions=output:3
+table=0,in_port=1,arp actions=output:2
+table=0,in_port=1,icmp actions=output:2
+table=0,in_port=1,icmp6,icmpv6_type=135 actions=output:3
+table=0,in_port=1,sctp,tp_dst=9 actions=output:2
+table=0,in_port=1,udp6,tp_dst=9 actions=dec_ttl,output:2
+table=0,in_port=1,mpls,mpls_bos=1 actions=pop_mpls:0x0800,output:2
+table=0,in_port=1,ip,nw_frag=later actions=output:3
+table=0,in_port=1,dl_vlan=5 actions=mod_vlan_vid:6,output:3
+";
+
+/// Rules of every action kind.
+const ACTIONS: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[("flows.txt", FLOWS)],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 \
+         other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-port br0 p1 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 -- set interface p2 type=dummy ofport_request=2",
+        "ovs-vsctl add-port br0 p3 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-ofctl -O OpenFlow15 add-meter br0 meter=1,kbps,band=type=drop,rate=1000",
+        "ovs-ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:2,bucket=mod_nw_src:1.1.1.1,output:3",
+        "ovs-ofctl -O OpenFlow13 add-group br0 group_id=2,type=indirect,bucket=output:3",
+        "ovs-ofctl -O OpenFlow13 add-group br0 group_id=3,type=select,bucket=weight:1,output:3",
+        "ovs-ofctl -O OpenFlow13 add-group br0 group_id=4,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3",
+        "ovs-ofctl -O OpenFlow15 add-flows br0 flows.txt",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=4"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=6"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=7"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=10"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=11"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=12"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=13"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=14,nw_ttl=64"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=14,nw_ttl=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=15"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=16"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=17,dl_src=00:00:00:00:00:0a"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=18"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=19"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=20"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=21"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=22"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=23"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=24"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=25"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=26"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=27,nw_src=10.1.1.1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=27,nw_src=11.1.1.1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=28"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=29"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=30"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=31"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=32"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=33"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=34"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=36"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=37"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=38"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=39"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=40"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=41"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=42"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=45"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=48"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=99"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_vlan=1,dl_vlan_pcp=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,ip,nw_src=10.0.0.1,nw_dst=10.0.0.2"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,ip,nw_src=10.0.0.1,nw_dst=10.0.0.3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,arp,arp_op=1,arp_spa=10.0.0.1,arp_tpa=10.0.0.2"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,icmp,icmp_type=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,icmp6,icmpv6_type=135,nd_target=fe80::1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,sctp,tp_dst=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp6,tp_dst=9,nw_ttl=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_bos=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_frag=later"),
+        row("ovs-appctl ofproto/trace --names br0 in_port=p1,tcp,tp_dst=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=3 -generate"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 \
+             50540000000a50540000000908004500001c00000000401166cf0a0000010a000002000100020008dd0a"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,tcp,tp_dst=3 output:2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,tcp,tp_dst=3 resubmit(,0)"),
+        row("ovs-appctl ofproto/trace-packet-out -consistent br0 in_port=1,tcp,tp_dst=3 table"),
+    ],
+};
+
+/// `NORMAL`, VLANs and patch ports.
+const SWITCHING: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-br br1 -- set bridge br1 datapath_type=dummy other-config:hwaddr=aa:55:aa:55:00:01",
+        "ovs-vsctl add-port br0 p1 tag=10 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 -- set interface p2 type=dummy ofport_request=2",
+        "ovs-vsctl add-port br0 p3 tag=11 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-vsctl add-port br0 a -- set interface a type=patch options:peer=b ofport_request=4",
+        "ovs-vsctl add-port br1 b -- set interface b type=patch options:peer=a ofport_request=1",
+        "ovs-vsctl add-port br1 p5 -- set interface p5 type=dummy ofport_request=5",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_src=50:54:00:00:00:05,dl_dst=ff:ff:ff:ff:ff:ff"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=11,dl_src=50:54:00:00:00:06,dl_dst=ff:ff:ff:ff:ff:ff"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_vlan=11,dl_src=50:54:00:00:00:06"),
+        row("ovs-appctl ofproto/trace br1 in_port=5,dl_vlan=10,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:06,dl_dst=01:80:c2:00:00:00"),
+        row("ovs-appctl ofproto/trace br0 in_port=77,dl_src=50:54:00:00:00:06"),
+    ],
+};
+
+/// Wrong arguments.
+const ARGUMENTS: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-port br0 p1 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 -- set interface p2 type=dummy ofport_request=2",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace"),
+        row("ovs-appctl ofproto/trace-packet-out br0"),
+        row("ovs-appctl ofproto/trace br9 in_port=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=x"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 0"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 xyz"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 -generate 00"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 1 2 3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next bogus"),
+        row("ovs-appctl ofproto/trace ovs-dummy in_port(1)"),
+        row("ovs-appctl ofproto/trace ovs-dummy \
+             'in_port(1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'"),
+        row("ovs-appctl ofproto/trace dummy@ovs-dummy \
+             'in_port(p1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'"),
+        row("ovs-appctl ofproto/trace \
+             'in_port(2),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'"),
+        row("ovs-appctl ofproto/trace ovs-other 'in_port(1),eth_type(0x1234)'"),
+        row(
+            "ovs-appctl ofproto/trace ovs-dummy 'in_port(9),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'",
+        ),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 bogus"),
+    ],
+};
+
+#[test]
+fn traces_read_as_in_open_vswitch() {
+    run(&TABLE);
+}
