@@ -13,7 +13,7 @@ use openflow::model::{FlowCommand, GroupCommand, GroupMod, MeterCommand};
 use openflow::text::{Names, Style, instructions, matching, parse_flow};
 use openflow::{Codec, ErrorBody, Version};
 use ovsdb::log::{load, schema_record, snapshot_record};
-use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
+use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, UpdateForm, schemas};
 use serde_json::Value;
 use sha1_smol::Sha1;
 use std::sync::OnceLock;
@@ -188,14 +188,20 @@ fn drain(framer: &mut Framer) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Transactions, a JSON array of operations a line, on an empty database of the switch's schema.
+/// Transactions, a JSON array of operations a line, on an empty database of the switch's schema. A
+/// line with an object is an update of another server that the database follows.
 pub fn transact(data: &[u8]) {
     static SCHEMA: OnceLock<DatabaseSchema> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| DatabaseSchema::from_text(schemas::OPEN_VSWITCH).expect("our schema is good"));
     let mut database = Database::new(schema.clone(), 1);
     for line in data.split(|b| *b == b'\n').take(64) {
-        let Ok(Value::Array(ops)) = serde_json::from_slice(line) else {
-            continue;
+        let ops = match serde_json::from_slice(line) {
+            Ok(Value::Array(ops)) => ops,
+            Ok(updates) => {
+                follow(&mut database, &updates);
+                continue;
+            }
+            Err(_) => continue,
         };
         let before = (database.n_rows(), database.last_txn());
         let changed = match database.transact(&ops, &TxnCtx::PLAIN) {
@@ -210,6 +216,22 @@ pub fn transact(data: &[u8]) {
         };
         if !changed {
             assert_eq!(before, (database.n_rows(), database.last_txn()));
+        }
+    }
+}
+
+/// Updates that fail change nothing, and contents that were adopted are those that were sent.
+fn follow(database: &mut Database, updates: &Value) {
+    for form in [UpdateForm::Rows, UpdateForm::Differences] {
+        let before = (database.n_rows(), database.last_txn());
+        if database.follow(updates, form, None).is_err() {
+            assert_eq!(before, (database.n_rows(), database.last_txn()));
+        }
+        if database.adopt(updates, form, None, &|_| false).is_ok() {
+            let again = database.adopt(updates, form, None, &|_| false);
+            database.check().expect("references and indexes are right");
+            // Garbage collection may have removed rows that nothing refers to.
+            assert!(again.is_ok(), "what was adopted can be adopted again");
         }
     }
 }

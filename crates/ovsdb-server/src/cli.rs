@@ -94,9 +94,9 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
                 mgmt::outln!("{}", version::text(PROGRAM));
                 return Ok(None);
             }
-            "sync-from" | "sync-exclude-tables" | "active" => {
-                return Err(format!("--{name}: active-backup replication is not supported"));
-            }
+            "sync-from" => server.sync.source = value,
+            "sync-exclude-tables" => server.sync.exclude = value,
+            "active" => server.sync.active = true,
             // We always write column diffs.
             _ => {}
         }
@@ -120,6 +120,11 @@ fn help() -> String {
          \x20                         db:DB,TABLE,COLUMN for those that the database itself names\n\
          \x20 --no-dbs                serve no database at first\n\
          \x20 --run=COMMAND           serve for as long as COMMAND runs\n\
+         \n\
+         Active-backup replication:\n\
+         \x20 --sync-from=SERVER      be a backup of SERVER: unix:FILE, tcp:HOST:PORT, ssl:HOST:PORT\n\
+         \x20 --sync-exclude-tables=DB:TABLE[,DB:TABLE]...  do not replicate these tables\n\
+         \x20 --active                with --sync-from, start in the active role\n\
          {}{}\n\
          Other options:\n\
          \x20 -h, --help              print this help\n\

@@ -54,8 +54,35 @@ impl Server {
             inner.flush_soon();
             Ok(String::new())
         });
-        add("ovsdb-server/sync-status", "", (0, 0), |_, _| {
-            Ok("state: active".to_owned())
+        add("ovsdb-server/sync-status", "", (0, 0), |inner, _| {
+            Ok(inner.sync_status())
+        });
+        add("ovsdb-server/set-active-ovsdb-server", "", (1, 1), |inner, args| {
+            inner.set_active_server(&args[0]);
+            Ok(String::new())
+        });
+        add("ovsdb-server/get-active-ovsdb-server", "", (0, 0), |inner, _| {
+            Ok(inner.active_server())
+        });
+        add("ovsdb-server/connect-active-ovsdb-server", "", (0, 0), |inner, _| {
+            inner.become_backup()
+        });
+        add("ovsdb-server/disconnect-active-ovsdb-server", "", (0, 0), |inner, _| {
+            inner.become_active();
+            Ok(String::new())
+        });
+        add(
+            "ovsdb-server/set-active-ovsdb-server-probe-interval",
+            "",
+            (1, 1),
+            |inner, args| inner.set_active_server_probe(&args[0]),
+        );
+        add("ovsdb-server/set-sync-exclude-tables", "", (1, 1), |inner, args| {
+            inner.set_excluded(&args[0]);
+            Ok(String::new())
+        });
+        add("ovsdb-server/get-sync-exclude-tables", "", (0, 0), |inner, _| {
+            Ok(inner.excluded())
         });
         add("ovsdb-server/get-db-storage-status", "DB", (1, 1), |inner, args| {
             let known = inner.core.borrow().database(&args[0]).is_some();

@@ -96,11 +96,15 @@ impl Inner {
         }
         self.stores.borrow_mut().insert(name.clone(), store);
         self.flush();
+        if self.has_started() {
+            self.replicate(&name);
+        }
         Ok(name)
     }
 
     /// Stops serving a database and closes its file.
     pub(crate) fn remove_database(self: &Rc<Self>, name: &str) -> bool {
+        self.end_replication(name);
         self.flush();
         let now = self.now();
         let removed = self.core.borrow_mut().remove_database(name, now);

@@ -22,11 +22,13 @@ mod control;
 mod core;
 mod databases;
 mod remotes;
+mod replication;
 mod request;
 mod server;
 mod socket;
+mod source;
 mod store;
 
 pub use cli::main;
-pub use server::{DEFAULT_MAX_SESSIONS, OpenError, Options, Server};
+pub use server::{DEFAULT_MAX_SESSIONS, OpenError, Options, Server, SyncOptions};
 pub use store::StoreError;

@@ -23,6 +23,7 @@ use tokio::task::{self, AbortHandle};
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SessionId, SessionMap, SessionOptions};
 use crate::remotes::Remotes;
+use crate::replication::Replication;
 use crate::request::Incoming;
 use crate::store::{Store, StoreError};
 
@@ -43,11 +44,24 @@ pub struct Options {
     /// wait to be sent, monitors and other state that clients asked for. 0 for a quarter of the
     /// machine's memory, between 512 MiB and 4 GiB.
     pub memory_budget: usize,
+    /// The databases follow those of an active server.
+    pub sync: SyncOptions,
     /// The keys for remotes under TLS. `db:DATABASE,TABLE,COLUMN` names a column that has the file
     /// name. If these are the default, the server does not change [`Options::tls`].
     pub tls_settings: tls::Settings,
     /// The keys of the whole process.
     pub tls: Tls,
+}
+
+/// Active-backup replication (ovsdb-server(1), "Active-Backup Options").
+#[derive(Debug, Clone, Default)]
+pub struct SyncOptions {
+    /// The active server: `tcp:HOST:PORT`, …
+    pub source: Option<String>,
+    /// Tables that are not replicated: `DB:TABLE[,DB:TABLE]…`.
+    pub exclude: Option<String>,
+    /// Start in the active role although there is a source.
+    pub active: bool,
 }
 
 /// Most clients at the same time by default.
@@ -94,6 +108,7 @@ pub(crate) struct Inner {
     pub(crate) stores: RefCell<BTreeMap<String, Store>>,
     pub(crate) conns: RefCell<SessionMap<Rc<Conn>>>,
     pub(crate) remotes: RefCell<Remotes>,
+    pub(crate) replication: RefCell<Replication>,
     /// A row changed that [`Remotes`] depend on.
     pub(crate) remotes_changed: Notify,
     /// Requests that the server ends.
@@ -147,6 +162,7 @@ impl Server {
             stores: RefCell::default(),
             conns: RefCell::default(),
             remotes: RefCell::default(),
+            replication: RefCell::new(Replication::new(&options.sync)),
             remotes_changed: Notify::new(),
             exit: Notify::new(),
             tls: options.tls,
@@ -199,6 +215,7 @@ impl Server {
         inner.spawn(flush_when_wanted(inner.clone()));
         inner.spawn(reply_when_synced(inner.clone(), results));
         inner.spawn(keep_time(inner.clone()));
+        inner.start_replication();
         inner.start_remotes().await.map_err(OpenError::Remote)?;
         inner.spawn(crate::remotes::follow(inner.clone()));
         Ok(())
@@ -241,6 +258,7 @@ impl Server {
         for task in self.inner.tasks.take() {
             task.abort();
         }
+        self.inner.replication.borrow_mut().stop();
         self.inner.remotes.borrow_mut().stop();
         self.inner.conns.borrow_mut().clear();
         self.inner.stores.borrow_mut().clear();
@@ -265,6 +283,11 @@ impl Inner {
     /// The time since the server began.
     pub(crate) fn monotonic(&self) -> Nanos {
         Nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// Whether [`Server::run_local`] was called.
+    pub(crate) fn has_started(&self) -> bool {
+        self.sync_results.borrow().is_none()
     }
 
     /// Spawns a task that ends with the server.

@@ -165,10 +165,10 @@ impl Database {
                     let json = value.to_json(source_kind);
                     row.set(column, crate::Datum::from_plain_json(&json, &definition.kind)?);
                 }
-                rows.push((at, row));
+                rows.push((at, old.uuid(), Some(row)));
             }
         }
-        txn::load(&mut new, rows)?;
+        txn::apply(&mut new, rows, None)?;
         new.forget_history();
         Ok(new)
     }

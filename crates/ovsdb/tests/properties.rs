@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use ovsdb::{Database, DatabaseSchema, Datum, Monitor, MonitorVersion, TxnCtx, Updates, log, no_names};
+use ovsdb::{Database, DatabaseSchema, Datum, Monitor, MonitorVersion, TxnCtx, UpdateForm, Updates, log, no_names};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -309,6 +309,36 @@ proptest! {
     }
 
     #[test]
+    fn a_database_that_follows_another_has_the_same_contents(transactions in transactions()) {
+        let mut db = database();
+        let all = json!({"root": {}, "kid": {}, "needs": {}, "pair": {}, "few": {}});
+        for (version, form) in [(MonitorVersion::Monitor, UpdateForm::Rows), (MonitorVersion::CondSince, UpdateForm::Differences)] {
+            let monitor = Monitor::new(&db, &all, version).unwrap();
+            let (mut steady, mut late) = (database(), database());
+            steady.adopt(&monitor.initial(&db).to_json(), form, None, &|_| false).unwrap();
+            for (number, ops) in transactions.iter().enumerate() {
+                if let (_, Some(commit)) = run(&mut db, json!(ops)) {
+                    let updates = monitor.update(&commit).unwrap().to_json();
+                    // A commit may change only the version of a row, which is not sent.
+                    if let Some(followed) = steady.follow(&updates, form, Some(commit.id)).unwrap() {
+                        prop_assert_eq!(followed.id, commit.id);
+                    }
+                    steady.check().unwrap();
+                    prop_assert_eq!(contents(&steady, false), contents(&db, false));
+                }
+                if number % 8 == 7 {
+                    // As after an interruption: what was missed comes as one change.
+                    let initial = monitor.initial(&db).to_json();
+                    late.adopt(&initial, form, None, &|_| false).unwrap();
+                    late.check().unwrap();
+                    prop_assert_eq!(contents(&late, false), contents(&db, false));
+                    prop_assert!(late.adopt(&initial, form, None, &|_| false).unwrap().is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_commit_taken_back_leaves_what_was(transactions in transactions()) {
         let mut db = database();
         for ops in &transactions {
@@ -340,6 +370,23 @@ proptest! {
             prop_assert_eq!(new.subtract(&new), Datum::EMPTY);
             prop_assert!(old.union(&new).includes(&old));
             prop_assert!(old.union(&new).len() <= old.len() + new.len());
+        }
+    }
+
+    #[test]
+    fn any_updates_leave_a_consistent_database(transactions in transactions(), updates in any_json(), rows in any_json()) {
+        let mut db = database();
+        for ops in &transactions {
+            run(&mut db, json!(ops));
+        }
+        let mut before = contents(&db, false);
+        for form in [UpdateForm::Rows, UpdateForm::Differences] {
+            for updates in [updates.clone(), json!({"root": {SOME_UUID: rows.clone()}})] {
+                let failed = db.follow(&updates, form, None).is_err() && db.adopt(&updates, form, None, &|_| true).is_err();
+                db.check().unwrap();
+                prop_assert!(!failed || contents(&db, false) == before);
+                before = contents(&db, false);
+            }
         }
     }
 

@@ -309,7 +309,7 @@ impl Daemon {
     fn lock_changed(&mut self) {
         let contended = self.db.idl().lock_state() == LockState::Contended;
         if contended && !self.contended {
-            tracing::error!(target: "bridge", "another ovs-vswitchd process is running, disabling this process until it goes away");
+            tracing::error!(target: "bridge", "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away", std::process::id());
         }
         self.contended = contended;
     }

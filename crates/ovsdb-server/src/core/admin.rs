@@ -135,6 +135,7 @@ impl Core {
             db,
             monitors: Monitors::default(),
             persistent,
+            backup: false,
         };
         self.databases.insert(name.to_owned(), hosted);
     }

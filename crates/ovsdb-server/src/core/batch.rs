@@ -151,14 +151,18 @@ impl Core {
         let (locks, state) = (&self.locks, self.sessions.get(&session)?);
         let holds_lock = |name: &str| locks.owns(name, session);
         let reserved = db == SERVER_DB;
-        let read_only = state.options.read_only || reserved;
+        let server_read_only = state.options.read_only || self.is_backup(db);
+        let read_only = server_read_only || reserved;
         let ctx = TxnCtx {
             waited,
             holds_lock: &holds_lock,
             read_only,
         };
         let mut outcome = self.databases.get_mut(db)?.db.transact(ops, &ctx);
-        if reserved && let Outcome::Done { reply, .. } = &mut outcome {
+        if !server_read_only
+            && reserved
+            && let Outcome::Done { reply, .. } = &mut outcome
+        {
             explain_reserved(reply);
         }
         Some(outcome)

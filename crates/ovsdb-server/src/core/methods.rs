@@ -72,6 +72,11 @@ impl Core {
             "get_schema" => self.known_db(method, &params).map(|db| self.schema_json(&db)),
             "get_server_id" => Ok(self.server_id.to_string().into()),
             "set_db_change_aware" => self.set_change_aware(session, params),
+            "lock" | "steal" | "unlock" if self.may_only_read(session) => {
+                let why = "lock and unlock methods not allowed, DB server is read only.";
+                self.refuse(session, &id, &why.into());
+                return None;
+            }
             "lock" | "steal" => self.take_lock(session, method, params),
             "unlock" => self.unlock(session, params),
             "monitor_cond" | "monitor_cond_since" | "monitor_cond_change" if !self.monitor_cond => {
@@ -109,6 +114,12 @@ impl Core {
     /// Checks that the database exists, and that no waiting transaction has the request's id.
     fn may_transact(&self, db: &str, session: SessionId, id: &Value) -> bool {
         self.databases.contains_key(db) && !self.waits_for(session, id)
+    }
+
+    /// Whether the session's requests may change nothing.
+    fn may_only_read(&self, session: SessionId) -> bool {
+        let options = self.sessions.get(&session).map(|session| &session.options);
+        options.is_some_and(|options| options.read_only) || self.is_backup_server()
     }
 
     /// The database that a request's first parameter names.

@@ -28,6 +28,7 @@
 mod admin;
 mod batch;
 mod encode;
+mod follow;
 mod hold;
 mod locks;
 mod methods;
@@ -163,6 +164,8 @@ struct Hosted {
     monitors: Monitors,
     /// Whether it is written to a file.
     persistent: bool,
+    /// It follows another server; clients may only read it.
+    backup: bool,
 }
 
 impl Core {
@@ -192,6 +195,11 @@ impl Core {
         };
         core.host_server_db();
         core
+    }
+
+    /// The UUID by which clients know this server.
+    pub(crate) fn server_id(&self) -> Uuid {
+        self.server_id
     }
 
     /// The database of that name.

@@ -160,7 +160,9 @@ impl Inner {
         let rows: Vec<TargetRow> = {
             let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
             let sources = remotes.configured().filter_map(|name| RowSource::parse(name)?.ok());
-            sources.flat_map(|source| source.rows(&core)).collect()
+            // The rows of a backup are those of the active server.
+            let own = sources.filter(|source| !core.is_backup(&source.db));
+            own.flat_map(|source| source.rows(&core)).collect()
         };
         let mut ops: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
         for row in &rows {

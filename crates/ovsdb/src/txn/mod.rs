@@ -16,6 +16,7 @@ use crate::database::{Database, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::json::Json;
 use crate::parser::{Kinds, Name, Parser};
+use crate::replica::NewRows;
 use crate::row::Row;
 use crate::schema::COL_VERSION;
 use crate::table::RowId;
@@ -110,7 +111,7 @@ pub(crate) fn transact<J: Json>(db: &mut Database, ops: &[J], ctx: &TxnCtx<'_>) 
         }
     }
     let commit = match settle::settle(&mut txn) {
-        Ok(settled) => settled.map(|settled| finish(txn, settled)),
+        Ok(settled) => settled.map(|settled| finish(txn, settled, None)),
         Err(error) => {
             txn.roll_back();
             reply.push(error.to_json());
@@ -123,20 +124,24 @@ pub(crate) fn transact<J: Json>(db: &mut Database, ops: &[J], ctx: &TxnCtx<'_>) 
     }
 }
 
-/// Inserts rows into an empty database and checks every constraint.
-pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Error> {
+/// Sets and deletes whole rows, and checks every constraint. `id` is the UUID of the transaction; a
+/// new one if `None`. Returns the commit if anything changed.
+pub(crate) fn apply(db: &mut Database, rows: NewRows, id: Option<Uuid>) -> Result<Option<Arc<Commit>>, Error> {
     let mut txn = Txn::new(db, &TxnCtx::PLAIN);
-    for (table, mut row) in rows {
-        let uuid = row.uuid();
-        row.set(COL_VERSION, Datum::one(txn.db.uuids.next_uuid()));
+    for (table, uuid, new) in rows {
         txn.touch(table, uuid);
-        txn.db.tables[table].rows.insert(uuid, Arc::new(row));
+        match new {
+            Some(mut row) => {
+                if !txn.db.tables[table].rows.contains_key(&uuid) {
+                    row.set(COL_VERSION, Datum::one(txn.db.uuids.next_uuid()));
+                }
+                txn.db.tables[table].rows.insert(uuid, Arc::new(row));
+            }
+            None => drop(txn.db.tables[table].rows.remove(&uuid)),
+        }
     }
     match settle::settle(&mut txn) {
-        Ok(settled) => {
-            settled.map(|settled| finish(txn, settled));
-            Ok(())
-        }
+        Ok(settled) => Ok(settled.map(|settled| finish(txn, settled, id))),
         Err(error) => {
             txn.roll_back();
             Err(error)
@@ -145,7 +150,7 @@ pub(crate) fn load(db: &mut Database, rows: Vec<(usize, Row)>) -> Result<(), Err
 }
 
 /// Sets the versions of changed rows and makes the commit. This cannot fail.
-fn finish(mut txn: Txn<'_>, settled: Settled) -> Arc<Commit> {
+fn finish(mut txn: Txn<'_>, settled: Settled, id: Option<Uuid>) -> Arc<Commit> {
     let Settled { mut changes, counts } = settled;
     let db = &mut *txn.db;
     for change in &mut changes {
@@ -168,7 +173,7 @@ fn finish(mut txn: Txn<'_>, settled: Settled) -> Arc<Commit> {
     changes.sort_by_key(|change| change.table);
     let comment = (!txn.comments.is_empty()).then(|| std::mem::take(&mut txn.comments).join("\n"));
     let commit = Arc::new(Commit {
-        id: db.uuids.next_uuid(),
+        id: id.unwrap_or_else(|| db.uuids.next_uuid()),
         changes,
         comment,
         durable: txn.durable,

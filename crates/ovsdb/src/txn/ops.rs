@@ -267,6 +267,7 @@ impl Txn<'_> {
     pub(super) fn commit<J: Json>(&mut self, mut parser: Parser<'_, J>) -> Result<Value, Error> {
         let durable = parser.required("durable", Kinds::BOOLEAN);
         parser.finish()?;
+        self.check_writable("commit")?;
         self.durable |= durable.and_then(J::as_bool).unwrap_or(false);
         Ok(Value::Object(Map::new()))
     }

@@ -136,18 +136,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         table: "ovsdb",
         rows: "list-commands",
-        change: Change::TheirLine("active-ovsdb-server"),
-        cites: Cite::Page("**Not in the database server yet:**"),
-    },
-    Exception {
-        table: "ovsdb",
-        rows: "list-commands",
-        change: Change::TheirLine("sync-exclude-tables"),
-        cites: Cite::Page("**Not in the database server yet:**"),
-    },
-    Exception {
-        table: "ovsdb",
-        rows: "list-commands",
         change: Change::TheirLine("ovsdb-server/tlog-"),
         cites: Cite::Page("**Not in the database server yet:**"),
     },

@@ -4,7 +4,7 @@ use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "ovsdb",
-    groups: &[TOOL, SERVER],
+    groups: &[TOOL, SERVER, REPLICATION],
 };
 
 /// `ovsdb-tool` on files, and the client without a server.
@@ -112,6 +112,41 @@ const SERVER: Group = Group {
         row("ovsdb-client transact {db} '['"),
         step("ovs-appctl -t ovsdb-server ovsdb-server/disable-monitor-cond"),
         row("ovsdb-client dump {db} Open_vSwitch Bridge name"),
+    ],
+};
+
+/// Active-backup replication. Open vSwitch 3.1 crashes at `set-sync-exclude-tables` without an
+/// argument, and replies twice when a probe interval is not a number and when there is no active
+/// server to connect to.
+const REPLICATION: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[],
+    rows: &[
+        row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-sync-exclude-tables"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/disconnect-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/disconnect-active-ovsdb-server x"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-active-ovsdb-server-probe-interval"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-active-ovsdb-server-probe-interval -5"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-sync-exclude-tables nosuch,:x,b::c,a:z:y,a:z"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-sync-exclude-tables"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-sync-exclude-tables Open_vSwitch:SSL"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-sync-exclude-tables"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-active-ovsdb-server unix:{dir}/nobody"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/connect-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/set-active-ovsdb-server-probe-interval 3000"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
+        row(r#"ovsdb-client transact {db} '["Open_vSwitch",{"op":"insert","table":"Bridge","row":{}}]'"#),
+        row(r#"ovsdb-client transact {db} '["Open_vSwitch",{"op":"commit","durable":true}]'"#),
+        row(r#"ovsdb-client transact {db} '["_Server",{"op":"delete","table":"Database","where":[]}]'"#),
+        row(r#"ovsdb-client transact {db} '["Open_vSwitch",{"op":"comment","comment":"x"}]'"#),
+        row("ovsdb-client dump {db} _Server Database name model connected leader"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/disconnect-active-ovsdb-server"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
     ],
 };
 

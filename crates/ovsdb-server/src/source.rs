@@ -1,0 +1,192 @@
+//! The connection to a server whose database this server follows: connect, probe, reconnect. What
+//! the messages mean is up to a [`Protocol`].
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mgmt::jsonrpc::{Connection, Limits, Message, Receiver, Sender};
+use mgmt::os_text;
+use mgmt::reconnect::{Action, Policy, Reconnect};
+use mgmt::stream::{self, Remote};
+
+use crate::server::Inner;
+
+/// The longest message of a source: the server decides how large its database is. The memory
+/// budget of the clients is the limit too.
+const MAX_MESSAGE: usize = 1 << 30;
+
+/// The longest time for sending a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Connect again.
+    Retry(String),
+    /// Do not connect again. The protocol has logged why.
+    Stop,
+}
+
+/// The client's side of a session.
+pub(crate) trait Protocol {
+    /// The connection was made.
+    fn begin(&mut self) -> Vec<Message>;
+
+    /// A message arrived. Returns what to send.
+    ///
+    /// # Errors
+    /// Why the connection has to end.
+    fn handle(&mut self, message: Message) -> Result<Vec<Message>, End>;
+}
+
+/// Follows `source` until the protocol gives up. `probe` may change at any time.
+pub(crate) async fn follow(
+    inner: &Rc<Inner>,
+    source: &str,
+    probe: &Rc<Cell<Option<Duration>>>,
+    protocol: &mut impl Protocol,
+) {
+    let remote: Remote = match source.parse() {
+        Ok(remote) => remote,
+        Err(error) => {
+            tracing::info!(target: "reconnect", "{source}: connection attempt failed ({error})");
+            return std::future::pending().await;
+        }
+    };
+    let policy = Policy {
+        probe: probe.get(),
+        ..Policy::default()
+    };
+    let mut machine = Reconnect::new(policy, inner.monotonic());
+    loop {
+        if let Some(deadline) = machine.deadline() {
+            tokio::time::sleep(until(inner, deadline)).await;
+        }
+        if machine.poll(inner.monotonic()) != Some(Action::Connect) {
+            continue;
+        }
+        telemetry::info_limited!(target: "reconnect", "{source}: connecting...");
+        match attempt(inner, &remote, &machine).await {
+            Err(error) => {
+                machine.failed(&os_text(&error), inner.monotonic());
+                telemetry::info_limited!(target: "reconnect", "{source}: connection attempt failed ({})", os_text(&error));
+            }
+            Ok(stream) => {
+                tracing::info!(target: "reconnect", "{source}: connected");
+                machine.connected(inner.monotonic());
+                let limit = MAX_MESSAGE.min(inner.core.borrow().budget().1);
+                let limits = Limits {
+                    max_bytes: limit,
+                    ..Limits::default()
+                };
+                let (receiver, sender) = Connection::with_limits(stream, limits).into_split();
+                let mut link = Link {
+                    inner,
+                    receiver,
+                    sender,
+                    probe,
+                    machine: &mut machine,
+                };
+                let why = match link.run(protocol).await {
+                    End::Stop => return,
+                    End::Retry(why) => why,
+                };
+                machine.disconnected(&why, inner.monotonic());
+                telemetry::info_limited!(target: "reconnect", "{source}: {why}");
+            }
+        }
+    }
+}
+
+async fn attempt(inner: &Inner, remote: &Remote, machine: &Reconnect) -> io::Result<stream::Stream> {
+    let connect = stream::connect(remote, &inner.tls);
+    match machine.deadline() {
+        None => connect.await,
+        Some(deadline) => {
+            let timed = tokio::time::timeout(until(inner, deadline), connect).await;
+            timed.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        }
+    }
+}
+
+fn until(inner: &Inner, deadline: nanos::Nanos) -> Duration {
+    Duration::from_nanos(deadline.0.saturating_sub(inner.monotonic().0))
+}
+
+/// One connection.
+struct Link<'a> {
+    inner: &'a Inner,
+    receiver: Receiver,
+    sender: Sender,
+    probe: &'a Cell<Option<Duration>>,
+    machine: &'a mut Reconnect,
+}
+
+impl Link<'_> {
+    async fn run(&mut self, protocol: &mut impl Protocol) -> End {
+        let mut out = protocol.begin();
+        loop {
+            for message in out.drain(..) {
+                if let Err(end) = self.send(message).await {
+                    return end;
+                }
+            }
+            match self.receive().await {
+                Err(end) => return end,
+                Ok(None) => {}
+                Ok(Some(message)) => match message.echo_reply() {
+                    Some(reply) => out.push(reply),
+                    None => match protocol.handle(message) {
+                        Ok(messages) => out = messages,
+                        Err(end) => return end,
+                    },
+                },
+            }
+        }
+    }
+
+    /// The next message; `None` after a probe that was answered or has to be sent.
+    async fn receive(&mut self) -> Result<Option<Message>, End> {
+        let now = self.inner.monotonic();
+        let policy = *self.machine.policy();
+        self.machine.set_policy(Policy {
+            probe: self.probe.get(),
+            ..policy
+        });
+        let received = match self.machine.deadline() {
+            None => self.receiver.recv().await,
+            Some(deadline) => {
+                let wait = Duration::from_nanos(deadline.0.saturating_sub(now.0));
+                match tokio::time::timeout(wait, self.receiver.recv()).await {
+                    Ok(received) => received,
+                    Err(_) => return self.silence().await.map(|()| None),
+                }
+            }
+        };
+        self.machine.heard(self.inner.monotonic());
+        match received {
+            Ok(Some(Message::Reply { id, .. })) if id == "echo" => Ok(None),
+            Ok(Some(message)) => Ok(Some(message)),
+            Ok(None) => Err(End::Retry("connection closed by peer".to_owned())),
+            Err(error) => Err(End::Retry(format!("connection dropped ({error})"))),
+        }
+    }
+
+    async fn silence(&mut self) -> Result<(), End> {
+        match self.machine.poll(self.inner.monotonic()) {
+            Some(Action::Probe) => self.send(Message::request("echo", Vec::new(), "echo")).await,
+            Some(Action::Disconnect(why)) => Err(End::Retry(why)),
+            Some(Action::Connect) | None => Ok(()),
+        }
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), End> {
+        match tokio::time::timeout(SEND_TIMEOUT, self.sender.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(End::Retry(format!("connection dropped ({})", os_text(&error)))),
+            Err(_) => Err(End::Retry("peer is not reading; closing the connection".to_owned())),
+        }
+    }
+}
