@@ -35,7 +35,7 @@ pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig,
 pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
-pub use show::{ActionList, ToController};
+pub use show::{ActionList, ToController, ufid};
 pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};
 pub use workers::{
     Assign, AutoBalance, Perf, QueueReport, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport,

@@ -1,10 +1,28 @@
 //! Printing actions in the syntax of `ovs-dpctl dump-flows`.
 
 use crate::{Action, PuntReason, SetField};
-use flow::{Field, Key, PortNo};
+use flow::{Field, Key, Mask, PortNo};
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
+
+/// A megaflow's number in the form of a UUID (RFC 9562, version 4 in form). Megaflows with the same
+/// mask, and the same key under it, have the same number.
+pub fn ufid(key: &Key, mask: &Mask) -> String {
+    /// Any two different seeds.
+    const SEEDS: [u64; 2] = [0x6f78_7673, 0x7566_6964];
+    let mut words = *mask.words();
+    words.iter_mut().zip(key.words()).for_each(|(bits, word)| *bits &= word);
+    let key = Key::from_words(&words);
+    let mask = Key::from_words(mask.words());
+    let half = |seed| key.hash64(mask.hash64(seed));
+    let number = u128::from(half(SEEDS[0])) << 64 | u128::from(half(SEEDS[1]));
+    let number = number & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let digits = format!("{number:032x}");
+    [0..8, 8..12, 12..16, 16..20, 20..32]
+        .map(|part| &digits[part])
+        .join("-")
+}
 
 /// A list of actions. Prints as in Open vSwitch: separated by commas, with writes to one header
 /// merged.

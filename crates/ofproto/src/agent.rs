@@ -5,6 +5,7 @@ use crate::conn::{Closed, Conn, ConnId, ConnStats, Kind, Options};
 use crate::env::Env;
 use crate::events::{Effect, Event};
 use crate::limit::LimitStats;
+use crate::log;
 use crate::memory::HELLO_TIMEOUT;
 use crate::ports::{PortInfo, Ports};
 use crate::probe::Probing;
@@ -173,6 +174,7 @@ impl Agent {
         self.next += 1;
         let id = ConnId(self.next);
         let config = &self.core.config;
+        log::state(&config.bridge, &options, &["entering CONNECTING"]);
         let mut conn = Conn::new(id, options, config.versions, config.queue, self.budget.share(), now);
         conn.most_unread = config.most_unread;
         self.conns.insert(id, conn);
@@ -184,6 +186,13 @@ impl Agent {
     /// done.
     pub fn disconnect(&mut self, id: ConnId, env: &impl Env, now: Nanos) {
         let Some(mut gone) = self.conns.remove(&id) else { return };
+        let bridge = &self.core.config.bridge;
+        log::state(
+            bridge,
+            &gone.options,
+            &["connection closed by peer", "entering DISCONNECTED"],
+        );
+        gone.log_flow_mods(bridge, now);
         if let Some(job) = gone.job.take().and_then(|job| job.orphaned(&mut self.core, env)) {
             gone.job = Some(job);
             self.orphans.push_back(gone);
@@ -329,10 +338,18 @@ impl Agent {
         let packets = conn.packets.next_event().filter(|_| !conn.out.is_full());
         let bundles = conn.bundles.next_event(self.core.config.bundle_timeout);
         let partial = conn.partial.as_ref().map(|partial| partial.heard + REQUEST_TIMEOUT);
-        [conn.probe.due(), conn.hello_deadline, packets, bundles, partial]
-            .into_iter()
-            .flatten()
-            .min()
+        let flow_mods = conn.flow_mods.due();
+        [
+            conn.probe.due(),
+            conn.hello_deadline,
+            packets,
+            bundles,
+            partial,
+            flow_mods,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Runs the timers of a connection: probes a silent peer, and closes a connection whose peer
@@ -348,6 +365,9 @@ impl Agent {
         if conn.hello_deadline.take_if(|by| *by <= now).is_some() {
             HELLO_TIMEOUT.inc();
             conn.closed = Some(Closed::HelloTimeout);
+        }
+        if conn.flow_mods.due().is_some_and(|due| due <= now) {
+            conn.log_flow_mods(&self.core.config.bridge, now);
         }
         if let Some(partial) = conn.partial.take_if(|partial| partial.heard + REQUEST_TIMEOUT <= now) {
             conn.refuse(partial.xid, OfError::BrcMultipartRequestTimeout, &[]);
@@ -390,6 +410,7 @@ impl Agent {
             return Ok(false);
         };
         conn.stats.received += 1;
+        log::received(&conn.options.name, message);
         conn.probe.heard(now);
         let asks = conn.codec.is_some() && message.get(1).is_some_and(|kind| *kind > LAST_COURTESY);
         if asks && !std::mem::replace(&mut conn.admitted, true) {
@@ -401,6 +422,8 @@ impl Agent {
         match conn.codec {
             None => {
                 conn.greet(message)?;
+                let bridge = &self.core.config.bridge;
+                log::state(bridge, &conn.options, &["connected", "entering ACTIVE"]);
                 self.events.push(Event::Greeted(id));
                 self.core.effects.push(Effect::ListenersChanged);
             }

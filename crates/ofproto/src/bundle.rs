@@ -11,12 +11,12 @@ use crate::memory::{BUNDLE_REFUSED, OVERHEAD};
 use crate::unsupported;
 use crate::work::{Part, Work, xid_of};
 use nanos::Nanos;
-use openflow::model::{Body, BundleAdd, BundleControl, FlowMod, GroupMod, PacketOut, PortMod};
+use openflow::model::{Body, BundleAdd, BundleControl, FlowCommand, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, OfError};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
-use switch::BundleItem;
+use switch::{BundleItem, Switch};
 use telemetry::budget::Share;
 
 /// Types of control messages; the type of a reply is one more.
@@ -308,7 +308,7 @@ impl Commit {
         }
         let Range { mut start, end } = match self.work.next() {
             Some(Part::Messages(range)) => range,
-            Some(Part::Additions(range)) => return self.add(codec, bridge, range, env),
+            Some(Part::Additions(range)) => return self.add(conn, codec, bridge, range, env),
             None => return Ok(()),
         };
         let mut changes = Vec::new();
@@ -345,7 +345,7 @@ impl Commit {
         }
         self.work.done(start);
         let items: Vec<BundleItem<'_>> = changes.iter().map(Change::item).collect();
-        let done = env.change(|switch, now| (switch.bundle_apply(bridge, &items, now), Vec::new()));
+        let (done, now) = env.change(|switch, now| ((switch.bundle_apply(bridge, &items, now), now), Vec::new()));
         if let Err(failed) = done {
             let message = starts.get(failed.at).map(|at| self.work.message_at(*at));
             return Err((failed.error, message.unwrap_or_default().to_vec()));
@@ -354,7 +354,8 @@ impl Commit {
             match change {
                 Change::Port(change) => self.later.push(Body::PortMod(change)),
                 Change::PacketOut(packet) => self.later.push(Body::PacketOut(packet)),
-                Change::Flow(_) | Change::Group(_) => {}
+                Change::Flow(change) => conn.flow_mods.count(change.command, 1, now),
+                Change::Group(_) => {}
             }
         }
         Ok(())
@@ -363,6 +364,7 @@ impl Commit {
     /// Adds some rules.
     fn add(
         &mut self,
+        conn: &mut Conn,
         codec: Codec,
         bridge: &str,
         range: Range<usize>,
@@ -370,8 +372,10 @@ impl Commit {
     ) -> Result<(), (OfError, Vec<u8>)> {
         let range = range.start..range.end.min(range.start + SLICE);
         let additions = self.work.additions();
-        let added = env.change(|switch, now| (switch.bundle_add(bridge, additions, range.clone(), now), Vec::new()));
+        let add = |switch: &mut Switch, now| (switch.bundle_add(bridge, additions, range.clone(), now), now);
+        let (added, now) = env.change(|switch, now| (add(switch, now), Vec::new()));
         added.map_err(|failed| (failed.error, self.work.message_of(codec, range.start + failed.at)))?;
+        conn.flow_mods.count(FlowCommand::Add, range.len() as u64, now);
         self.work.done(range.end);
         Ok(())
     }

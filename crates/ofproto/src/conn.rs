@@ -4,6 +4,7 @@ use crate::asynchronous::Masks;
 use crate::bundle::Bundles;
 use crate::dump::Job;
 use crate::limit::{Limit, PacketIns};
+use crate::log::{self, FlowMods};
 use crate::memory::REQUEST_REFUSED;
 use crate::monitor::Monitors;
 use crate::outbox::Outbox;
@@ -156,6 +157,8 @@ pub(crate) struct Conn {
     pub(crate) snooped: Vec<u8>,
     /// Whether a connection snoops on it.
     pub(crate) is_snooped: bool,
+    /// Its flow mods, for the log.
+    pub(crate) flow_mods: FlowMods,
 }
 
 /// The received parts of a multipart request.
@@ -225,6 +228,7 @@ impl Conn {
             closed: None,
             snooped: Vec::new(),
             is_snooped: false,
+            flow_mods: FlowMods::default(),
         };
         let newest = versions.newest().unwrap_or(Version::V10);
         let hello = Hello {
@@ -249,6 +253,13 @@ impl Conn {
         }
     }
 
+    /// Logs how many flow mods came since the last such line, if there were any.
+    pub(crate) fn log_flow_mods(&mut self, bridge: &str, now: Nanos) {
+        if let Some(line) = self.flow_mods.take(now) {
+            tracing::info!(target: "connmgr", "{}: {line}", log::full_name(bridge, &self.options.name));
+        }
+    }
+
     /// Sends an error that quotes the request, as far as it fits.
     pub(crate) fn refuse(&mut self, xid: u32, error: OfError, request: &[u8]) {
         self.stats.refused += 1;
@@ -267,6 +278,7 @@ impl Conn {
             return;
         }
         self.stats.sent += 1;
+        log::sent(&self.options.name, bytes);
         self.out.push(bytes);
         if self.is_snooped {
             self.snooped.extend_from_slice(bytes);
@@ -285,6 +297,7 @@ impl Conn {
             return Err(Closed::NoHello(kind));
         };
         if let Some(version) = negotiate(self.versions, theirs) {
+            log::negotiated(&self.options.name, version.number(), self.versions, theirs);
             self.codec = Some(Codec::new(version));
             self.hello_deadline = None;
             return Ok(());

@@ -29,6 +29,7 @@ mod features;
 mod flows;
 mod groups;
 mod limit;
+mod log;
 mod mass;
 mod memory;
 mod monitor;

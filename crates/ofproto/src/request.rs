@@ -61,7 +61,11 @@ impl Core {
             }
             Body::GetConfigRequest => self.get_config(conn, xid),
             Body::SetConfig(config) => self.set_config(conn, config, env)?,
-            Body::FlowMod(change) => self.flow_mod(conn, codec, xid, change, message, env)?,
+            Body::FlowMod(change) => {
+                let command = change.command;
+                self.flow_mod(conn, codec, xid, change, message, env)?;
+                conn.flow_mods.count(command, 1, now);
+            }
             Body::GroupMod(change) => self.group_mod(conn, xid, change, env)?,
             Body::MeterMod(change) => self.meter_mod(conn, xid, change, env)?,
             Body::TableMod(change) => self.table_mod(conn, xid, &change, env)?,

@@ -210,6 +210,7 @@ impl Bridges {
         self.shared.update(|switch, now| switch.configure(config, now));
 
         self.close_where(|name, _| !wanted.contains_key(name));
+        log::changes(&self.state, &state);
         self.state = state;
     }
 
@@ -507,4 +508,5 @@ fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
     })
 }
 
+mod log;
 mod opening;

@@ -10,6 +10,7 @@ mod environment;
 mod output;
 
 pub(crate) use bridge::BridgeAgent;
+pub(crate) use connection::CLOSED;
 
 use crate::bridges::{BridgeState, Bridges};
 use crate::desired::{self, Desired};

@@ -160,7 +160,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
         tokio::task::spawn_local(control.serve(listener));
     }
     let version = telemetry::version::line(Program::NAME);
-    tracing::info!(target: "vswitchd", "{}", version.trim_end());
+    tracing::info!(target: "bridge", "{}", version.lines().next().unwrap_or_default());
 
     let home = database.as_ref().map(|database| database.home.clone());
     let daemon = Daemon::new(state, db, options.dummies, home, keys)?;

@@ -2,9 +2,8 @@
 
 use crate::bridges::{Bridges, InterfaceState};
 use crate::state::State;
-use dp::{Datapath, FlowDump, FlowStats, Key, PortCounters, PortNo};
+use dp::{Datapath, FlowDump, FlowStats, PortCounters, PortNo};
 use netdev::DeviceDrops;
-use ovsdb::Uuid;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -152,7 +151,7 @@ pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, bridge: &st
     let mut out = String::new();
     for flow in flows.iter().filter(its) {
         if format.more {
-            let _ = write!(out, "ufid:{} ", ufid(flow));
+            let _ = write!(out, "ufid:{} ", dp::ufid(&flow.key, &flow.mask));
         }
         let _ = writeln!(
             out,
@@ -178,7 +177,7 @@ pub(crate) fn by_port(bridges: &Bridges) -> Ports<'_> {
 pub(crate) fn dpctl_flow(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
     let mut out = String::new();
     if format.more {
-        let _ = write!(out, "ufid:{}, ", ufid(flow));
+        let _ = write!(out, "ufid:{}, ", dp::ufid(&flow.key, &flow.mask));
     }
     out += &key_and_use(flow, ports, format);
     if format.more {
@@ -197,20 +196,6 @@ pub(crate) fn dpctl_flow(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat)
         );
     }
     out + "\n"
-}
-
-/// A megaflow's number (RFC 4122, version 4 in form). Megaflows with the same key and mask have the
-/// same number.
-pub(crate) fn ufid(flow: &FlowDump) -> String {
-    /// Any two different seeds.
-    const SEEDS: [u64; 2] = [0x6f78_7673, 0x7566_6964];
-    let half = |seed| {
-        let mask = Key::from_words(flow.mask.words());
-        flow.key.hash64(mask.hash64(seed))
-    };
-    let number = u128::from(half(SEEDS[0])) << 64 | u128::from(half(SEEDS[1]));
-    let number = number & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
-    Uuid::from_u128(number).to_string()
 }
 
 fn key_and_use(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {

@@ -16,6 +16,7 @@ use switch::{Ignored, Switch};
 use tokio::sync::Notify;
 
 mod decide;
+mod log;
 mod long;
 #[cfg(test)]
 #[path = "../tests/reference/mod.rs"]
@@ -120,6 +121,17 @@ impl Shared {
         translation
     }
 
+    /// Logs an upcall and its answer. A packet that asks again is one upcall.
+    #[cold]
+    fn log(&self, upcall: &Upcall<'_>, answer: &Answer) {
+        if !matches!(answer, Answer::Later | Answer::Busy) {
+            log::miss("ovs-netdev", upcall);
+        }
+        if let Answer::Cache(translation) = answer {
+            log::added(upcall, translation);
+        }
+    }
+
     /// Runs `change` on the tables and publishes what it invalidates to the datapaths.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>) {
         self.update_within(Wait::Always, Reported::First, change);
@@ -202,14 +214,22 @@ impl Shared {
 
 impl Slowpath for Shared {
     fn upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Translation {
-        self.as_wide_as_allowed(self.translate(upcall))
+        let translation = self.as_wide_as_allowed(self.translate(upcall));
+        if log::is_on() {
+            self.log(upcall, &Answer::Cache(translation.clone()));
+        }
+        translation
     }
 
     fn try_upcall(&self, upcall: &Upcall<'_>, _now: Nanos) -> Answer {
-        match self.translate_soon(upcall) {
+        let answer = match self.translate_soon(upcall) {
             Answer::Cache(translation) => Answer::Cache(self.as_wide_as_allowed(translation)),
             other => other,
+        };
+        if log::is_on() {
+            self.log(upcall, &answer);
         }
+        answer
     }
 
     fn refresh(&self, effects: &[Effect], _now: Nanos) {

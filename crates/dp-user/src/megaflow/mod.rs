@@ -474,6 +474,9 @@ impl FlowTable {
         }
         let (flow, mut origin) = self.storage.remove(number);
         origin.note(&flow, &mut self.credits);
+        if tracing::enabled!(target: "dpif", tracing::Level::DEBUG) {
+            log_removed(&flow, &origin, self.subtables.mask(flow.subtable));
+        }
         self.recirculating -= usize::from(flow.recirculates);
         self.subtables.remove(flow.subtable, flow.hash, number);
         self.deps
@@ -531,6 +534,18 @@ impl FlowTable {
         self.random ^= self.random << 17;
         self.random
     }
+}
+
+/// Logs a megaflow that is being removed, at debug level and in Open vSwitch's words.
+#[cold]
+fn log_removed(flow: &Flow, origin: &Origin, mask: &Mask) {
+    let (key, packets, bytes) = (&origin.key, flow.packets, flow.bytes);
+    tracing::debug!(
+        target: "dpif",
+        "flow_del ufid:{} {}, packets:{packets}, bytes:{bytes}",
+        dp::ufid(key, mask),
+        key.display(mask)
+    );
 }
 
 /// Whether a mask covers the packet's source only.

@@ -292,6 +292,10 @@ impl Server {
                 }
                 None => Err(format!("\"{method}\" command has non-string argument")),
             };
+            match &result {
+                Ok(text) => tracing::debug!(target: "unixctl", "replying with success, id={id}: {text:?}"),
+                Err(text) => tracing::debug!(target: "unixctl", "replying with error, id={id}: {text:?}"),
+            }
             let reply = match result {
                 Ok(text) => Message::reply(format.reply(end_line(text)), id),
                 Err(text) => Message::error(end_line(text), id),

@@ -41,12 +41,17 @@ impl<S: Subscriber> Layer<S> for VlogLayer {
         let mut text = Text::default();
         event.record(&mut text);
         text.message.push_str(&text.fields);
-        write(module_of(event.metadata().target()), level, &text.message);
+        write_lines(module_of(event.metadata().target()), level, (&text.message, text.lines));
     }
 }
 
 /// Writes one message to each destination that takes it.
 pub(super) fn write(module: &str, level: Level, message: &str) {
+    write_lines(module, level, (message, false));
+}
+
+/// The same; the message may have lines.
+fn write_lines(module: &str, level: Level, message: (&str, bool)) {
     let module = REGISTRY.module(module);
     let wanted = Destination::ALL.map(|d| module.level(d) >= level);
     SINKS.lock().write(wanted, module.name(), level, message);
@@ -68,14 +73,23 @@ fn level_of(metadata: &Metadata<'_>) -> Option<Level> {
     }
 }
 
-/// An event's message, then its other fields as ` name=value`.
+/// An event's message, then its other fields as ` name=value`. The field `lines` is not printed: an
+/// event that has it keeps the newlines of its message.
 #[derive(Default)]
 struct Text {
     message: String,
     fields: String,
+    lines: bool,
 }
 
 impl Visit for Text {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        match field.name() {
+            "lines" => self.lines = value,
+            _ => self.record_debug(field, &value),
+        }
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),

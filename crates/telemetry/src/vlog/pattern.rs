@@ -13,6 +13,8 @@ pub(super) struct Record<'a> {
     pub(super) module: &'a str,
     pub(super) level: Level,
     pub(super) message: &'a str,
+    /// The message may have lines.
+    pub(super) lines: bool,
     pub(super) serial: u64,
     pub(super) priority: u8,
     pub(super) started: Option<Instant>,
@@ -22,6 +24,7 @@ pub(super) struct Record<'a> {
 
 /// Formats `record` by `pattern`. Unknown escapes stay as they are. Control characters of the
 /// message are escaped, so that input from outside can neither forge lines nor control a terminal.
+/// Only newlines of a message with lines are not.
 pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
     let mut out = String::with_capacity(pattern.len() + record.message.len() + 32);
     let mut rest = pattern;
@@ -42,6 +45,7 @@ pub(super) fn expand(pattern: &str, record: &Record<'_>) -> String {
             'd' => calendar::local(record.now, template(&mut rest)),
             'D' => calendar::utc(record.now, template(&mut rest)),
             'E' => hostname(),
+            'm' if record.lines => printable_lines(record.message),
             'm' => printable(record.message).into_owned(),
             'N' => record.serial.to_string(),
             'n' => "\n".to_owned(),
@@ -86,6 +90,20 @@ fn printable(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// The same for each line. A line that begins as the log's own do, with a digit, stays on the line
+/// before it.
+fn printable_lines(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            let forged = line.starts_with(|c: char| c.is_ascii_digit());
+            out.push_str(if forged { "\\n" } else { "\n" });
+        }
+        out.push_str(&printable(line));
+    }
+    out
 }
 
 fn take(rest: &mut &str, c: char) -> bool {

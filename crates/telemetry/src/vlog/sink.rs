@@ -184,7 +184,7 @@ impl Sinks {
 
     /// Writes a message to the wanted destinations. What cannot be written is lost: there is
     /// nobody to tell.
-    pub(super) fn write(&mut self, wanted: [bool; 3], module: &str, level: Level, message: &str) {
+    pub(super) fn write(&mut self, wanted: [bool; 3], module: &str, level: Level, (message, lines): (&str, bool)) {
         if !wanted.contains(&true) {
             return;
         }
@@ -197,6 +197,7 @@ impl Sinks {
             module,
             level,
             message,
+            lines,
             serial: self.serial,
             priority: self.facility << 3 | level.severity(),
             started: self.started,

@@ -1,13 +1,13 @@
 //! The connections of one controller: the active one, or the accepted ones.
 
 use super::config::{Controller, Settings};
-use crate::openflow::BridgeAgent;
+use crate::openflow::{BridgeAgent, CLOSED};
 use crate::state::State;
 use mgmt::os_text;
 use mgmt::reconnect::{Action, Policy, Reconnect};
 use mgmt::stream::{self, Listener, Remote, Stream, Tls};
 use nanos::Nanos;
-use ofproto::{ConnId, Options};
+use ofproto::{ConnId, Kind, Options};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -23,6 +23,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A controller and the task that keeps it connected. Dropping this ends the task.
 pub(super) struct Link {
+    bridge: String,
     pub(super) controller: Controller,
     pub(super) agent: Weak<BridgeAgent>,
     pub(super) shown: Rc<RefCell<Shown>>,
@@ -65,6 +66,8 @@ impl Link {
         controller: Controller,
         changed: impl Fn() + 'static,
     ) -> Link {
+        let kind = kind_of(&controller);
+        tracing::info!(target: "connmgr", "{bridge}: added {kind} controller \"{}\"", controller.target);
         let now = state.shared.clock.now();
         let shown = Rc::new(RefCell::new(Shown {
             machine: None,
@@ -101,6 +104,7 @@ impl Link {
             }
         };
         Link {
+            bridge: bridge.to_owned(),
             controller,
             agent: Rc::downgrade(agent),
             shown,
@@ -109,8 +113,18 @@ impl Link {
     }
 }
 
+/// The kind of a controller, for the log.
+fn kind_of(controller: &Controller) -> &'static str {
+    match controller.settings.kind {
+        Kind::Primary => "primary",
+        Kind::Service | Kind::Snoop => "service",
+    }
+}
+
 impl Drop for Link {
     fn drop(&mut self) {
+        let (bridge, kind) = (&self.bridge, kind_of(&self.controller));
+        tracing::info!(target: "connmgr", "{bridge}: removed {kind} controller \"{}\"", self.controller.target);
         if let Some(task) = &self.task {
             task.abort();
         }
@@ -200,8 +214,38 @@ impl Drop for Served<'_> {
     }
 }
 
+/// How an attempt to connect ended.
+enum End {
+    /// The connection worked before it ended.
+    Dropped(String),
+    Failed(String),
+    TimedOut,
+}
+
+impl End {
+    fn why(&self) -> &str {
+        match self {
+            End::Dropped(why) | End::Failed(why) => why,
+            End::TimedOut => "connection attempt timed out",
+        }
+    }
+
+    /// Logs it. Of failures only those that come before the longest pause are logged.
+    fn log(&self, name: &str, first_failures: bool) {
+        match self {
+            End::Dropped(why) if why == CLOSED => tracing::info!(target: "rconn", "{name}: {why}"),
+            End::Dropped(why) => tracing::warn!(target: "rconn", "{name}: connection dropped ({why})"),
+            End::Failed(_) | End::TimedOut if !first_failures => {}
+            End::Failed(why) => tracing::warn!(target: "rconn", "{name}: connection failed ({why})"),
+            End::TimedOut => tracing::info!(target: "rconn", "{name}: connection timed out"),
+        }
+    }
+}
+
 /// Connects, serves, and connects again.
 async fn connect(context: Context, remote: Remote) {
+    let longest = context.settings.max_backoff;
+    let mut pause = Duration::ZERO;
     loop {
         let action = context.machine(|machine, now| machine.poll(now)).flatten();
         let deadline = context.machine(|machine, _| machine.deadline()).flatten();
@@ -212,25 +256,34 @@ async fn connect(context: Context, remote: Remote) {
         }
         let patience = deadline.map(|deadline| Duration::from_nanos(deadline.0.saturating_sub(context.now().0)));
         let patience = patience.unwrap_or(Duration::from_secs(1));
-        telemetry::info_limited!(target: "rconn", "{}: connecting...", context.name);
-        let why = match tokio::time::timeout(patience, stream::connect(&remote, &context.tls)).await {
-            Err(_) => "connection attempt timed out".to_owned(),
-            Ok(Err(error)) => os_text(&error),
+        let name = &context.name;
+        let first_failures = pause < longest;
+        if first_failures {
+            tracing::info!(target: "rconn", "{name}: connecting...");
+        }
+        let end = match tokio::time::timeout(patience, stream::connect(&remote, &context.tls)).await {
+            Err(_) => End::TimedOut,
+            Ok(Err(error)) => End::Failed(os_text(&error)),
             Ok(Ok(stream)) => serve_ours(&context, stream, patience).await,
         };
+        end.log(name, first_failures);
         context.machine(|machine, now| {
             machine.heard(now);
-            machine.failed(&why, now);
-            machine.disconnected(&why, now);
+            machine.failed(end.why(), now);
+            machine.disconnected(end.why(), now);
         });
-        let pause = context.machine(|machine, _| machine.backoff()).unwrap_or_default();
-        telemetry::info_limited!(target: "rconn", "{}: {why}; waiting {} seconds before reconnect", context.name, pause.as_secs());
+        pause = context.machine(|machine, _| machine.backoff()).unwrap_or_default();
+        if pause < longest {
+            tracing::info!(target: "rconn", "{name}: waiting {} seconds before reconnect", pause.as_secs());
+        } else if first_failures {
+            tracing::info!(target: "rconn", "{name}: continuing to retry connections in the background but suppressing further logging");
+        }
         (context.changed)();
     }
 }
 
 /// Serves the active connection. Closes it if the peer sends no hello within `patience`.
-async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> String {
+async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> End {
     let greeted = std::cell::Cell::new(false);
     let serving = context.serve(stream, context.name.clone(), || {
         greeted.set(true);
@@ -238,14 +291,15 @@ async fn serve_ours(context: &Context, stream: Stream, patience: Duration) -> St
         tracing::info!(target: "rconn", "{}: connected", context.name);
     });
     let mut serving = std::pin::pin!(serving);
-    tokio::select! {
-        why = &mut serving => return why,
-        () = sleep(patience) => {}
-    }
-    if greeted.get() {
-        serving.await
-    } else {
-        "the controller did not say hello".to_owned()
+    let ended = tokio::select! {
+        why = &mut serving => Some(why),
+        () = sleep(patience) => None,
+    };
+    match ended {
+        None if greeted.get() => End::Dropped(serving.await),
+        None => End::Failed("the controller did not say hello".to_owned()),
+        Some(why) if greeted.get() => End::Dropped(why),
+        Some(why) => End::Failed(why),
     }
 }
 

@@ -69,6 +69,9 @@ impl BridgeAgent {
         for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
             let remote = Remote::PassiveUnix(paths::in_rundir(format!("{bridge}.{suffix}")));
             this.unbound.borrow_mut().insert(remote.to_string(), String::new());
+            if kind == Kind::Service {
+                tracing::info!(target: "connmgr", "{bridge}: added service controller \"{remote}\"");
+            }
             let task = spawn_local(listen(this.clone(), remote, kind));
             this.listeners.borrow_mut().push(task.abort_handle());
         }

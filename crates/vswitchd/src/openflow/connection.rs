@@ -11,6 +11,9 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+/// Why a connection ended whose peer closed it.
+pub(crate) const CLOSED: &str = "connection closed by peer";
+
 /// Messages, or parts of long answers, after which other tasks run.
 const STEPS: usize = 64;
 /// Bytes read at once.
@@ -81,7 +84,7 @@ async fn exchange(bridge: &BridgeAgent, stream: Stream, id: ConnId, wake: &Notif
             biased;
             sent = output.send(&mut writer), if output.is_pending() => sent?,
             read = reader.read(&mut input), if idle => match read? {
-                0 => return Ok("connection closed by peer".to_owned()),
+                0 => return Ok(CLOSED.to_owned()),
                 n => {
                     bridge.agent.borrow_mut().receive(id, &input[..n]);
                     spin_until = Some(Instant::now() + SPIN);

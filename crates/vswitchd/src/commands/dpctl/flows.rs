@@ -214,7 +214,9 @@ fn find(state: &State, is_it: impl Fn(&FlowDump) -> bool) -> Option<FlowDump> {
 fn by_ufid(state: &State, word: &str) -> Option<Option<FlowDump>> {
     let number = word.strip_prefix("ufid:")?.split(',').next()?;
     let number: ovsdb::Uuid = number.parse().ok()?;
-    Some(find(state, |flow| show::ufid(flow) == number.to_string()))
+    Some(find(state, |flow| {
+        dp::ufid(&flow.key, &flow.mask) == number.to_string()
+    }))
 }
 
 /// `get-flow`. Open vSwitch prints wrong numbers as an answer, not as an error.
