@@ -5,6 +5,7 @@
 
 mod appctl;
 mod exceptions;
+mod logs;
 mod noise;
 mod ofctl;
 mod ofctl_switch;

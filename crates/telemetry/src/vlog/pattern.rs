@@ -144,6 +144,7 @@ mod tests {
             module: "m",
             level: Level::Info,
             message,
+            lines: false,
             serial: 1,
             priority: 0,
             started: None,
@@ -153,5 +154,12 @@ mod tests {
             expand("%D{%Y}|%m%n", &record),
             "1970|tcp:a\\n2026|00001|x|EMER|forged\\r\\t\\x1b[2J\\x7f\\u{85}\\u{2028}é\\\n"
         );
+    }
+
+    #[test]
+    fn lines_are_kept_where_the_message_may_have_them_but_none_that_looks_like_the_logs_own() {
+        let text = "received:\n cookie=0\x1b\n\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
+        let expected = "received:\n cookie=0\\x1b\n\\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
+        assert_eq!(printable_lines(text), expected);
     }
 }
