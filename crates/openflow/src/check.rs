@@ -196,7 +196,7 @@ impl<'a> Checker<'a> {
                 self.known.to_mut().set(F::VlanTci, 0x1000, 0x1000);
                 Ok(())
             }
-            Action::PopVlan => {
+            Action::PopVlan | Action::StripVlan => {
                 self.later(&[P::VlanVid])?;
                 self.known.to_mut().clear(F::VlanTci);
                 Ok(())

@@ -6,7 +6,7 @@ mod text;
 
 use crate::switch::Switch;
 use crate::tables::{Context, Patience, Pipeline, Report, Start, Translated};
-use dp::{ActionList, Key, PortNo, ToController};
+use dp::{Action as Step, ActionList, Key, PortNo, ToController};
 use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
@@ -110,7 +110,8 @@ impl Switch {
                 max_len: Some(to.max_len),
             })
         };
-        let actions = ActionList::new(&translated.translation.actions, &key)
+        let shown = whole_labels(&translated.translation.actions, &key);
+        let actions = ActionList::new(&shown, &key)
             .with_names(&device_name)
             .with_controllers(&controller);
         let _ = writeln!(out, "Datapath actions: {actions}");
@@ -146,6 +147,28 @@ impl Switch {
             .find(|(_, there)| own(there) == (bridge, at, interface));
         found.map(|(device, _)| *device)
     }
+}
+
+/// The actions with labels in full where only bits of a label are written.
+fn whole_labels(actions: &[Step], key: &Key) -> Vec<Step> {
+    let mut now = Some(key.get(Field::MplsLse0) as u32);
+    let whole = |action: &Step| match (action, now) {
+        (Step::PushMpls { lse, .. }, _) => {
+            now = Some(*lse);
+            *action
+        }
+        (Step::SetMpls { lse, mask }, Some(old)) => {
+            let lse = old & !mask | lse;
+            now = Some(lse);
+            Step::SetMpls { lse, mask: u32::MAX }
+        }
+        (Step::PopMpls { .. } | Step::Clone(_), _) => {
+            now = None;
+            *action
+        }
+        _ => *action,
+    };
+    actions.iter().map(whole).collect()
 }
 
 /// The bits of a megaflow as Open vSwitch shows them: always the EtherType and whether an IP packet

@@ -160,7 +160,7 @@ impl Encoder {
             nicira_out::encode(self, out, action);
         }
         match action {
-            Action::PopVlan => self.tagged = false,
+            Action::PopVlan | Action::StripVlan => self.tagged = false,
             Action::PushVlan(_) | Action::SetVlanVid(_) | Action::SetVlanPcp(_) => self.tagged = true,
             _ => {}
         }

@@ -130,6 +130,7 @@ pub(super) fn encode(encoder: &mut Encoder, out: &mut Writer, action: &Action) {
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
         | Action::PopVlan
+        | Action::StripVlan
         | Action::PushVlan(_)
         | Action::SetEthSrc(_)
         | Action::SetEthDst(_)

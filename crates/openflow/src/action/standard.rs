@@ -19,7 +19,7 @@ pub(super) fn decode10(kind: u16, mut body: Reader<'_>) -> Result<Action, OfErro
         2 => vlan_pcp(&mut body)?,
         3 => {
             body.skip(4)?;
-            Action::PopVlan
+            Action::StripVlan
         }
         4 => Action::SetEthSrc(mac(&mut body)?),
         5 => Action::SetEthDst(mac(&mut body)?),

@@ -78,6 +78,8 @@ pub enum Action {
     SetVlanPcp(u8),
     /// Remove the outermost VLAN tag.
     PopVlan,
+    /// The same in the words of OpenFlow 1.0.
+    StripVlan,
     /// Push a VLAN tag of this type.
     PushVlan(u16),
     /// Set the source address.
@@ -248,7 +250,7 @@ impl Action {
             Action::Bundle(_) => "bundle",
             Action::SetVlanVid(_) => "set_vlan_vid",
             Action::SetVlanPcp(_) => "set_vlan_pcp",
-            Action::PopVlan => "strip_vlan",
+            Action::PopVlan | Action::StripVlan => "strip_vlan",
             Action::PushVlan(_) => "push_vlan",
             Action::SetEthSrc(_) => "mod_dl_src",
             Action::SetEthDst(_) => "mod_dl_dst",

@@ -249,7 +249,8 @@ impl<'a> Reader<'a> {
             "bundle" => return self.bundle(value, false),
             "bundle_load" => return self.bundle(value, true),
             "group" => Action::Group(number::u32(value)?),
-            "strip_vlan" | "pop_vlan" => Action::PopVlan,
+            "strip_vlan" => Action::StripVlan,
+            "pop_vlan" => Action::PopVlan,
             "push_vlan" => {
                 self.usable.only(Protocols::since(Version::V11));
                 Action::PushVlan(ethertype(value, &[EtherType::VLAN.0, EtherType::QINQ.0], "VLAN")?)

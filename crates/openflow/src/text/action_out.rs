@@ -133,7 +133,8 @@ fn action(action: &Action, style: Style<'_>) -> String {
         Action::Bundle(b) => bundle(b, style),
         Action::SetVlanVid(vid) => format!("{}_vlan_vid:{vid}", tag_verb(style)),
         Action::SetVlanPcp(pcp) => format!("{}_vlan_pcp:{pcp}", tag_verb(style)),
-        Action::PopVlan => older("pop_vlan", "strip_vlan", style).into(),
+        Action::PopVlan => "pop_vlan".into(),
+        Action::StripVlan => "strip_vlan".into(),
         Action::PushVlan(tpid) => format!("push_vlan:{tpid:#06x}"),
         Action::SetEthSrc(mac) => format!("mod_dl_src:{mac}"),
         Action::SetEthDst(mac) => format!("mod_dl_dst:{mac}"),
@@ -214,11 +215,6 @@ fn action(action: &Action, style: Style<'_>) -> String {
         Action::Meter(meter) => format!("meter:{meter}"),
         Action::WriteMetadata { value, mask } => write_metadata(*value, *mask),
     }
-}
-
-/// The name that an action has in OpenFlow 1.0, or later.
-fn older<'a>(new: &'a str, old: &'a str, style: Style<'_>) -> &'a str {
-    if style.version == Version::V10 { old } else { new }
 }
 
 /// The verb for a change of a tag. Only OpenFlow 1.1 has one that adds no tag (`set_vlan_vid`).

@@ -1,10 +1,10 @@
 //! `ofproto/trace`: packets through rules of every action kind, and wrong arguments.
 
-use crate::run::{Daemons, Group, Table, row, run};
+use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "trace",
-    groups: &[ACTIONS, SWITCHING, ARGUMENTS],
+    groups: &[ACTIONS, MORE, SWITCHING, ARGUMENTS],
 };
 
 const FLOWS: &str = "\
@@ -155,6 +155,97 @@ const ACTIONS: Group = Group {
     ],
 };
 
+const MORE_FLOWS: &str = "\
+in_port=1,tcp6 actions=dec_ttl,output:2
+in_port=1,ip,nw_tos=4 actions=mod_nw_src:1.1.1.1,output:2
+in_port=1,ip,nw_tos=8 actions=mod_nw_tos:16,output:2
+in_port=1,ip,nw_tos=12 actions=load:1->NXM_OF_IP_SRC[],dec_ttl,output:2
+in_port=1,ip,nw_tos=16 actions=push_mpls:0x8847,set_mpls_label:4,push_mpls:0x8847,output:2
+in_port=1,ip,nw_tos=20 actions=set_queue:3,set_field:4->pkt_mark,push_vlan:0x8100,mod_dl_src:00:00:00:00:00:07,output:2,controller
+in_port=1,ip,nw_tos=24 actions=controller(pause),output:2
+in_port=1,ip,nw_tos=28 actions=write_actions(output:2)
+in_port=1,ip,nw_tos=32 actions=learn(table=3,idle_timeout=5,hard_timeout=6,fin_idle_timeout=2,cookie=9,send_flow_rem,\
+NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])
+in_port=1,mpls,mpls_bos=1 actions=dec_mpls_ttl,output:2,set_mpls_tc:3,output:3
+in_port=1,mpls,mpls_bos=0 actions=pop_mpls:0x8847,output:2
+in_port=2,dl_vlan=1 actions=set_field:4100->vlan_vid
+in_port=2,dl_vlan=2 actions=set_field:3->vlan_pcp,output:3
+in_port=2,dl_vlan=3 actions=pop_vlan,output:3
+in_port=2,dl_vlan=4 actions=pop_vlan
+in_port=2,dl_vlan=5 actions=push_vlan:0x88a8,set_field:4100->vlan_vid,output:3
+in_port=2,dl_vlan=6 actions=pop_vlan,push_vlan:0x88a8,set_field:4100->vlan_vid,output:3
+in_port=2,icmp6,icmp_type=135 actions=set_field:fe80::1->nd_target,output:3
+";
+
+/// Headers in their order, the bits of the megaflow, OpenFlow 1.0's words.
+const MORE: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[("flows.txt", MORE_FLOWS)],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow13,OpenFlow15 \
+         other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-port br0 p1 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 -- set interface p2 type=dummy ofport_request=2",
+        "ovs-vsctl add-port br0 p3 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-ofctl -O OpenFlow15 add-flows br0 flows.txt",
+        "ovs-ofctl add-flow br0 in_port=3,dl_vlan=1,actions=strip_vlan,output:2",
+        "ovs-ofctl add-flow br0 in_port=3,dl_vlan=2,actions=mod_vlan_vid:7,mod_vlan_pcp:3,enqueue:2:1",
+        "ovs-ofctl -O OpenFlow13 add-flow br0 in_port=3,dl_vlan=3,actions=strip_vlan,output:2",
+        "ovs-ofctl add-flow br0 in_port=3,dl_vlan=4,actions=normal",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp6,nw_ttl=64"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp6,nw_ttl=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_tos=4"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=4"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_tos=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp,nw_tos=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_tos=12,nw_ttl=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=12,nw_ttl=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=16,nw_ttl=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=20"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=24"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=24 -generate"),
+        row("ovs-appctl ofproto/trace --names br0 in_port=p1,tcp,nw_tos=28"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=32"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=32 --generate"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=1,mpls_bos=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=0"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=1,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=2,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=3,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=4,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=5,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=6,dl_vlan_pcp=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,icmp6,icmp_type=135,nd_target=::1"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=4"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 'conjunction(1,1/2)'"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,dl_vlan=5 strip_vlan,output:2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,dl_vlan=5 pop_vlan,output:2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,tcp,nw_tos=8 drop"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=CONTROLLER,dl_src=00:00:00:00:00:01 normal"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=CONTROLLER flood"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 group:77"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 meter:5"),
+        row("ovs-appctl ofproto/trace-packet-out -consistent br0 in_port=1 dec_ttl"),
+        row("ovs-appctl ofproto/trace-packet-out -consistent br0 in_port=1 strip_vlan"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 -generate output:2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 \
+             50540000000a50540000000908004500001c00000000401166cf0a0000010a000002000100020008dd0a output:3"),
+        row("ovs-appctl ofproto/trace \
+             'recirc_id(0),in_port(3),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x8100),vlan(vid=1,pcp=0),\
+              encap(eth_type(0x0800),ipv4(src=1.1.1.1,dst=2.2.2.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2))'"),
+        row("ovs-appctl ofproto/trace --names ovs-dummy \
+             'in_port(p3),eth(),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0,frag=no)'"),
+        row("ovs-appctl ofproto/trace ovs-dummy \
+             'in_port(3)' 50540000000a50540000000908004500001c00000000401166cf0a0000010a000002000100020008dd0a"),
+    ],
+};
+
 /// `NORMAL`, VLANs and patch ports.
 const SWITCHING: Group = Group {
     daemons: Daemons::Dummy(&[]),
@@ -176,6 +267,18 @@ const SWITCHING: Group = Group {
         row("ovs-appctl ofproto/trace br1 in_port=5,dl_vlan=10,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:06,dl_dst=01:80:c2:00:00:00"),
         row("ovs-appctl ofproto/trace br0 in_port=77,dl_src=50:54:00:00:00:06"),
+        row("ovs-appctl ofproto/trace br0 in_port=NONE"),
+        row("ovs-appctl ofproto/trace br0 in_port=CONTROLLER,dl_vlan=10,dl_vlan_pcp=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=0,dl_vlan_pcp=3"),
+        step("ovs-vsctl set port p2 vlan_mode=native-tagged tag=10 trunks=20"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=30").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=20"),
+        row("ovs-appctl ofproto/trace br0 in_port=2"),
+        step("ovs-vsctl set port p2 vlan_mode=dot1q-tunnel tag=10 cvlans=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=6").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=5,dl_vlan_pcp=1"),
     ],
 };
 
@@ -199,6 +302,38 @@ const ARGUMENTS: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=1 1 2 3"),
         row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next"),
         row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next bogus"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next trk,new --ct-next est"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next 'trk est' --ct-next trk,rel,snat"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next trk,inv,new"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next trk,new,est"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next trk,new,rpl"),
+        row("ovs-appctl ofproto/trace br0 --ct-next trk in_port=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --ct-next=trk"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --bogus"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 -consistent"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --no-names"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --l7"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --l7 001 -generate"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --l7 0011 -generate"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --l7-len 70000"),
+        row("ovs-appctl ofproto/trace br0 in_port=1 --l7-len 10 --generate"),
+        row("ovs-appctl ofproto/trace br0"),
+        row("ovs-appctl ofproto/trace in_port=1"),
+        row("ovs-appctl ofproto/trace br0 br0 in_port=1"),
+        row("ovs-appctl ofproto/trace br0 in_port(1)"),
+        row("ovs-appctl ofproto/trace br0 ''"),
+        row("ovs-appctl ofproto/trace dummy in_port(1)"),
+        row("ovs-appctl ofproto/trace ovs-dummy in_port(p7)"),
+        row("ovs-appctl ofproto/trace ovs-netdev in_port(1)"),
+        row("ovs-appctl ofproto/trace ovs-dummy eth()"),
+        row("ovs-appctl ofproto/trace ovs-dummy ovs-dummy"),
+        row("ovs-appctl ofproto/trace in_port(1),bogus(2)"),
+        row("ovs-appctl ofproto/trace in_port(1"),
+        row("ovs-appctl ofproto/trace 'in_port(1),recirc_id(7),eth(),eth_type(0x800)'"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 output:2 00"),
+        row("ovs-appctl ofproto/trace-packet-out -x br0 in_port=1 output:2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 goto_table:1"),
         row("ovs-appctl ofproto/trace ovs-dummy in_port(1)"),
         row("ovs-appctl ofproto/trace ovs-dummy \
              'in_port(1),eth(src=50:54:00:00:00:05,dst=ff:ff:ff:ff:ff:ff),eth_type(0x1234)'"),

@@ -51,24 +51,26 @@ impl Pipeline<'_> {
             Action::Multipath(multipath) => self.multipath(multipath),
             Action::SetVlanVid(vid) => self.set_tci((*vid & 0xfff) | TAG_PRESENT, 0xfff | TAG_PRESENT),
             Action::SetVlanPcp(pcp) => self.set_tci(u16::from(*pcp) << 13 | TAG_PRESENT, 0xe000 | TAG_PRESENT),
-            Action::PopVlan => self.pop_vlan(),
+            Action::PopVlan | Action::StripVlan => self.pop_vlan(),
             Action::PushVlan(tpid) => self.push_vlan(*tpid),
             Action::SetEthSrc(mac) => self.write(MatchField::EthSrc, mac.to_u64().into(), u128::MAX),
             Action::SetEthDst(mac) => self.write(MatchField::EthDst, mac.to_u64().into(), u128::MAX),
-            Action::SetIpv4Src(addr) => self.write(MatchField::IpSrc, addr.to_bits().into(), u128::MAX),
-            Action::SetIpv4Dst(addr) => self.write(MatchField::IpDst, addr.to_bits().into(), u128::MAX),
+            Action::SetIpv4Src(addr) => self.write_ip(MatchField::IpSrc, addr.to_bits().into(), u128::MAX),
+            Action::SetIpv4Dst(addr) => self.write_ip(MatchField::IpDst, addr.to_bits().into(), u128::MAX),
             Action::SetTos(tos) => self.write(MatchField::NwTos, (*tos).into(), 0xfc),
             Action::SetEcn(ecn) => self.write(MatchField::NwEcn, (*ecn).into(), 3),
-            Action::SetTtl(ttl) => self.write(MatchField::NwTtl, (*ttl).into(), u128::MAX),
+            Action::SetTtl(ttl) => self.write_ip(MatchField::NwTtl, (*ttl).into(), u128::MAX),
             Action::SetTpSrc(port) => self.write_port(Field::TpSrc, *port),
             Action::SetTpDst(port) => self.write_port(Field::TpDst, *port),
             Action::Move { src, dst } => self.move_bits(src, dst),
             Action::Load { dst, value } => {
                 self.warn_unmet(dst.field());
+                self.show_protocol(dst.field());
                 self.write_bits(dst, (*value).into());
             }
             Action::SetField { field, value, mask } => {
                 self.warn_unmet(*field);
+                self.show_protocol(*field);
                 self.set_field(*field, value, mask.as_ref());
             }
             Action::DeleteField(field) => self.delete_field(*field),
@@ -118,8 +120,8 @@ impl Pipeline<'_> {
             Action::Exit => self.exit = true,
             Action::Meter(meter) => self.meter(*meter),
             Action::WriteMetadata { value, mask } => self.write(MatchField::Metadata, (*value).into(), (*mask).into()),
-            // Flow-mods with actions that are not allowed are refused; `note` and `conjunction` do
-            // nothing.
+            Action::Conjunction { .. } => self.error(|_| String::from("executing no-op conjunction action")),
+            // Flow-mods with actions that are not allowed are refused; `note` does nothing.
             _ => {}
         }
         true
@@ -140,6 +142,12 @@ impl Pipeline<'_> {
         self.packet.default_queue = queue == 0;
     }
 
+    /// Writes a whole field of an IP header.
+    fn write_ip(&mut self, field: MatchField, value: u128, mask: u128) {
+        self.show_protocol(field);
+        self.write(field, value, mask);
+    }
+
     /// Reports a write that has no effect.
     fn warn_unmet(&mut self, field: MatchField) {
         if self.report.is_some() && !self.meets(field.info().prerequisite) {
@@ -149,6 +157,8 @@ impl Pipeline<'_> {
 
     /// Decrements the time to live; the list ends where it expires.
     fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
+        self.show(Field::IpProto, u128::MAX);
+        self.show(Field::IpTtl, u128::MAX);
         if !self.meets(MatchPrerequisite::Ip) {
             return true;
         }
@@ -157,7 +167,8 @@ impl Pipeline<'_> {
             self.packet.state.key.set(Field::IpTtl, ttl - 1);
             return true;
         }
-        self.warning(|_| String::from("IPv4 decrement TTL exception"));
+        let version = if self.read(Field::EthType) == 0x0800 { 4 } else { 6 };
+        self.warning(|_| format!("IPv{version} decrement TTL exception"));
         for controller in controllers {
             self.ttl_over(*controller);
         }

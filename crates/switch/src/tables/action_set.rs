@@ -39,7 +39,7 @@ impl Pipeline<'_> {
         if self.report.is_some() {
             self.detail(|p| match &ordered(&p.packet.place.action_set)[..] {
                 [] => String::from("action set is empty"),
-                list => format!("action set is: {}", p.text_of_actions(list)),
+                list => format!("action set is: {}", p.text_of_set(list)),
             });
         }
         self.note_output();
@@ -50,7 +50,7 @@ impl Pipeline<'_> {
         self.line(Kind::Action, |_| String::from("clear_actions"));
         self.detail(|p| match &ordered(&p.packet.place.action_set)[..] {
             [] => String::from("action set was empty"),
-            list => format!("action set was: {}", p.text_of_actions(list)),
+            list => format!("action set was: {}", p.text_of_set(list)),
         });
         self.packet.place.action_set.clear();
         self.packet.state.set(MatchField::ActsetOutput, PORT_UNSET.into());
@@ -117,7 +117,7 @@ pub(super) fn ordered(set: &[Action]) -> Vec<Action> {
 fn step(action: &Action) -> Option<Step> {
     Some(match action {
         Action::CopyTtlIn => Step::CopyTtlIn,
-        Action::PopVlan => Step::PopVlan,
+        Action::PopVlan | Action::StripVlan => Step::PopVlan,
         Action::PopMpls(_) => Step::PopMpls,
         Action::PopPbb => Step::PopPbb,
         Action::PushMpls(_) => Step::PushMpls,

@@ -95,6 +95,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
         | Action::PopVlan
+        | Action::StripVlan
         | Action::SetEthSrc(_)
         | Action::SetEthDst(_)
         | Action::SetIpv4Src(_)

@@ -59,26 +59,53 @@ impl Pipeline<'_> {
     }
 
     /// Appends the actions that turn the datapath's packet into the one that tables see. All bits
-    /// that can differ are in the mask: a write adds the bits that it writes.
+    /// that can differ are in the mask: a write adds the bits that it writes. The order is Open
+    /// vSwitch's: headers, tags, mark.
     pub(super) fn commit(&mut self) {
+        self.commit_with(|_| {});
+    }
+
+    /// As [`Pipeline::commit`], for a packet that leaves: the queue too.
+    pub(super) fn commit_all(&mut self) {
+        self.commit_with(Self::commit_queue);
+    }
+
+    fn commit_with(&mut self, queue: fn(&mut Self)) {
         if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
-            return;
+            return queue(self);
+        }
+        // A label that was just pushed is changed where it is pushed.
+        let pushed = matches!(
+            self.actions[self.packet.own_steps..].last(),
+            Some(Action::PushMpls { .. })
+        );
+        if pushed {
+            self.commit_label();
+        }
+        let elsewhere = [Field::VlanTci0, Field::SkbPriority, Field::MplsLse0, Field::PktMark];
+        for field in Field::ALL.iter().filter(|field| !elsewhere.contains(field)) {
+            self.commit_field(*field);
+        }
+        if !pushed {
+            self.commit_label();
         }
         self.commit_tags();
-        self.commit_label();
-        let consulted = mask_of(&self.consulted);
-        let others = |field: &&Field| !matches!(**field, Field::VlanTci0 | Field::SkbPriority | Field::MplsLse0);
-        for field in Field::ALL.iter().filter(others) {
-            let (have, want) = (self.packet.base.key.get(*field), self.packet.state.key.get(*field));
-            if have != want
-                // The bits that differ would do. All known bits are easier to read.
-                && let Some(set) = SetField::new(*field, want, consulted.get(*field) | (have ^ want))
-            {
-                self.actions.push(Action::SetField(set));
-            }
-        }
+        queue(self);
+        self.commit_field(Field::PktMark);
         self.packet.base.key = self.packet.state.key;
         self.packet.base.buried.clone_from(&self.packet.buried);
+    }
+
+    fn commit_field(&mut self, field: Field) {
+        let (have, want) = (self.packet.base.key.get(field), self.packet.state.key.get(field));
+        if have == want || self.lacks(field) {
+            return;
+        }
+        // The bits that differ would do. All known bits are easier to read.
+        let bits = mask_of(&self.consulted).get(field) | (have ^ want);
+        if let Some(set) = SetField::new(field, want, bits) {
+            self.actions.push(Action::SetField(set));
+        }
     }
 
     /// Writes to the outermost label. If the last action has pushed it, changes that action.
@@ -101,7 +128,7 @@ impl Pipeline<'_> {
     }
 
     /// Appends the action that chooses the queue, if tables have changed it.
-    pub(super) fn commit_queue(&mut self) {
+    fn commit_queue(&mut self) {
         let queue = self.packet.state.key.get(Field::SkbPriority) as u32;
         if queue != self.packet.base.queue {
             self.actions.push(Action::SetQueue(queue));

@@ -152,6 +152,8 @@ impl Pipeline<'_> {
                     self.actions.push(Action::Recirc(handle));
                 }
             }
+            // As in Open vSwitch, a trace without a packet has none to pause.
+            Why::Pause(_) if self.suppressed() => {}
             Why::Pause(to) => {
                 if let Some(handle) = self.keep_frozen(frames, None) {
                     self.hand_over(&to, Some(handle));
@@ -301,7 +303,7 @@ impl Pipeline<'_> {
         if !self.another_output() || !self.spend(cost::KEEP + to.userdata.len() / 16 + self.controllers.len() / 16) {
             return;
         }
-        self.commit();
+        self.commit_all();
         let limit = self.packet.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
         let mut metadata = model::Match::metadata_of(&self.packet.state);
         bridge.tables.options().tell(&self.packet.state, &mut metadata);

@@ -40,6 +40,7 @@ fn looks_behind(action: &Action) -> bool {
         | Action::SetVlanPcp(_)
         | Action::PushVlan(_)
         | Action::PopVlan
+        | Action::StripVlan
         | Action::SetEthSrc(_)
         | Action::SetEthDst(_)
         | Action::SetQueue(_)

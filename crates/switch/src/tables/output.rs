@@ -243,8 +243,7 @@ impl Pipeline<'_> {
         if !self.another_output() {
             return;
         }
-        self.commit();
-        self.commit_queue();
+        self.commit_all();
         if let Some(limit) = self.packet.limit {
             self.actions.push(Action::Trunc(limit));
         }

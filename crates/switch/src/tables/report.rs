@@ -9,7 +9,7 @@ use crate::bridge::Bridge;
 use dp::DropCause;
 use flow::{Field, FlowState, MatchField, TAG_PRESENT};
 use openflow::Version;
-use openflow::model::{Action, FlowMod, Instructions, Port, Subfield};
+use openflow::model::{Action, FlowFlags, FlowMod, Instructions, Port, Subfield};
 use openflow::text::{self, Names, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -207,6 +207,33 @@ impl Pipeline<'_> {
         }
     }
 
+    /// Whether a trace leaves a field as it is: to Open vSwitch, a packet of protocol 0 has no IP
+    /// header.
+    pub(super) fn lacks(&self, field: Field) -> bool {
+        let of_ip = matches!(
+            field,
+            Field::Ipv4Src
+                | Field::Ipv4Dst
+                | Field::Ipv6Src
+                | Field::Ipv6Dst
+                | Field::IpTos
+                | Field::IpTtl
+                | Field::Ipv6Label
+        );
+        of_ip && self.report.is_some() && self.packet.state.key.get(Field::IpProto) == 0
+    }
+
+    /// Shows that an action which gives a field a value looks at the protocol of the IP packet.
+    pub(super) fn show_protocol(&mut self, field: MatchField) {
+        use MatchField as F;
+        if matches!(
+            field,
+            F::IpSrc | F::IpDst | F::Ipv6Src | F::Ipv6Dst | F::Ipv6Label | F::NwTtl
+        ) {
+            self.show(Field::IpProto, u128::MAX);
+        }
+    }
+
     /// Shows what NORMAL looks at in Open vSwitch.
     pub(super) fn show_normal(&mut self) {
         self.show(Field::EthSrc, u128::MAX);
@@ -328,6 +355,17 @@ impl Pipeline<'_> {
         text::actions(list, self.style())
     }
 
+    /// An action set, which has numbers of ports always.
+    pub(super) fn text_of_set(&self, list: &[Action]) -> String {
+        text::actions(
+            list,
+            Style {
+                names: None,
+                ..self.style()
+            },
+        )
+    }
+
     pub(super) fn text_of_port(&self, port: Port) -> String {
         text::port(port, self.style())
     }
@@ -368,7 +406,19 @@ impl Pipeline<'_> {
         let matching = text::matching(&change.matching, self.style());
         let actions = text::actions(&change.instructions.apply, self.style());
         let separator = if matching.is_empty() { "" } else { " " };
-        format!("{matching}{separator}priority={} actions={actions}", change.priority)
+        let mut out = format!("{matching}{separator}priority={}", change.priority);
+        if let Some(cookie) = change.new_cookie.filter(|cookie| *cookie != 0) {
+            let _ = write!(out, " cookie={cookie:#x}");
+        }
+        for (name, seconds) in [("idle", change.idle_timeout), ("hard", change.hard_timeout)] {
+            if seconds != 0 {
+                let _ = write!(out, " {name}={seconds}");
+            }
+        }
+        if change.flags.has(FlowFlags::SEND_FLOW_REM) {
+            out.push_str(" send_flow_rem");
+        }
+        out + " actions=" + &actions
     }
 }
 

@@ -37,7 +37,7 @@ use super::pipeline::Pipeline;
 use super::words::{self, StateWords};
 use crate::{PortConfig, PriorityTags, VlanMode, VlanSet};
 use dp::Action;
-use flow::{Field, Key, MatchPrerequisite, TAG_PRESENT};
+use flow::{Field, Key, TAG_PRESENT};
 use smallvec::SmallVec;
 use wire::{EtherType, Vid, VlanTag};
 
@@ -379,6 +379,7 @@ impl Pipeline<'_> {
     /// The action `push_vlan`.
     pub(super) fn push_vlan(&mut self, tpid: u16) {
         self.touch_tags();
+        self.show(Field::VlanTci0, u128::MAX);
         // As in Open vSwitch, which programs count on; OpenFlow 1.3.5 §5.12.1 would copy the
         // outermost tag's VLAN and priority.
         self.push_tag(VlanTag { tpid, tci: 0 });
@@ -386,7 +387,8 @@ impl Pipeline<'_> {
 
     /// The actions `pop_vlan` and `strip_vlan`.
     pub(super) fn pop_vlan(&mut self) {
-        if self.meets(MatchPrerequisite::VlanVid) {
+        self.consult_unshown(Field::VlanTci0, TAG_PRESENT.into());
+        if self.packet.state.key.tag(0).is_some() {
             self.pop_tag();
         }
     }
@@ -395,6 +397,7 @@ impl Pipeline<'_> {
     /// says that there is one.
     pub(super) fn set_tci(&mut self, value: u16, mask: u16) {
         self.touch_tags();
+        self.show(Field::VlanTci0, (mask | TAG_PRESENT).into());
         let old = self.packet.state.key.get(Field::VlanTci0) as u16;
         let new = old & !mask | value & mask;
         match (old & TAG_PRESENT != 0, new & TAG_PRESENT != 0) {
@@ -432,7 +435,7 @@ impl Pipeline<'_> {
     pub(super) fn touch_tags(&mut self) {
         self.packet.own_tags = false;
         for field in TAGS {
-            self.consult(field, u128::MAX);
+            self.consult_unshown(field, u128::MAX);
         }
     }
 
@@ -449,6 +452,9 @@ impl Pipeline<'_> {
             .take_while(|(a, b)| a == b)
             .count();
         let pops = have.len() - common;
+        if pops > 0 {
+            self.show(Field::VlanTci0, u128::MAX);
+        }
         self.actions.extend(std::iter::repeat_n(Action::PopVlan, pops));
         let pushed = want[..want.len() - common].iter().rev();
         self.actions.extend(pushed.map(|tag| Action::PushVlan(*tag)));

@@ -98,7 +98,11 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     for (field, name) in [(Field::MplsLse1, "mpls_lse1"), (Field::MplsLse2, "mpls_lse2")] {
         let bits = mask.get(field) as u32;
         if bits != 0 && all.meets(MatchPrerequisite::Mpls) {
-            let _ = write!(text, ",{name}={:#x}/{bits:#x}", state.key.get(field) as u32 & bits);
+            let _ = write!(
+                text,
+                ",{name}={:#010x}/{bits:#010x}",
+                state.key.get(field) as u32 & bits
+            );
         }
     }
     for (field, name) in [(Field::IcmpType, "icmp_type"), (Field::IcmpCode, "icmp_code")] {

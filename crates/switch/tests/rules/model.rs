@@ -281,7 +281,7 @@ fn random_action(
                 let vid = 10 * (1 + rng.below(3) as u16);
                 (format!("mod_vlan_vid:{vid}"), Action::SetVlanVid(vid))
             }
-            9 if !newer => ("strip_vlan".into(), Action::PopVlan),
+            9 if !newer => ("strip_vlan".into(), Action::StripVlan),
             10 => {
                 let mac = MacAddr(mac(1 + rng.below(5) as u32));
                 (format!("mod_dl_dst:{mac}"), Action::SetEthDst(mac))

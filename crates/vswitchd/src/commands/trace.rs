@@ -53,7 +53,8 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
         Some(text) => {
             let list = actions_of(text, known.bridges.get(&wanted.bridge))?;
             check_actions(state, &wanted, &list, words.consistent)?;
-            Some(list)
+            // As in Open vSwitch, a packet without actions takes its way through the tables.
+            Some(list).filter(|list| !list.is_empty())
         }
         None => None,
     };
