@@ -237,10 +237,6 @@ impl Port {
 }
 
 impl Datapath for DpUser {
-    fn kind(&self) -> &'static str {
-        "netdev"
-    }
-
     fn add_port(&self, port: PortNo, device: Arc<dyn Netdev>) -> Result<(), DpError> {
         let _one_at_a_time = self.control.lock();
         if self.ports.read().contains_key(&port) {

@@ -13,9 +13,6 @@ use std::time::Duration;
 /// All calls may be made from any thread; they are control-plane calls and may wait for a worker to
 /// finish its batch.
 pub trait Datapath: Send + Sync {
-    /// The kind of datapath, as in `Bridge.datapath_type`: `netdev` or `system`.
-    fn kind(&self) -> &'static str;
-
     /// Starts to receive from and to be able to send to a device.
     ///
     /// # Errors

@@ -212,6 +212,11 @@ impl Bridges {
         self.close_where(|name, _| !wanted.contains_key(name));
         log::changes(&self.state, &state);
         self.state = state;
+        let types = self.state.values().flat_map(|bridge| {
+            let ports = bridge.interfaces.values().filter_map(|interface| interface.port);
+            ports.map(|port| (port, bridge.datapath_type.clone()))
+        });
+        self.shared.set_types(types.collect());
     }
 
     fn close_where(&mut self, unwanted: impl Fn(&str, &Spec) -> bool) {

@@ -394,7 +394,7 @@ impl Daemon {
                 });
                 bridges.apply(&self.desired);
                 self.desired.workers.place_queues(self.state.dp(), &bridges);
-                self.complaints.about(&self.desired, &bridges, self.state.dp());
+                self.complaints.about(&self.desired, &bridges);
                 drop(bridges);
                 self.state.forget_dead_meters();
                 let bridges = self.state.bridges.borrow();

@@ -1,24 +1,35 @@
 //! Output of `ovs-appctl` for bridges, datapath and caches, in Open vSwitch's formats.
 
-use crate::bridges::{Bridges, InterfaceState};
+use crate::bridges::{BridgeState, Bridges, InterfaceState};
+use crate::ofport::LOCAL;
 use crate::state::State;
 use dp::{Datapath, FlowDump, FlowStats, PortCounters, PortNo};
 use netdev::DeviceDrops;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The name of the one datapath.
-pub(crate) fn datapath_name(datapath: &dyn Datapath) -> String {
-    format!("{kind}@ovs-{kind}", kind = datapath.kind())
+/// The datapaths by name. As in Open vSwitch each type of bridges has one. They are views of the
+/// one datapath: its counters are in each of them.
+pub(crate) fn datapaths(bridges: &Bridges) -> BTreeSet<String> {
+    let kinds = bridges.state().values().map(|bridge| &bridge.datapath_type);
+    kinds.map(|kind| datapath_of(kind)).collect()
 }
 
-/// Fails for a name that is not the datapath's, with or without its type.
+/// The datapath of a type of bridges.
+pub(crate) fn datapath_of(kind: &str) -> String {
+    format!("{kind}@ovs-{kind}")
+}
+
+/// Fails for a name that is no datapath's, with or without its type.
 pub(crate) fn check_datapath(state: &State, name: Option<&String>) -> Result<(), String> {
-    let ours = datapath_name(state.dp());
+    let datapaths = datapaths(&state.bridges.borrow());
+    let is_one = |name: &String| {
+        datapaths
+            .iter()
+            .any(|of| of == name || of.split('@').next_back() == Some(name))
+    };
     match name {
-        Some(name) if *name != ours && Some(name.as_str()) != ours.split('@').next_back() => {
-            Err("please specify an existing datapath".to_owned())
-        }
+        Some(name) if !is_one(name) => Err("please specify an existing datapath".to_owned()),
         _ => Ok(()),
     }
 }
@@ -27,39 +38,63 @@ pub(crate) fn check_datapath(state: &State, name: Option<&String>) -> Result<(),
 pub(crate) fn dpif_show(datapath: &dyn Datapath, bridges: &Bridges) -> String {
     let stats = datapath.cache_stats();
     let hits = stats.exact_hits + stats.megaflow_hits;
-    let name = datapath_name(datapath);
-    let mut out = format!("{name}: hit:{hits} missed:{}\n", stats.upcalls);
-    for (bridge, state) in bridges.state() {
-        let _ = writeln!(out, "  {bridge}:");
-        for (name, interface) in &state.interfaces {
-            let Ok(ofport) = interface.ofport else { continue };
-            let _ = match (interface.port, &interface.peer) {
-                (Some(port), _) => {
-                    writeln!(out, "    {name} {ofport}/{}: ({})", port.0, interface.kind)
-                }
-                (None, Some(peer)) => {
-                    writeln!(out, "    {name} {ofport}/none: (patch: peer={peer})")
-                }
-                (None, None) => Ok(()),
-            };
+    let mut out = String::new();
+    for name in datapaths(bridges) {
+        let _ = writeln!(out, "{name}: hit:{hits} missed:{}", stats.upcalls);
+        let its = bridges.state().iter();
+        for (bridge, state) in its.filter(|(_, bridge)| datapath_of(&bridge.datapath_type) == name) {
+            let _ = writeln!(out, "  {bridge}:");
+            for (name, interface) in &state.interfaces {
+                let Ok(ofport) = interface.ofport else { continue };
+                let _ = match (interface.port, &interface.peer) {
+                    (Some(port), _) => {
+                        writeln!(out, "    {name} {ofport}/{}: ({})", port.0, kind_of(state, interface))
+                    }
+                    (None, Some(peer)) => {
+                        writeln!(out, "    {name} {ofport}/none: (patch: peer={peer})")
+                    }
+                    (None, None) => Ok(()),
+                };
+            }
         }
     }
     out
 }
 
+/// An interface's type as its datapath names it: an internal port's depends on the datapath.
+fn kind_of(bridge: &BridgeState, interface: &InterfaceState) -> &'static str {
+    match (interface.kind, bridge.datapath_type.as_str()) {
+        (kind, _) if kind != "internal" && interface.ofport != Ok(LOCAL) => kind,
+        (_, "dummy") => "dummy-internal",
+        (_, "netdev") => "tap",
+        _ => "internal",
+    }
+}
+
+/// Whether a bridge is of a datapath.
+pub(crate) fn is_of(bridges: &Bridges, bridge: &str, datapath: &str) -> bool {
+    let state = bridges.state().get(bridge);
+    state.is_some_and(|bridge| datapath_of(&bridge.datapath_type) == datapath)
+}
+
 /// `dpctl/show [-s]`: ports of the datapath, with their counters on demand.
-pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics: bool) -> String {
+pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, name: &str, statistics: bool) -> String {
     let stats = datapath.cache_stats();
     let mut out = format!(
-        "{}:\n  lookups: hit:{} missed:{} lost:{}\n  flows: {}\n",
-        datapath_name(datapath),
+        "{name}:\n  lookups: hit:{} missed:{} lost:{}\n  flows: {}\n",
         stats.exact_hits + stats.megaflow_hits,
         stats.upcalls,
         stats.lost,
         stats.flows,
     );
-    for (port, (_, name, interface)) in by_port(bridges) {
-        let kind = interface.kind;
+    for (port, (bridge, interface_name, interface)) in by_port(bridges) {
+        let Some(bridge) = bridges.state().get(bridge) else {
+            continue;
+        };
+        if datapath_of(&bridge.datapath_type) != name {
+            continue;
+        }
+        let kind = kind_of(bridge, interface);
         let config = interface.device.as_ref().map(|device| device.config());
         let config: Vec<String> = config
             .into_iter()
@@ -71,7 +106,7 @@ pub(crate) fn dpctl_show(datapath: &dyn Datapath, bridges: &Bridges, statistics:
             (_, []) => format!(" ({kind})"),
             _ => format!(" ({kind}: {})", config.join(", ")),
         };
-        let _ = writeln!(out, "  port {}: {name}{suffix}", port.0);
+        let _ = writeln!(out, "  port {}: {interface_name}{suffix}", port.0);
         if statistics {
             let lost = interface.device.as_ref().map(|device| device.drops());
             let counters = datapath.port_counters(port).unwrap_or_default();
@@ -240,19 +275,21 @@ pub(crate) fn upcall_show(state: &State) -> String {
     let datapath = state.dp();
     let stats = datapath.cache_stats();
     let (average, most) = state.note_flows(stats.flows);
-    format!(
-        "{}:\n  flows         : (current {flows}) (avg {average}) (max {most}) (limit {})\n  \
-         dump duration : {}ms\n  ufid enabled : {}\n\n  0: (keys {flows})\n  \
-         masks         : {}\n  exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
-        datapath_name(datapath),
-        datapath.flow_limit(),
-        datapath.ageing_took().as_millis(),
-        state.ufid.get(),
-        stats.masks,
-        stats.exact_hits,
-        stats.megaflow_hits,
-        stats.upcalls,
-        stats.lost,
-        flows = stats.flows,
-    )
+    let show = |name| {
+        format!(
+            "{name}:\n  flows         : (current {flows}) (avg {average}) (max {most}) (limit {})\n  \
+             dump duration : {}ms\n  ufid enabled : {}\n\n  0: (keys {flows})\n  \
+             masks         : {}\n  exact hits    : {}\n  megaflow hits : {}\n  upcalls       : {} (lost {})\n",
+            datapath.flow_limit(),
+            datapath.ageing_took().as_millis(),
+            state.ufid.get(),
+            stats.masks,
+            stats.exact_hits,
+            stats.megaflow_hits,
+            stats.upcalls,
+            stats.lost,
+            flows = stats.flows,
+        )
+    };
+    datapaths(&state.bridges.borrow()).into_iter().map(show).collect()
 }

@@ -9,6 +9,7 @@ use dp::{
 use long::Long;
 use nanos::Nanos;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     exact: AtomicBool,
     /// Number of threads that wait to change the tables.
     writers: AtomicUsize,
+    /// The type of each port's bridge, for the log.
+    types: Mutex<BTreeMap<PortNo, String>>,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
 }
@@ -104,6 +107,7 @@ impl Shared {
             long: Arc::default(),
             exact: AtomicBool::new(false),
             writers: AtomicUsize::new(0),
+            types: Mutex::default(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
         })
@@ -121,11 +125,18 @@ impl Shared {
         translation
     }
 
+    /// Sets the type of each port's bridge.
+    pub(crate) fn set_types(&self, types: BTreeMap<PortNo, String>) {
+        *self.types.lock() = types;
+    }
+
     /// Logs an upcall and its answer. A packet that asks again is one upcall.
     #[cold]
     fn log(&self, upcall: &Upcall<'_>, answer: &Answer) {
         if !matches!(answer, Answer::Later | Answer::Busy) {
-            log::miss("ovs-netdev", upcall);
+            let types = self.types.lock();
+            let kind = types.get(&upcall.key.in_port()).map_or("netdev", String::as_str);
+            log::miss(kind, upcall);
         }
         if let Answer::Cache(translation) = answer {
             log::added(upcall, translation);

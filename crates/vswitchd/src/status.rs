@@ -8,7 +8,6 @@
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
-use crate::show;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
@@ -233,7 +232,7 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    pub(crate) fn about(&mut self, desired: &Desired, bridges: &Bridges, datapath: &dyn Datapath) {
+    pub(crate) fn about(&mut self, desired: &Desired, bridges: &Bridges) {
         let mut now = std::collections::BTreeSet::new();
         for what in &desired.unsupported {
             now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
@@ -250,8 +249,7 @@ impl Complaints {
             }
             if matches!(bridge.datapath_type.as_str(), "" | "system") {
                 now.insert(format!(
-                    "bridge {name}: this build has no kernel datapath; using the userspace datapath {}",
-                    show::datapath_name(datapath)
+                    "bridge {name}: this build has no kernel datapath; using the userspace datapath"
                 ));
             }
             for (port, wanted) in &bridge.ports {

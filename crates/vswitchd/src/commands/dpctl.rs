@@ -22,7 +22,8 @@ const COMMANDS: &[Entry] = &[
     ("del-if", "dp iface...", 2, usize::MAX, del_if),
     ("set-if", "dp iface...", 2, usize::MAX, set_if),
     ("dump-dps", "", 0, 0, |state, _| {
-        Ok(show::datapath_name(state.dp()) + "\n")
+        let datapaths = show::datapaths(&state.bridges.borrow());
+        Ok(datapaths.into_iter().map(|name| name + "\n").collect())
     }),
     ("show", "[-s] [dp...]", 0, usize::MAX, show_datapaths),
     (
@@ -112,30 +113,44 @@ fn fail<T>(what: &str, why: &str) -> Result<T, String> {
     Err(text(what, why))
 }
 
-/// Finds the datapath: there is one. The error is the system's text.
-fn open(state: &State, name: &str) -> Result<(), &'static str> {
-    let ours = show::datapath_name(state.dp());
-    let (kind, own) = ours.split_once('@').unwrap_or(("", &ours));
-    match name.split_once('@').unwrap_or(("system", name)) {
-        _ if name == ours => Ok(()),
-        (other, name) if name == own && other != kind => Err("Invalid argument"),
-        ("system" | "netdev" | "dummy", _) => Err("No such device"),
+/// Finds a datapath; returns its whole name. The error is the system's text.
+fn open(state: &State, name: &str) -> Result<String, &'static str> {
+    let datapaths = show::datapaths(&state.bridges.borrow());
+    let (kind, own) = name.split_once('@').unwrap_or(("system", name));
+    let whole = format!("{kind}@{own}");
+    let others = datapaths.iter().any(|other| other.split('@').next_back() == Some(own));
+    match kind {
+        _ if datapaths.contains(&whole) => Ok(whole),
+        _ if others && name.contains('@') => Err("Invalid argument"),
+        "system" | "netdev" | "dummy" => Err("No such device"),
         _ => Err("Address family not supported by protocol"),
     }
 }
 
 /// The datapath that commands name first or not at all.
-fn open_default(state: &State, words: &[&str]) -> Result<(), String> {
-    match words {
-        [name] if open(state, name).is_err() => fail("datapath not found", "Invalid argument"),
-        _ => Ok(()),
+fn open_default(state: &State, words: &[&str]) -> Result<String, String> {
+    if let [name, ..] = words {
+        return open(state, name).map_err(|_| text("datapath not found", "Invalid argument"));
+    }
+    let datapaths = show::datapaths(&state.bridges.borrow());
+    let mut datapaths = datapaths.into_iter();
+    match (datapaths.next(), datapaths.next()) {
+        (Some(one), None) => Ok(one),
+        (first, _) => {
+            let why = match first {
+                None => "no datapaths exist",
+                Some(_) => "multiple datapaths, specify one",
+            };
+            let failed = text("datapath not found", "Invalid argument");
+            Err(format!("ovs-vswitchd: {why}\n{failed}"))
+        }
     }
 }
 
 /// The datapath comes and goes with the bridges; there is no second one.
 fn add_dp(state: &State, args: &[String]) -> Answer {
     match open(state, &args[0]) {
-        Ok(()) => fail("add_dp", "File exists"),
+        Ok(_) => fail("add_dp", "File exists"),
         Err("No such device") => fail("add_dp", "Operation not supported"),
         Err(error) => fail("add_dp", error),
     }
@@ -215,14 +230,15 @@ fn set_if(state: &State, args: &[String]) -> Answer {
 
 fn show_datapaths(state: &State, args: &[String]) -> Answer {
     let asked = Asked::read(args)?;
-    let show = || show::dpctl_show(state.dp(), &state.bridges.borrow(), asked.statistics);
+    let bridges = state.bridges.borrow();
+    let show = |name: &str| show::dpctl_show(state.dp(), &bridges, name, asked.statistics);
     if asked.words.is_empty() {
-        return Ok(show());
+        return Ok(show::datapaths(&bridges).iter().map(|name| show(name)).collect());
     }
     let mut out = String::new();
     for name in &asked.words {
         match open(state, name) {
-            Ok(()) => out += &show(),
+            Ok(whole) => out += &show(&whole),
             Err(error) => return Err(out + &text(&format!("opening datapath {name} failed"), error)),
         }
     }
@@ -232,9 +248,11 @@ fn show_datapaths(state: &State, args: &[String]) -> Answer {
 /// The caches have no sizes to show, as in Open vSwitch's userspace datapath.
 fn cache_get_size(state: &State, args: &[String]) -> Answer {
     if let Some(name) = args.first() {
-        open(state, name).map_err(|error| text(&format!("Opening datapath {name} failed"), error))?;
+        let name = open(state, name).map_err(|error| text(&format!("Opening datapath {name} failed"), error))?;
+        return Ok(name + ":\n");
     }
-    Ok(show::datapath_name(state.dp()) + ":\n")
+    let datapaths = show::datapaths(&state.bridges.borrow());
+    Ok(datapaths.into_iter().map(|name| name + ":\n").collect())
 }
 
 fn parse(_: &State, args: &[String]) -> Answer {

@@ -81,12 +81,11 @@ fn leading_number(text: &str) -> u32 {
 
 /// Bridges with their type.
 fn dump_dps(state: &State, _: &[String]) -> Answer {
-    let kind = state.dp().kind();
     let bridges = state.bridges.borrow();
+    let bridges = bridges.state().iter();
     Ok(bridges
-        .state()
-        .keys()
-        .fold(String::new(), |out, name| out + kind + "@" + name + "\n"))
+        .map(|(name, bridge)| format!("{}@{name}\n", bridge.datapath_type))
+        .collect())
 }
 
 /// Options are recognised anywhere before the bridge, which is the last word; others are ignored,

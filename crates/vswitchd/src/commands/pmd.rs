@@ -127,7 +127,7 @@ impl Asked {
 }
 
 fn workers(state: &State) -> Result<&dyn WorkerControl, String> {
-    let none = || format!("{} has no workers", show::datapath_name(state.dp()));
+    let none = || "the datapath has no workers".to_owned();
     state.dp().workers().ok_or_else(none)
 }
 

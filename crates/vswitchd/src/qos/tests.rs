@@ -46,9 +46,6 @@ impl Datapath for Fake {
         None
     }
 
-    fn kind(&self) -> &'static str {
-        "fake"
-    }
     fn add_port(&self, _: PortNo, _: Arc<dyn Netdev>) -> Result<(), DpError> {
         Ok(())
     }

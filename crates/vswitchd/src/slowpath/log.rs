@@ -28,9 +28,10 @@ pub(super) fn is_on() -> bool {
     tracing::enabled!(target: MODULE, Level::DEBUG)
 }
 
-/// Logs an upcall: the packet's key in the datapath's form, and the packet as a flow.
+/// Logs an upcall from a bridge of a type: the packet's key in the datapath's form, and the packet
+/// as a flow.
 #[cold]
-pub(super) fn miss(datapath: &str, upcall: &Upcall<'_>) {
+pub(super) fn miss(kind: &str, upcall: &Upcall<'_>) {
     if !may(&UPCALLS) {
         return;
     }
@@ -54,7 +55,7 @@ pub(super) fn miss(datapath: &str, upcall: &Upcall<'_>) {
         .replace("(0/0)", "(0)");
     let mut packet = String::new();
     openflow::text::print::packet(&mut packet, upcall.packet);
-    tracing::debug!(target: MODULE, lines = true, "{datapath}: miss upcall:\n{key}\n{}", packet.trim_end());
+    tracing::debug!(target: MODULE, lines = true, "ovs-{kind}: miss upcall:\n{key}\n{}", packet.trim_end());
 }
 
 /// Logs the megaflow of an answer that the worker caches.

@@ -24,7 +24,7 @@ pub(super) fn dump(state: &State, args: &[String]) -> Answer {
     {
         asked.words.pop();
     }
-    open_default(state, &asked.words)?;
+    let datapath = open_default(state, &asked.words)?;
     let format = FlowFormat {
         names: asked.names.unwrap_or(asked.more),
         more: asked.more,
@@ -36,7 +36,9 @@ pub(super) fn dump(state: &State, args: &[String]) -> Answer {
     let mut last = None;
     for flow in &flows {
         let thread = thread_of(flow, &ports);
-        if !chosen.has(flow, thread) {
+        let bridge = ports.get(&flow.key.in_port()).map(|(bridge, ..)| *bridge);
+        let elsewhere = bridge.is_some_and(|bridge| !show::is_of(&bridges, bridge, &datapath));
+        if elsewhere || !chosen.has(flow, thread) {
             continue;
         }
         if chosen.pmd.is_none() && last != Some(thread) {
