@@ -30,6 +30,7 @@ const LISTED: &[&str] = &[
     "upcall",
     "util",
     "vlog",
+    "vswitchd",
 ];
 
 /// Names that scripts written for Open vSwitch set levels of: accepted, and listed from then on.
