@@ -262,3 +262,56 @@ fn a_sighup_reopens_the_log_of_every_daemon_and_a_sigalrm_ends_it_in_order() {
         }
     }
 }
+
+#[test]
+fn a_second_switch_on_a_database_waits_and_takes_over() {
+    skip!(unless "ovs-vsctl", "ovs-vswitchd", "setpriv");
+    let (ours, theirs) = (binary().display().to_string(), "ovs-vswitchd");
+    for (number, pair) in [[true, true], [true, false], [false, true]].into_iter().enumerate() {
+        let sandbox = Sandbox::new();
+        let (db, remote) = (sandbox.arg("conf.db"), sandbox.db_remote());
+        testkit::try_run(
+            &["ovsdb-tool", "create", &db, "/usr/share/openvswitch/vswitch.ovsschema"],
+            &[],
+        )
+        .expect_ok();
+        let listen = format!("--remote=p{remote}");
+        let server = [&ours, "ovsdb-server", &db, &listen, "--pidfile"].map(str::to_owned);
+        let _server = Daemon::start("ovsdb-server", &server, &sandbox);
+        eventually("the server listens", || {
+            std::os::unix::net::UnixStream::connect(sandbox.path("db.sock")).ok()
+        });
+        let start = |name: &str, is_ours: bool| {
+            let mut command = match is_ours {
+                true => vec![ours.clone(), "vswitchd".to_owned()],
+                false => vec![theirs.to_owned()],
+            };
+            command.extend([
+                remote.clone(),
+                "--enable-dummy=override".into(),
+                "--disable-system".into(),
+            ]);
+            command.push(format!("--unixctl={}", sandbox.arg(&format!("{name}.ctl"))));
+            command.push(format!("--log-file={}", sandbox.arg(&format!("{name}.log"))));
+            Daemon::start(name, &command, &sandbox)
+        };
+        let bridges = |name: &str| {
+            let control = sandbox.arg(&format!("{name}.ctl"));
+            testkit::try_run(&["ovs-appctl", "-t", &control, "ofproto/list"], &sandbox.env()).stdout
+        };
+        let mut first = start("first", pair[0]);
+        let add = ["ovs-vsctl", "--timeout=20", &format!("--db={remote}"), "add-br", "br0"];
+        testkit::try_run(&add, &sandbox.env()).expect_ok();
+        let _second = start("second", pair[1]);
+        let said = "another ovs-vswitchd process is running, disabling this process (pid ";
+        eventually("the second switch waits", || {
+            sandbox.read("second.log").contains(said).then_some(())
+        });
+        assert_eq!(bridges("first"), "br0\n", "pair {number}");
+        assert!(!bridges("second").contains("br0"), "pair {number}");
+        first.kill();
+        eventually("the second switch takes over", || {
+            (bridges("second") == "br0\n").then_some(())
+        });
+    }
+}
