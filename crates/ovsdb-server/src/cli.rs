@@ -65,9 +65,6 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
     let (mut run, mut no_dbs) = (None, false);
     while let Some(item) = parser.next().map_err(|error| error.to_string())? {
         let (name, value) = match item {
-            Item::Arg(database) if database.starts_with("relay:") => {
-                return Err(format!("{database}: relay databases are not supported"));
-            }
             Item::Arg(database) => {
                 server.databases.push(PathBuf::from(database));
                 continue;
@@ -112,7 +109,7 @@ fn help() -> String {
         "{PROGRAM}: Open vSwitch database server\n\
          usage: {PROGRAM} [OPTIONS] [DATABASE...]\n\
          where each DATABASE is a database file in OVSDB format\n\
-         (default: {}).\n\
+         (default: {}), or relay:NAME:REMOTE[,REMOTE]...\n\
          \n\
          Remotes:\n\
          \x20 --remote=REMOTE         listen or connect: punix:FILE, ptcp:PORT[:IP], pssl:PORT[:IP],\n\

@@ -168,6 +168,10 @@ pub(crate) async fn serve(inner: Rc<Inner>, stream: Stream, id: SessionId) {
         give_up: Cell::new(false),
     });
     inner.conns.borrow_mut().insert(id, conn.clone());
+    if inner.core.borrow().is_closing(id) {
+        // It was closed before its connection was known.
+        conn.end();
+    }
     let mut task = Task {
         inner: inner.clone(),
         conn,

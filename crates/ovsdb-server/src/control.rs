@@ -24,7 +24,10 @@ impl Server {
             Ok(lines(inner.core.borrow().database_names()))
         });
         add("ovsdb-server/add-db", "DB", (1, 1), |inner, args| {
-            let added = inner.add_database(Path::new(&args[0]), None);
+            let added = match args[0].strip_prefix("relay:") {
+                Some(relay) => inner.add_relay(relay),
+                None => inner.add_database(Path::new(&args[0]), None),
+            };
             added.map(|_| String::new()).map_err(|error| error.to_string())
         });
         add("ovsdb-server/remove-db", "DB", (1, 1), |inner, args| {
@@ -172,6 +175,9 @@ async fn compact(inner: Rc<Inner>, db: Option<String>) -> Result<String, String>
         .cloned()
         .collect();
     if let Some(name) = db.filter(|_| names.is_empty()) {
+        if inner.core.borrow().is_relay(&name) {
+            return Ok(String::new());
+        }
         let why = match Inner::is_reserved(&name) {
             true => "cannot compact built-in databases",
             false => "no database by that name",

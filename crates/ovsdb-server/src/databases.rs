@@ -109,6 +109,7 @@ impl Inner {
         let now = self.now();
         let removed = self.core.borrow_mut().remove_database(name, now);
         if removed {
+            self.end_relay(name);
             self.stores.borrow_mut().remove(name);
         }
         self.flush();

@@ -21,6 +21,7 @@ mod conn;
 mod control;
 mod core;
 mod databases;
+mod relay;
 mod remotes;
 mod replication;
 mod request;

@@ -22,6 +22,7 @@ use tokio::task::{self, AbortHandle};
 
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SessionId, SessionMap, SessionOptions};
+use crate::relay::Relays;
 use crate::remotes::Remotes;
 use crate::replication::Replication;
 use crate::request::Incoming;
@@ -30,7 +31,7 @@ use crate::store::{Store, StoreError};
 /// What a server is started with.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Database files.
+    /// Database files, and relays: `relay:DATABASE:REMOTE[,REMOTE]…`.
     pub databases: Vec<PathBuf>,
     /// Where to listen and connect: `punix:FILE`, `ptcp:PORT`, `db:DATABASE,TABLE,COLUMN`, …
     pub remotes: Vec<String>,
@@ -92,6 +93,9 @@ pub enum OpenError {
         /// The database's name.
         name: String,
     },
+    /// A relay is not of the form `relay:DATABASE:REMOTE`.
+    #[error("ovsdb error: relay:{0}: invalid syntax")]
+    Relay(String),
     /// A `db:` remote names no column, or the server cannot listen on a remote.
     #[error("{0}")]
     Remote(String),
@@ -109,6 +113,7 @@ pub(crate) struct Inner {
     pub(crate) conns: RefCell<SessionMap<Rc<Conn>>>,
     pub(crate) remotes: RefCell<Remotes>,
     pub(crate) replication: RefCell<Replication>,
+    pub(crate) relays: RefCell<Relays>,
     /// A row changed that [`Remotes`] depend on.
     pub(crate) remotes_changed: Notify,
     /// Requests that the server ends.
@@ -162,6 +167,7 @@ impl Server {
             stores: RefCell::default(),
             conns: RefCell::default(),
             remotes: RefCell::default(),
+            relays: RefCell::default(),
             replication: RefCell::new(Replication::new(&options.sync)),
             remotes_changed: Notify::new(),
             exit: Notify::new(),
@@ -189,6 +195,10 @@ impl Server {
             .transpose()
             .map_err(OpenError::Schema)?;
         for file in &options.databases {
+            if let Some(relay) = file.to_str().and_then(|file| file.strip_prefix("relay:")) {
+                inner.add_relay(relay)?;
+                continue;
+            }
             crate::store::wait_for_lock(file);
             inner.add_database(file, schema.as_ref())?;
         }
@@ -215,6 +225,7 @@ impl Server {
         inner.spawn(flush_when_wanted(inner.clone()));
         inner.spawn(reply_when_synced(inner.clone(), results));
         inner.spawn(keep_time(inner.clone()));
+        inner.start_relays();
         inner.start_replication();
         inner.start_remotes().await.map_err(OpenError::Remote)?;
         inner.spawn(crate::remotes::follow(inner.clone()));
@@ -258,6 +269,7 @@ impl Server {
         for task in self.inner.tasks.take() {
             task.abort();
         }
+        self.inner.relays.borrow_mut().stop();
         self.inner.replication.borrow_mut().stop();
         self.inner.remotes.borrow_mut().stop();
         self.inner.conns.borrow_mut().clear();
@@ -402,6 +414,9 @@ impl Inner {
         match self.core.borrow_mut().take_freed() {
             0 => {}
             bytes => reclaim::freed(bytes),
+        }
+        if self.core.borrow_mut().take_forwards_changed() {
+            self.relays.borrow().wake();
         }
         if self.core.borrow_mut().take_watch_fired() {
             self.remotes_changed.notify_one();

@@ -39,22 +39,42 @@ pub(crate) trait Protocol {
     /// # Errors
     /// Why the connection has to end.
     fn handle(&mut self, message: Message) -> Result<Vec<Message>, End>;
+
+    /// Waits until [`Protocol::outgoing`] may have messages.
+    async fn woken(&self) {
+        std::future::pending().await
+    }
+
+    /// Messages that no message from the source caused.
+    fn outgoing(&mut self) -> Vec<Message> {
+        Vec::new()
+    }
+
+    /// The connection is lost.
+    fn ended(&mut self) {}
 }
 
-/// Follows `source` until the protocol gives up. `probe` may change at any time.
+/// Follows one of the servers in `sources`, which commas separate, until the protocol gives up. Each
+/// attempt takes the next one. `probe` may change at any time.
 pub(crate) async fn follow(
     inner: &Rc<Inner>,
-    source: &str,
+    sources: &str,
     probe: &Rc<Cell<Option<Duration>>>,
     protocol: &mut impl Protocol,
 ) {
-    let remote: Remote = match source.parse() {
-        Ok(remote) => remote,
-        Err(error) => {
-            tracing::info!(target: "reconnect", "{source}: connection attempt failed ({error})");
-            return std::future::pending().await;
+    let mut remotes: Vec<(&str, Remote)> = Vec::new();
+    for source in sources.split(',') {
+        match source.parse() {
+            Ok(remote) => remotes.push((source, remote)),
+            Err(error) => {
+                tracing::info!(target: "reconnect", "{source}: connection attempt failed ({error})");
+            }
         }
-    };
+    }
+    if remotes.is_empty() {
+        return std::future::pending().await;
+    }
+    let mut turns = remotes.iter().cycle();
     let policy = Policy {
         probe: probe.get(),
         ..Policy::default()
@@ -67,8 +87,11 @@ pub(crate) async fn follow(
         if machine.poll(inner.monotonic()) != Some(Action::Connect) {
             continue;
         }
+        let Some((source, remote)) = turns.next() else {
+            return;
+        };
         telemetry::info_limited!(target: "reconnect", "{source}: connecting...");
-        match attempt(inner, &remote, &machine).await {
+        match attempt(inner, remote, &machine).await {
             Err(error) => {
                 machine.failed(&os_text(&error), inner.monotonic());
                 telemetry::info_limited!(target: "reconnect", "{source}: connection attempt failed ({})", os_text(&error));
@@ -89,7 +112,9 @@ pub(crate) async fn follow(
                     probe,
                     machine: &mut machine,
                 };
-                let why = match link.run(protocol).await {
+                let end = link.run(protocol).await;
+                protocol.ended();
+                let why = match end {
                     End::Stop => return,
                     End::Retry(why) => why,
                 };
@@ -115,6 +140,17 @@ fn until(inner: &Inner, deadline: nanos::Nanos) -> Duration {
     Duration::from_nanos(deadline.0.saturating_sub(inner.monotonic().0))
 }
 
+/// What a connection waited for.
+enum Event {
+    Message(Message),
+    /// The answer to a probe.
+    Nothing,
+    /// The time for a probe has come.
+    Silence,
+    /// The protocol has messages to send.
+    Woken,
+}
+
 /// One connection.
 struct Link<'a> {
     inner: &'a Inner,
@@ -133,10 +169,21 @@ impl Link<'_> {
                     return end;
                 }
             }
-            match self.receive().await {
+            // Both futures may be dropped without a loss.
+            let event = tokio::select! {
+                biased;
+                event = self.receive() => event,
+                () = protocol.woken() => Ok(Event::Woken),
+            };
+            match event {
                 Err(end) => return end,
-                Ok(None) => {}
-                Ok(Some(message)) => match message.echo_reply() {
+                Ok(Event::Nothing) => {}
+                Ok(Event::Woken) => out = protocol.outgoing(),
+                Ok(Event::Silence) => match self.silence() {
+                    Ok(probe) => out.extend(probe),
+                    Err(end) => return end,
+                },
+                Ok(Event::Message(message)) => match message.echo_reply() {
                     Some(reply) => out.push(reply),
                     None => match protocol.handle(message) {
                         Ok(messages) => out = messages,
@@ -147,8 +194,8 @@ impl Link<'_> {
         }
     }
 
-    /// The next message; `None` after a probe that was answered or has to be sent.
-    async fn receive(&mut self) -> Result<Option<Message>, End> {
+    /// The next message.
+    async fn receive(&mut self) -> Result<Event, End> {
         let now = self.inner.monotonic();
         let policy = *self.machine.policy();
         self.machine.set_policy(Policy {
@@ -161,24 +208,24 @@ impl Link<'_> {
                 let wait = Duration::from_nanos(deadline.0.saturating_sub(now.0));
                 match tokio::time::timeout(wait, self.receiver.recv()).await {
                     Ok(received) => received,
-                    Err(_) => return self.silence().await.map(|()| None),
+                    Err(_) => return Ok(Event::Silence),
                 }
             }
         };
         self.machine.heard(self.inner.monotonic());
         match received {
-            Ok(Some(Message::Reply { id, .. })) if id == "echo" => Ok(None),
-            Ok(Some(message)) => Ok(Some(message)),
+            Ok(Some(Message::Reply { id, .. })) if id == "echo" => Ok(Event::Nothing),
+            Ok(Some(message)) => Ok(Event::Message(message)),
             Ok(None) => Err(End::Retry("connection closed by peer".to_owned())),
             Err(error) => Err(End::Retry(format!("connection dropped ({error})"))),
         }
     }
 
-    async fn silence(&mut self) -> Result<(), End> {
+    fn silence(&mut self) -> Result<Option<Message>, End> {
         match self.machine.poll(self.inner.monotonic()) {
-            Some(Action::Probe) => self.send(Message::request("echo", Vec::new(), "echo")).await,
+            Some(Action::Probe) => Ok(Some(Message::request("echo", Vec::new(), "echo"))),
             Some(Action::Disconnect(why)) => Err(End::Retry(why)),
-            Some(Action::Connect) | None => Ok(()),
+            Some(Action::Connect) | None => Ok(None),
         }
     }
 

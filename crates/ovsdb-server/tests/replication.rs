@@ -7,26 +7,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Client, Server, database, directory, insert, other};
+use common::{Client, Server, Theirs, database, directory, eventually, insert, other, subdirectory};
 use serde_json::{Value, json};
-
-/// Waits until a condition holds.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn subdirectory(dir: &Path, name: &str) -> PathBuf {
-    let path = dir.join(name);
-    fs::create_dir(&path).unwrap();
-    path
-}
 
 fn with_schema(dir: &Path, schema: &str) -> PathBuf {
     let file = dir.join("d.db");
@@ -44,53 +28,6 @@ fn backup(dir: &Path, source: &str, more: &[&str]) -> Server {
     let file = database(dir);
     let sync = format!("--sync-from={source}");
     Server::start(dir, &file, &[&[sync.as_str()], more].concat())
-}
-
-/// Open vSwitch's server, killed when dropped.
-struct Theirs {
-    child: Child,
-    dir: PathBuf,
-}
-
-impl Theirs {
-    fn start(program: &Path, dir: &Path, more: &[&str]) -> Theirs {
-        let child = Command::new(program)
-            .arg(dir.join("d.db"))
-            .arg(format!("--remote=punix:{}", dir.join("sock").display()))
-            .arg(format!("--unixctl={}", dir.join("ctl").display()))
-            .arg(format!("--log-file={}", dir.join("log").display()))
-            .args(["-vconsole:off", "-vsyslog:off"])
-            .args(more)
-            .env("OVS_RUNDIR", dir)
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let theirs = Theirs {
-            child,
-            dir: dir.to_owned(),
-        };
-        eventually("Open vSwitch's server listens", || {
-            std::os::unix::net::UnixStream::connect(theirs.dir.join("sock")).is_ok()
-        });
-        theirs
-    }
-
-    fn connect(&self) -> Client {
-        Client::new(std::os::unix::net::UnixStream::connect(self.dir.join("sock")).unwrap())
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Theirs {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// All rows of `T`, with their UUIDs.

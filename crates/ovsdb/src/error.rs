@@ -22,6 +22,8 @@ pub enum ErrorKind {
     UnknownTable,
     /// No such database in the server.
     UnknownDatabase,
+    /// The database has no contents yet.
+    DatabaseNotAvailable,
     /// No such monitor in the session.
     UnknownMonitor,
     /// No such comparison in a condition.
@@ -66,6 +68,7 @@ impl ErrorKind {
             ErrorKind::UnknownColumn => "unknown column",
             ErrorKind::UnknownTable => "unknown table",
             ErrorKind::UnknownDatabase => "unknown database",
+            ErrorKind::DatabaseNotAvailable => "database not available",
             ErrorKind::UnknownMonitor => "unknown monitor",
             ErrorKind::UnknownFunction => "unknown function",
             ErrorKind::UnknownMutator => "unknown mutator",

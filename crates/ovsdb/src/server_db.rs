@@ -58,6 +58,20 @@ impl ServedDatabase {
         }
     }
 
+    /// A database whose contents come from another server. The schema is not known at first.
+    pub fn relay(name: String, schema: Option<Arc<DatabaseSchema>>, connected: bool) -> ServedDatabase {
+        ServedDatabase {
+            name,
+            model: Model::Relay,
+            connected,
+            leader: false,
+            schema,
+            cid: None,
+            sid: None,
+            index: None,
+        }
+    }
+
     fn to_row(&self) -> Value {
         let uuid = |uuid: Option<Uuid>| uuid.map_or(json!(["set", []]), |uuid| Atom::Uuid(uuid).to_json());
         json!({

@@ -40,24 +40,21 @@ impl Core {
             return false;
         }
         self.host(&name, db, true);
-        self.watch_fired = true;
-        self.update_server_db(now);
-        self.close_unaware(&format!("adding {name} database"));
+        self.databases_changed(&format!("adding {name} database"), now);
         true
     }
 
     /// Removes a database. Batches as for [`Core::add_database`].
     pub(crate) fn remove_database(&mut self, name: &str, now: Now) -> bool {
-        let removable = self.databases.get(name).is_some_and(|hosted| hosted.persistent);
+        let removable = name != SERVER_DB && self.databases.contains_key(name);
         if !removable {
             return false;
         }
         self.cancel_all(name);
         self.cancel_monitors(name);
+        self.cancel_forwards_of(name);
         self.databases.remove(name);
-        self.watch_fired = true;
-        self.update_server_db(now);
-        self.close_unaware(&format!("removing {name} database"));
+        self.databases_changed(&format!("removing {name} database"), now);
         true
     }
 
@@ -130,20 +127,30 @@ impl Core {
         usage
     }
 
-    fn host(&mut self, name: &str, db: Database, persistent: bool) {
+    pub(super) fn host(&mut self, name: &str, db: Database, persistent: bool) {
         let hosted = Hosted {
             db,
             monitors: Monitors::default(),
             persistent,
             backup: false,
+            relay: None,
         };
         self.databases.insert(name.to_owned(), hosted);
     }
 
     /// Updates `_Server` with the databases that exist.
-    fn update_server_db(&mut self, now: Now) {
-        let schemas = self.databases.values().map(|hosted| hosted.db.schema().clone());
-        let served: Vec<ServedDatabase> = schemas.map(ServedDatabase::standalone).collect();
+    pub(super) fn update_server_db(&mut self, now: Now) {
+        let served = |(name, hosted): (&String, &Hosted)| {
+            let schema = hosted.db.schema().clone();
+            match &hosted.relay {
+                None => ServedDatabase::standalone(schema),
+                Some(relay) => {
+                    let schema = Some(schema).filter(|_| relay.ready);
+                    ServedDatabase::relay(name.clone(), schema, relay.connected)
+                }
+            }
+        };
+        let served: Vec<ServedDatabase> = self.databases.iter().map(served).collect();
         let Some(server) = self.databases.get_mut(SERVER_DB) else {
             return;
         };
@@ -151,6 +158,13 @@ impl Core {
             self.committed(SERVER_DB, commit, now);
             self.retry_blocked(SERVER_DB, now);
         }
+    }
+
+    /// Databases came, went or have another schema. Clients that would not notice are disconnected.
+    pub(super) fn databases_changed(&mut self, reason: &str, now: Now) {
+        self.watch_fired = true;
+        self.update_server_db(now);
+        self.close_unaware(reason);
     }
 
     /// Makes conditional monitors unknown methods, as with servers before them, and ends the

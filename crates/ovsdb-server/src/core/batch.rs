@@ -121,6 +121,9 @@ impl Core {
 
     /// `transact` (RFC 7047 §4.1.3).
     pub(super) fn transact(&mut self, session: SessionId, id: Value, db: &str, ops: &[impl Json], now: Now) {
+        if self.belongs_to_source(db, session, ops) {
+            return self.forward(session, id, db, ops);
+        }
         match self.run(session, db, ops, Duration::ZERO) {
             None => {}
             Some(Outcome::Done { reply, commit }) => {
@@ -223,7 +226,8 @@ impl Core {
         self.freed += columns.sum::<usize>() * COLUMN;
         self.delivery += 1;
         let delivery = self.delivery;
-        hosted.monitors.deliver(&commit, |id, update| {
+        let txn = hosted.txn(&commit);
+        hosted.monitors.deliver(&commit, txn, |id, update| {
             let Some(session) = self.sessions.get_mut(&id) else {
                 return;
             };
@@ -255,7 +259,7 @@ impl Core {
             for (text, reference) in session.monitors.iter().filter(|(_, reference)| reference.db == db) {
                 hosted
                     .monitors
-                    .update_one(reference, text, &commit, session.outbox.tail());
+                    .update_one(reference, text, &commit, hosted.txn(&commit), session.outbox.tail());
             }
         }
         mark_dirty(&mut self.dirty, id, session);

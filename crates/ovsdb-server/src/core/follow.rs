@@ -10,7 +10,11 @@ use super::{Close, Core, Now, SERVER_DB};
 impl Core {
     /// Whether all databases are backups. Then no client gets a lock.
     pub(crate) fn is_backup_server(&self) -> bool {
-        let mut own = self.databases.iter().filter(|(name, _)| *name != SERVER_DB).peekable();
+        let mut own = self
+            .databases
+            .iter()
+            .filter(|(name, hosted)| *name != SERVER_DB && hosted.relay.is_none())
+            .peekable();
         own.peek().is_some() && own.all(|(_, hosted)| hosted.backup)
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::request::Incoming;
 
 use super::locks::Told;
-use super::{Close, Conversion, Core, Effect, HELD_ITEM, Now, SessionId, encode};
+use super::{Close, Conversion, Core, Effect, HELD_ITEM, Hosted, Now, SessionId, encode};
 
 impl Core {
     /// Whether the open batch has to be written before this message is handled.
@@ -113,7 +113,8 @@ impl Core {
 
     /// Checks that the database exists, and that no waiting transaction has the request's id.
     fn may_transact(&self, db: &str, session: SessionId, id: &Value) -> bool {
-        self.databases.contains_key(db) && !self.waits_for(session, id)
+        let available = |hosted: &Hosted| hosted.relay.as_ref().is_none_or(|relay| relay.ready);
+        self.databases.get(db).is_some_and(available) && !self.waits_for(session, id)
     }
 
     /// Whether the session's requests may change nothing.
@@ -128,7 +129,14 @@ impl Core {
             let details = format!("{method} request params must begin with <db-name>");
             return Err(Error::syntax(&Value::Array(params.to_vec()), details));
         };
-        if self.databases.contains_key(name) {
+        if let Some(hosted) = self.databases.get(name) {
+            if hosted.relay.as_ref().is_some_and(|relay| !relay.ready) {
+                let details = format!(
+                    "{method} request specifies database {name} which is not yet available because it has not \
+                     completed joining its cluster"
+                );
+                return Err(Error::new(ErrorKind::DatabaseNotAvailable, details));
+            }
             return Ok(name.to_owned());
         }
         let details = format!("{method} request specifies unknown database {name}");

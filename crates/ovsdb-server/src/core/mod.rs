@@ -34,6 +34,7 @@ mod locks;
 mod methods;
 mod monitors;
 mod outbox;
+mod relay;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ pub(crate) use session::SessionOptions;
 
 use locks::Locks;
 use monitors::Monitors;
+use relay::{Forward, Relay};
 use session::Session;
 use waits::Blocked;
 
@@ -153,6 +155,10 @@ pub(crate) struct Core {
     /// Roughly the bytes freed since tables were shrunk.
     unshrunk: usize,
     next_session: u64,
+    /// The transactions that sources of relays have to answer, by number.
+    forwards: BTreeMap<u64, Forward>,
+    next_forward: u64,
+    forwards_changed: bool,
     uuids: UuidGen,
     server_id: Uuid,
     budget: Budget,
@@ -166,6 +172,8 @@ struct Hosted {
     persistent: bool,
     /// It follows another server; clients may only read it.
     backup: bool,
+    /// Its contents come from another server, which executes transactions that change something.
+    relay: Option<Relay>,
 }
 
 impl Core {
@@ -189,6 +197,9 @@ impl Core {
             freed: 0,
             unshrunk: 0,
             next_session: 0,
+            forwards: BTreeMap::new(),
+            next_forward: 0,
+            forwards_changed: false,
             server_id: uuids.next_uuid(),
             uuids,
             budget: Budget::new(budget, hold::RESERVED),

@@ -10,7 +10,7 @@ use ovsdb::{Commit, Database, Error, Monitor, MonitorVersion, Row, RowChange, Up
 use serde_json::{Value, json};
 
 use super::session::mark_dirty;
-use super::{Core, HELD_ITEM, SessionId, encode, weigh};
+use super::{Core, HELD_ITEM, Hosted, SessionId, encode, weigh};
 
 /// The monitors of one database.
 #[derive(Default)]
@@ -81,6 +81,26 @@ impl Lag {
     }
 }
 
+impl Hosted {
+    /// Whether clients know transactions by their UUIDs.
+    fn is_numbered(&self) -> bool {
+        self.relay.as_ref().is_some_and(|relay| relay.numbered)
+    }
+
+    /// The UUID of a commit as clients know it.
+    pub(super) fn txn(&self, commit: &Commit) -> Uuid {
+        if self.is_numbered() { commit.id } else { Uuid::ZERO }
+    }
+
+    /// The UUID of the last commit as clients know it.
+    fn last_txn(&self) -> Uuid {
+        match self.is_numbered() {
+            true => self.db.last_txn(),
+            false => Uuid::ZERO,
+        }
+    }
+}
+
 impl Monitors {
     fn join(&mut self, monitor: Monitor, session: SessionId, id: &str) -> u64 {
         let group = *self.by_monitor.entry(monitor).or_insert_with_key(|monitor| {
@@ -126,7 +146,12 @@ impl Monitors {
 
     /// Calls `tell` for each monitor that the commit concerns, with the session and a function that
     /// appends the notification.
-    pub(super) fn deliver(&mut self, commit: &Commit, mut tell: impl FnMut(SessionId, &dyn Fn(&mut Vec<u8>))) {
+    pub(super) fn deliver(
+        &mut self,
+        commit: &Commit,
+        txn: Uuid,
+        mut tell: impl FnMut(SessionId, &dyn Fn(&mut Vec<u8>)),
+    ) {
         for group in self.groups.values() {
             let Some(updates) = group.monitor.update(commit) else {
                 continue;
@@ -136,37 +161,37 @@ impl Monitors {
             for member in &group.members {
                 let version = group.monitor.version();
                 tell(member.session, &|out| {
-                    write_update(out, version, &member.id, &self.scratch)
+                    write_update(out, version, &member.id, txn, &self.scratch)
                 });
             }
         }
     }
 
     /// Appends the notification of a commit for one monitor, if the commit concerns it.
-    pub(super) fn update_one(&self, reference: &MonitorRef, id: &str, commit: &Commit, out: &mut Vec<u8>) {
+    pub(super) fn update_one(&self, reference: &MonitorRef, id: &str, commit: &Commit, txn: Uuid, out: &mut Vec<u8>) {
         let Some(group) = self.groups.get(&reference.group) else {
             return;
         };
         if let Some(updates) = group.monitor.update(commit) {
-            write_updates(out, group.monitor.version(), id, &updates);
+            write_updates(out, group.monitor.version(), id, txn, &updates);
         }
     }
 }
 
 /// Appends a notification with encoded updates.
-fn write_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, updates: &[u8]) {
-    begin_update(out, version, id);
+fn write_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid, updates: &[u8]) {
+    begin_update(out, version, id, txn);
     out.extend_from_slice(updates);
     out.extend_from_slice(b"]}");
 }
 
-fn write_updates(out: &mut Vec<u8>, version: MonitorVersion, id: &str, updates: &Updates) {
-    begin_update(out, version, id);
+fn write_updates(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid, updates: &Updates) {
+    begin_update(out, version, id, txn);
     encode::json(out, updates);
     out.extend_from_slice(b"]}");
 }
 
-fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str) {
+fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str, txn: Uuid) {
     out.extend_from_slice(b"{\"id\":null,\"method\":\"");
     out.extend_from_slice(version.method().as_bytes());
     out.extend_from_slice(b"\",\"params\":[");
@@ -174,7 +199,7 @@ fn begin_update(out: &mut Vec<u8>, version: MonitorVersion, id: &str) {
     out.push(b',');
     if version == MonitorVersion::CondSince {
         out.push(b'"');
-        out.extend_from_slice(Uuid::ZERO.to_text().as_str().as_bytes());
+        out.extend_from_slice(txn.to_text().as_str().as_bytes());
         out.extend_from_slice(b"\",");
     }
 }
@@ -217,10 +242,14 @@ impl Core {
         state.hold(weight)?;
         let written = match last {
             None => state.reply(|out| encode::reply(out, request, &monitor.initial(&hosted.db))),
-            // A standalone database numbers no transactions: its clients always read it again.
-            Some(_) => {
-                let (found, txn) = (false, Uuid::ZERO.to_text());
-                let updates = monitor.initial(&hosted.db);
+            Some(last) => {
+                let last = last.as_str().and_then(|last| last.parse().ok()).unwrap_or(Uuid::ZERO);
+                let (found, updates) = match hosted.is_numbered() {
+                    true => monitor.since(&hosted.db, last),
+                    // A standalone database numbers no transactions: its clients always read it again.
+                    false => (false, monitor.initial(&hosted.db)),
+                };
+                let txn = hosted.last_txn().to_text();
                 state.reply(|out| encode::reply(out, request, &(found, txn.as_str(), &updates)))
             }
         };
@@ -261,7 +290,13 @@ impl Core {
         state.hold(weight)?;
         state.let_go(old_weight);
         if let Some(updates) = updates {
-            write_updates(state.outbox.tail(), monitor.version(), &new, &updates);
+            write_updates(
+                state.outbox.tail(),
+                monitor.version(),
+                &new,
+                hosted.last_txn(),
+                &updates,
+            );
             mark_dirty(&mut self.dirty, session, state);
         }
         hosted.monitors.leave(group, session, &old);

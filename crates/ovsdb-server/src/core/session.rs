@@ -111,11 +111,12 @@ impl Core {
         let id = SessionId(self.next_session);
         self.next_session += 1;
         let session = Session {
+            // The switch in the same process must not lose its connection.
+            change_aware: options.remote.is_empty(),
             options,
             outbox: Outbox::default(),
             lags: BTreeMap::new(),
             monitors: BTreeMap::new(),
-            change_aware: false,
             n_blocked: 0,
             holding,
             decided: (0, false),
@@ -145,6 +146,7 @@ impl Core {
         if session.n_blocked > 0 {
             self.blocked.retain(|blocked| blocked.session != id);
         }
+        self.forget_forwards(id);
         for (name, told) in self.locks.leave(id) {
             self.tell_lock(&name, told);
         }
@@ -168,6 +170,11 @@ impl Core {
         self.sessions
             .get(&id)
             .is_some_and(|session| !session.lags() && session.closing.is_none())
+    }
+
+    /// Whether the session ends, once its outbox has been sent.
+    pub(crate) fn is_closing(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|session| session.closing.is_some())
     }
 
     /// The bytes for the client.

@@ -110,6 +110,8 @@ impl Core {
         {
             self.unblock(at);
             self.post(session, |out| encode::error(out, id, &"canceled".into()));
+        } else {
+            self.cancel_forward(session, id);
         }
     }
 
@@ -125,10 +127,8 @@ impl Core {
 
     /// Whether the session has a waiting transaction with that id.
     pub(super) fn waits_for(&self, session: SessionId, id: &Value) -> bool {
-        self.sessions.get(&session).is_some_and(|state| state.n_blocked > 0)
-            && self
-                .blocked
-                .iter()
-                .any(|blocked| blocked.session == session && blocked.id == *id)
+        let blocked = self.sessions.get(&session).is_some_and(|state| state.n_blocked > 0);
+        let own = |waiting: &Blocked| waiting.session == session && waiting.id == *id;
+        (blocked && self.blocked.iter().any(own)) || self.forwards_id(session, id)
     }
 }

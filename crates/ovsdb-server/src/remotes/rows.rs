@@ -160,8 +160,8 @@ impl Inner {
         let rows: Vec<TargetRow> = {
             let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
             let sources = remotes.configured().filter_map(|name| RowSource::parse(name)?.ok());
-            // The rows of a backup are those of the active server.
-            let own = sources.filter(|source| !core.is_backup(&source.db));
+            // The rows of a backup or relay are those of the other server.
+            let own = sources.filter(|source| !core.is_backup(&source.db) && !core.is_relay(&source.db));
             own.flat_map(|source| source.rows(&core)).collect()
         };
         let mut ops: BTreeMap<&str, Vec<Value>> = BTreeMap::new();

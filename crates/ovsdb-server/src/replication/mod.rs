@@ -106,6 +106,9 @@ impl Inner {
         let names: Vec<String> = core.database_names().map(str::to_owned).collect();
         drop(core);
         for name in names.iter().filter(|name| !Inner::is_reserved(name)) {
+            if self.core.borrow().is_relay(name) {
+                continue;
+            }
             self.replicate(name);
         }
     }

@@ -243,3 +243,73 @@ pub(crate) fn output(command: &mut Command) -> String {
     assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
 }
+
+/// Waits until a condition holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A new directory in `dir`.
+pub(crate) fn subdirectory(dir: &Path, name: &str) -> PathBuf {
+    let path = dir.join(name);
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+/// Open vSwitch's server, killed when dropped.
+pub(crate) struct Theirs {
+    pub(crate) child: Child,
+    pub(crate) dir: PathBuf,
+}
+
+impl Theirs {
+    /// Serves `d.db`.
+    pub(crate) fn start(program: &Path, dir: &Path, more: &[&str]) -> Theirs {
+        Theirs::serve(program, dir, "d.db", more)
+    }
+
+    /// Serves `database`: a file's name in `dir`, or a relay.
+    pub(crate) fn serve(program: &Path, dir: &Path, database: &str, more: &[&str]) -> Theirs {
+        let child = Command::new(program)
+            .arg(database)
+            .current_dir(dir)
+            .arg(format!("--remote=punix:{}", dir.join("sock").display()))
+            .arg(format!("--unixctl={}", dir.join("ctl").display()))
+            .arg(format!("--log-file={}", dir.join("log").display()))
+            .args(["-vconsole:off", "-vsyslog:off"])
+            .args(more)
+            .env("OVS_RUNDIR", dir)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let theirs = Theirs {
+            child,
+            dir: dir.to_owned(),
+        };
+        eventually("Open vSwitch's server listens", || {
+            std::os::unix::net::UnixStream::connect(theirs.dir.join("sock")).is_ok()
+        });
+        theirs
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::new(std::os::unix::net::UnixStream::connect(self.dir.join("sock")).unwrap())
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -115,7 +115,7 @@ const SERVER: Group = Group {
     ],
 };
 
-/// Active-backup replication. Open vSwitch 3.1 crashes at `set-sync-exclude-tables` without an
+/// Active-backup replication and relays. Open vSwitch 3.1 crashes at `set-sync-exclude-tables` without an
 /// argument, and replies twice when a probe interval is not a number and when there is no active
 /// server to connect to.
 const REPLICATION: Group = Group {
@@ -147,6 +147,19 @@ const REPLICATION: Group = Group {
         row("ovsdb-client dump {db} _Server Database name model connected leader"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/disconnect-active-ovsdb-server"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/add-db relay:D"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/add-db relay:"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/add-db relay:D:unix:{dir}/nobody"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/list-dbs"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/get-db-storage-status D"),
+        row("ovsdb-client list-dbs {db}"),
+        row("ovsdb-client get-schema {db} D"),
+        row(r#"ovsdb-client transact {db} '["D",{"op":"select","table":"T","where":[]}]'"#),
+        row("ovsdb-client dump {db} _Server Database name model connected leader schema index").status(),
+        row("ovsdb-client dump {db} _Server Database name model connected leader cid sid index"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/remove-db D"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/list-dbs"),
     ],
 };
 
