@@ -54,8 +54,8 @@ pub(crate) trait Protocol {
     fn ended(&mut self) {}
 }
 
-/// Follows one of the servers in `sources`, which commas separate, until the protocol gives up. Each
-/// attempt takes the next one. `probe` may change at any time.
+/// Follows one of the servers in `sources`, which commas separate, until the protocol gives up.
+/// Each attempt takes the next one. `probe` may change at any time.
 pub(crate) async fn follow(
     inner: &Rc<Inner>,
     sources: &str,

@@ -246,7 +246,7 @@ impl Core {
                 let last = last.as_str().and_then(|last| last.parse().ok()).unwrap_or(Uuid::ZERO);
                 let (found, updates) = match hosted.is_numbered() {
                     true => monitor.since(&hosted.db, last),
-                    // A standalone database numbers no transactions: its clients always read it again.
+                    // Without numbers, clients always read everything again.
                     false => (false, monitor.initial(&hosted.db)),
                 };
                 let txn = hosted.last_txn().to_text();

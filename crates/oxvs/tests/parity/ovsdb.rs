@@ -115,9 +115,9 @@ const SERVER: Group = Group {
     ],
 };
 
-/// Active-backup replication and relays. Open vSwitch 3.1 crashes at `set-sync-exclude-tables` without an
-/// argument, and replies twice when a probe interval is not a number and when there is no active
-/// server to connect to.
+/// Active-backup replication and relays. Open vSwitch 3.1 crashes at `set-sync-exclude-tables`
+/// without an argument. It replies twice when a probe interval is not a number, and when there is
+/// no active server to connect to.
 const REPLICATION: Group = Group {
     daemons: Daemons::Dummy(&[]),
     files: &[],
