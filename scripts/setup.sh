@@ -112,9 +112,6 @@ if [ "$goal" = test ]; then
     [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ] ||
         need Python.h python3-dev "builds a library that Faucet needs"
     need ovs-vswitchd openvswitch-switch "its programs are what ours are compared with (its services stay off)"
-    for part in ovs:openvswitch netaddr:netaddr pyparsing:pyparsing; do
-        /usr/bin/python3 -c "import ${part%:*}" 2>/dev/null || need - "python3-${part#*:}" "has the parser of Open vSwitch that reads our dumps"
-    done
 fi
 ./scripts/cargo --find || command -v rustup >/dev/null || {
     need curl curl "fetches the Rust toolchain"
