@@ -214,7 +214,8 @@ impl<'a> Pipeline<'a> {
             return self.dropped(DropCause::VlanFiltered);
         };
         let dst = MacAddr::from_u64(self.reader(copies.key).read(Field::EthDst) as u64);
-        if !bridge.settings.forward_bpdu && is_reserved(dst) {
+        // A controller may send what a port may not forward.
+        if from.is_some() && !bridge.settings.forward_bpdu && is_reserved(dst) {
             self.detail(|_| String::from("packet has reserved destination MAC, dropping"));
             return self.dropped(DropCause::ReservedMulticast);
         }
@@ -365,6 +366,10 @@ impl<'a> Pipeline<'a> {
         let mut now = &Tags::default();
         for (at, egress) in &copies.outputs {
             let tags = &copies.tags[*at];
+            if tags.rank().0 > 0 {
+                // The datapath of Open vSwitch compares all of a tag that goes.
+                self.show(Field::VlanTci0, u128::MAX);
+            }
             now.change_to(tags, &mut self.reader(copies.key), &mut actions);
             now = tags;
             if let Egress::Device(device) = egress {
