@@ -91,9 +91,10 @@ impl Switch {
         let mut out = format!("Flow: {flow}\n{}\n", report.text());
         let last = last.unwrap_or(request.state);
         // The output of an action set is not printed, and counts.
-        let output = last.get(MatchField::ActsetOutput);
+        let output = |state: &FlowState| state.get(MatchField::ActsetOutput);
+        let outputs = output(&last) != output(&request.state) && output(&last) != u128::from(PORT_UNSET);
         let last = text::flow(&last, style);
-        let unchanged = last == flow && matches!(output as u32, 0 | PORT_UNSET);
+        let unchanged = last == flow && !outputs;
         let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
         let mask = shown(&translated.translation.mask, report.shown(), &request.state.key);
         let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, &request.state, style));

@@ -168,6 +168,8 @@ in_port=1,ip,nw_tos=32 actions=learn(table=3,idle_timeout=5,hard_timeout=6,fin_i
 NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])
 in_port=1,mpls,mpls_bos=1 actions=dec_mpls_ttl,output:2,set_mpls_tc:3,output:3
 in_port=1,mpls,mpls_bos=0 actions=pop_mpls:0x8847,output:2
+in_port=3,mpls,mpls_label=7 actions=pop_mpls:0x8847,output:2
+in_port=3,mpls,mpls_label=8 actions=pop_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2
 in_port=2,dl_vlan=1 actions=set_field:4100->vlan_vid
 in_port=2,dl_vlan=2 actions=set_field:3->vlan_pcp,output:3
 in_port=2,dl_vlan=3 actions=pop_vlan,output:3
@@ -212,6 +214,10 @@ const MORE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=1"),
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=1,mpls_bos=1"),
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=0"),
+        row("ovs-appctl ofproto/trace br0 in_port=3 \
+             50540000000a50540000000988470000704000007140450000140000000040110000c0000201c0000202"),
+        row("ovs-appctl ofproto/trace br0 in_port=3 \
+             50540000000a50540000000988470000804000007140450000140000000040110000c0000201c0000202"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=1,dl_vlan_pcp=5"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=2,dl_vlan_pcp=5"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=3,dl_vlan_pcp=5"),
@@ -299,6 +305,21 @@ const ARGUMENTS: Group = Group {
         row("ovs-appctl ofproto/trace-packet-out br0"),
         row("ovs-appctl ofproto/trace br9 in_port=1"),
         row("ovs-appctl ofproto/trace br0 in_port=x"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_src=1.2.3.0/24"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=80,tp_dst=81"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tp_dst=80"),
+        row("ovs-appctl ofproto/trace br0 in_port=p1,tcp"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,bogus"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,vlan_tci=0x1005"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,vlan_vid=4101"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,pkt_mark=3,skb_priority=3,metadata=5,reg0=1,xreg1=7"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tun_id=5,conj_id=5,actset_output=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp6,ipv6_src=::1,ipv6_label=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_frag=first,tcp_flags=syn"),
+        row("ovs-appctl ofproto/trace br0 in_port=70000"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_src=xx"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,priority=4"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,actions=2"),
         row("ovs-appctl ofproto/trace br0 in_port=1 0"),
         row("ovs-appctl ofproto/trace br0 in_port=1 xyz"),
         row("ovs-appctl ofproto/trace br0 in_port=1 -generate 00"),

@@ -148,8 +148,12 @@ impl Pipeline<'_> {
 
     /// Pops a label.
     pub(super) fn pop_mpls(&mut self, ethertype: u16) {
-        if self.depth_of_stack() == 0 {
+        let depth = self.depth_of_stack();
+        if depth == 0 {
             return;
+        }
+        if self.packet.state.key.get(STACK[depth - 1]) as u32 & BOTTOM != 0 {
+            STACK[1..depth].iter().for_each(|field| self.show(*field, u128::MAX));
         }
         self.commit();
         self.consult_unshown(Field::MplsLse0, u128::MAX);

@@ -13,7 +13,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         let info = field.info();
         let shown = match info.home {
             Home::Elsewhere => false,
-            Home::Meta { .. } if *field == F::ActsetOutput => false,
+            Home::Meta { .. } if matches!(*field, F::ActsetOutput | F::ConjId) => false,
             Home::Meta { .. } if *field == F::InPortOxm => true,
             Home::Meta { .. } if is_of_tunnel(*field) => shows_tunnel(state, *field),
             Home::Meta { .. } => value != 0,
@@ -97,13 +97,13 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     }
     for (field, name) in [(Field::MplsLse1, "mpls_lse1"), (Field::MplsLse2, "mpls_lse2")] {
         let bits = mask.get(field) as u32;
-        if bits != 0 && all.meets(MatchPrerequisite::Mpls) {
-            let _ = write!(
-                text,
-                ",{name}={:#010x}/{bits:#010x}",
-                state.key.get(field) as u32 & bits
-            );
-        }
+        let value = state.key.get(field) as u32;
+        let _ = match bits {
+            _ if !all.meets(MatchPrerequisite::Mpls) => Ok(()),
+            0 => Ok(()),
+            u32::MAX => write!(text, ",{name}={value}"),
+            _ => write!(text, ",{name}={:#010x}/{bits:#010x}", value & bits),
+        };
     }
     for (field, name) in [(Field::IcmpType, "icmp_type"), (Field::IcmpCode, "icmp_code")] {
         text = with_mask(text, name, state.key.get(field) & mask.get(field), mask.get(field));
