@@ -95,6 +95,16 @@ impl Server {
                 Err("Failed to find the database.".to_owned())
             }
         });
+        add("ovsdb-server/tlog-set", "DB:TABLE on|off", (2, 2), |inner, args| {
+            inner
+                .core
+                .borrow_mut()
+                .set_tlog(&args[0], &args[1])
+                .map(|()| String::new())
+        });
+        add("ovsdb-server/tlog-list", "", (0, 0), |inner, _| {
+            Ok(inner.core.borrow().tlog_list())
+        });
         add("ovsdb-server/disable-monitor-cond", "", (0, 0), |inner, _| {
             inner.core.borrow_mut().disable_monitor_cond();
             inner.flush_soon();

@@ -34,6 +34,11 @@ fn commands_answer_and_refuse_as_in_open_vswitch() {
         ("add-remote", &["db:a"], Err("\"db:a\": invalid syntax")),
         ("add-remote", &["db:X,Y,Z"], Err("\"db:X,Y,Z\": no database named X")),
         ("remove-remote", &["ptcp:9"], Err("no such remote")),
+        ("tlog-set", &["D:T", "on"], Ok("")),
+        ("tlog-set", &["D:T", "x"], Err("invalid command argument")),
+        ("tlog-set", &["D:X", "on"], Err("no such table")),
+        ("tlog-set", &["X:T", "on"], Err("no such database")),
+        ("tlog-set", &["D", "on"], Err("invalid DB:TABLE argument")),
     ] {
         let said = server.control(&format!("ovsdb-server/{command}"), args);
         let said = said.as_deref().map(str::trim_end).map_err(|error| error.trim_end());
@@ -80,4 +85,38 @@ fn clients_that_monitor_under_conditions_are_disconnected_when_that_is_switched_
     let mut after = server.connect();
     let reply = after.call("monitor_cond", json!(["D", "m", {"T": [{}]}]));
     assert_eq!(reply["error"], "unknown method");
+}
+
+#[test]
+fn changes_of_the_chosen_tables_are_logged() {
+    let dir = directory();
+    let file = database(dir.path());
+    let server = Server::start(dir.path(), &file, &[]);
+    let mut client = server.connect();
+    client.transact(common::insert("silent"));
+    server.control("ovsdb-server/tlog-set", &["D:T", "on"]).unwrap();
+    let list = server.control("ovsdb-server/tlog-list", &[]).unwrap();
+    let line = format!("{:16}{:<27} ON\n", "", "T");
+    assert!(list.contains(&line), "{list}");
+    let reply = client.transact(json!({"op": "insert", "table": "T", "row": {"name": "q r", "n": 3}}));
+    let uuid = reply["result"][0]["uuid"][1].as_str().unwrap().to_owned();
+    client.transact(json!({"op": "update", "table": "T", "where": [["name", "==", "q r"]], "row": {"n": 0}}));
+    client.transact(json!({"op": "delete", "table": "T", "where": [["name", "==", "q r"]]}));
+    server.control("ovsdb-server/tlog-set", &["D:T", "off"]).unwrap();
+    client.transact(common::insert("silent again"));
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("|transaction|INFO|"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    for (line, op, columns) in [
+        (lines[0], "inserted", ",n:3,name:\"q r\""),
+        (lines[1], "updated", ",name:\"q r\""),
+        (lines[2], "deleted", ",name:\"q r\""),
+    ] {
+        assert!(
+            line.contains(&format!("|table:T,op:{op},_uuid:{uuid},_version:")),
+            "{line}"
+        );
+        assert!(line.ends_with(columns), "{line}");
+    }
 }

@@ -1,6 +1,8 @@
 //! Administration: databases are added, removed and converted; and the database about them,
 //! `_Server`.
 
+use std::collections::BTreeSet;
+
 use ovsdb::server_db::{self, ServedDatabase};
 use ovsdb::{Database, Error, ErrorKind, Outcome, TxnCtx};
 use serde_json::{Value, json};
@@ -134,6 +136,7 @@ impl Core {
             persistent,
             backup: false,
             relay: None,
+            logged: BTreeSet::new(),
         };
         self.databases.insert(name.to_owned(), hosted);
     }

@@ -226,6 +226,7 @@ impl Core {
         self.freed += columns.sum::<usize>() * COLUMN;
         self.delivery += 1;
         let delivery = self.delivery;
+        hosted.log_changes(&commit);
         let txn = hosted.txn(&commit);
         hosted.monitors.deliver(&commit, txn, |id, update| {
             let Some(session) = self.sessions.get_mut(&id) else {

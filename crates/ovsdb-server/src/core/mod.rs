@@ -38,9 +38,10 @@ mod relay;
 mod session;
 #[cfg(test)]
 mod tests;
+mod tlog;
 mod waits;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
@@ -174,6 +175,8 @@ struct Hosted {
     backup: bool,
     /// Its contents come from another server, which executes transactions that change something.
     relay: Option<Relay>,
+    /// The tables whose changes are logged.
+    logged: BTreeSet<String>,
 }
 
 impl Core {

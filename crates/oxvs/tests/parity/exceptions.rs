@@ -134,12 +134,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("**`--record` and `--replay`**"),
     },
     Exception {
-        table: "ovsdb",
-        rows: "list-commands",
-        change: Change::TheirLine("ovsdb-server/tlog-"),
-        cites: Cite::Page("**Not in the database server yet:**"),
-    },
-    Exception {
         table: "trace",
         rows: "tp_dst=23",
         change: Change::Output,
