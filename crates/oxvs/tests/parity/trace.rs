@@ -273,6 +273,13 @@ const SWITCHING: Group = Group {
         row("ovs-appctl ofproto/trace br1 in_port=5,dl_vlan=10,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_src=50:54:00:00:00:06,dl_dst=01:80:c2:00:00:00"),
         row("ovs-appctl ofproto/trace br0 in_port=77,dl_src=50:54:00:00:00:06"),
+        row(
+            "ovs-appctl ofproto/trace br0 in_port=1,arp,arp_op=1,arp_spa=10.0.0.1,arp_tpa=10.0.0.2,dl_dst=ff:ff:ff:ff:ff:ff",
+        ),
+        row("ovs-appctl ofproto/trace br0 in_port=1,arp,arp_op=2,dl_src=50:54:00:00:00:05,dl_dst=ff:ff:ff:ff:ff:ff"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,arp,arp_op=1,dl_dst=50:54:00:00:00:05"),
+        row("ovs-appctl ofproto/trace br0 in_port=CONTROLLER,arp,arp_op=1,dl_dst=ff:ff:ff:ff:ff:ff"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,arp,arp_op=1,dl_src=01:00:00:00:00:05,dl_dst=ff:ff:ff:ff:ff:ff"),
         row("ovs-appctl ofproto/trace br0 in_port=NONE"),
         row("ovs-appctl ofproto/trace br0 in_port=CONTROLLER,dl_dst=01:80:c2:00:00:0e"),
         row("ovs-appctl ofproto/trace br1 in_port=CONTROLLER,dl_vlan=11,dl_vlan_pcp=2,dl_dst=50:54:00:00:00:01"),

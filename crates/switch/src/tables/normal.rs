@@ -25,7 +25,7 @@ use flow::{Field, FlowState, Key};
 use openflow::model;
 use smallvec::SmallVec;
 use std::mem;
-use wire::{MacAddr, Vid};
+use wire::{EtherType, MacAddr, Vid};
 
 /// The copies of a packet that NORMAL sends.
 pub(super) struct Copies<'k> {
@@ -233,6 +233,7 @@ impl<'a> Pipeline<'a> {
         if !bridge.settings.flood_vlans.contains(vlan) {
             let src = MacAddr::from_u64(self.reader(copies.key).read(Field::EthSrc) as u64);
             self.learn_station(&visit, src);
+            self.show_gratuitous_arp(copies.key, dst);
             if !dst.is_multicast()
                 && let Some(learned) = self.station(bridge, vlan, dst)
             {
@@ -241,6 +242,18 @@ impl<'a> Pipeline<'a> {
         }
         self.detail(|_| String::from("no learned MAC for destination, flooding"));
         self.flood_vlan(copies, &visit);
+    }
+
+    /// Shows what Open vSwitch looks at to find gratuitous ARP, which moves stations of bonds.
+    fn show_gratuitous_arp(&mut self, key: &Key, dst: MacAddr) {
+        const REQUEST: u128 = 1;
+        if dst == MacAddr::BROADCAST && key.get(Field::EthType) == u128::from(EtherType::ARP.0) {
+            self.show(Field::ArpOp, u128::MAX);
+            if key.get(Field::ArpOp) == REQUEST {
+                self.show(Field::ArpSpa, u128::MAX);
+                self.show(Field::ArpTpa, u128::MAX);
+            }
+        }
     }
 
     fn learn_station(&mut self, visit: &Visit<'_>, mac: MacAddr) {
