@@ -5,7 +5,7 @@
 mod text;
 
 use crate::switch::Switch;
-use crate::tables::{Context, Patience, Pipeline, Report, Start, Translated};
+use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
 use dp::{Action as Step, ActionList, Key, PortNo, ToController};
 use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
@@ -102,13 +102,8 @@ impl Switch {
         let controller = |handle: u32| {
             let (_, to) = translated.controllers.iter().find(|(known, _)| *known == handle)?;
             Some(ToController {
-                reason: to.reason,
                 dont_send: !request.effective,
-                continuation: to.continuation.is_some(),
-                recirc_id: handle,
-                cookie: to.cookie,
-                controller_id: to.controller,
-                max_len: Some(to.max_len),
+                ..shown_controller(handle, to)
             })
         };
         let shown = whole_labels(&translated.translation.actions, &key);
@@ -131,6 +126,14 @@ impl Switch {
         Some((name, number))
     }
 
+    /// What a datapath action with this handle tells controllers.
+    pub fn controller(&self, handle: u32) -> Option<ToController> {
+        match self.contexts.get(handle).map(|context| &**context) {
+            Some(Context::Controller(to)) => Some(shown_controller(handle, to)),
+            _ => None,
+        }
+    }
+
     /// Whether packets continue under a recirculation id.
     pub fn continues(&self, id: u32) -> bool {
         matches!(
@@ -147,6 +150,18 @@ impl Switch {
             .iter()
             .find(|(_, there)| own(there) == (bridge, at, interface));
         found.map(|(device, _)| *device)
+    }
+}
+
+fn shown_controller(handle: u32, to: &ForController) -> ToController {
+    ToController {
+        reason: to.reason,
+        dont_send: false,
+        continuation: to.continuation.is_some(),
+        recirc_id: handle,
+        cookie: to.cookie,
+        controller_id: to.controller,
+        max_len: Some(to.max_len),
     }
 }
 

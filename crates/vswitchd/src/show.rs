@@ -179,9 +179,9 @@ pub(crate) struct FlowFormat {
 }
 
 /// Megaflows of a bridge, one on each line, as `dpif/dump-flows` prints them.
-pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, bridge: &str, format: FlowFormat) -> String {
+pub(crate) fn dump_flows(state: &State, bridges: &Bridges, bridge: &str, format: FlowFormat) -> String {
     let ports = by_port(bridges);
-    let flows = datapath.dump_flows();
+    let flows = state.dp().dump_flows();
     let its = |flow: &&FlowDump| ports.get(&flow.key.in_port()).is_some_and(|(name, ..)| *name == bridge);
     let mut out = String::new();
     for flow in flows.iter().filter(its) {
@@ -192,7 +192,7 @@ pub(crate) fn dump_flows(datapath: &dyn Datapath, bridges: &Bridges, bridge: &st
             out,
             "{}, actions:{}",
             key_and_use(flow, &ports, format),
-            actions(flow, &ports, format)
+            actions(state, flow, &ports, format)
         );
     }
     out
@@ -209,7 +209,7 @@ pub(crate) fn by_port(bridges: &Bridges) -> Ports<'_> {
 }
 
 /// A megaflow as `dpctl/dump-flows` and `dpctl/get-flow` print it.
-pub(crate) fn dpctl_flow(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+pub(crate) fn dpctl_flow(state: &State, flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
     let mut out = String::new();
     if format.more {
         let _ = write!(out, "ufid:{}, ", dp::ufid(&flow.key, &flow.mask));
@@ -221,7 +221,7 @@ pub(crate) fn dpctl_flow(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat)
         }
         out += ", dp:ovs";
     }
-    let _ = write!(out, ", actions:{}", actions(flow, ports, format));
+    let _ = write!(out, ", actions:{}", actions(state, flow, ports, format));
     if format.more {
         // The number of words of the key that are compared.
         let _ = write!(
@@ -252,13 +252,15 @@ pub(crate) fn flow_use(flow: &FlowDump) -> String {
     format!("packets:{packets}, bytes:{bytes}, used:{used}")
 }
 
-fn actions(flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+fn actions(state: &State, flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
+    let controller = |handle: u32| state.shared.switch.read().controller(handle);
     let port_name = |port: PortNo| format.names.then(|| name_of(port, ports));
     match (flow.actions.is_empty(), flow.drop) {
         (true, Some(cause)) if format.more => format!("drop({})", cause.name()),
         (true, _) => "drop".to_owned(),
         (false, _) => dp::ActionList::new(&flow.actions, &flow.key)
             .with_names(&port_name)
+            .with_controllers(&controller)
             .to_string(),
     }
 }

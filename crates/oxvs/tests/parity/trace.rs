@@ -230,6 +230,13 @@ const MORE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=3"),
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=4"),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 'conjunction(1,1/2)'"),
+        step(
+            "ovs-ofctl -O OpenFlow15 add-flow br0 cookie=9,in_port=3,dl_type=0x1234,actions=controller(id=5,max_len=77),output:2",
+        ),
+        step(
+            "ovs-appctl netdev-dummy/receive p3 in_port(3),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x1234)",
+        ),
+        row("ovs-appctl dpctl/dump-flows").eventually(),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,dl_vlan=5 strip_vlan,output:2"),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,dl_vlan=5 pop_vlan,output:2"),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,tcp,nw_tos=8 drop"),

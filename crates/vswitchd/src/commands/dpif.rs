@@ -107,7 +107,7 @@ fn dump_flows(state: &State, args: &[String]) -> Answer {
     if !bridges.state().contains_key(bridge) {
         return Err(NO_BRIDGE.to_owned());
     }
-    Ok(show::dump_flows(state.dp(), &bridges, bridge, format))
+    Ok(show::dump_flows(state, &bridges, bridge, format))
 }
 
 /// Turns off wildcards in megaflows, or on again, and forgets the present ones.

@@ -48,7 +48,7 @@ pub(super) fn dump(state: &State, args: &[String]) -> Answer {
                 worker => format!("flow-dump from pmd on cpu core: {worker}\n"),
             };
         }
-        out += &show::dpctl_flow(flow, &ports, format);
+        out += &show::dpctl_flow(state, flow, &ports, format);
     }
     Ok(out)
 }
@@ -241,7 +241,7 @@ pub(super) fn get(state: &State, args: &[String]) -> Answer {
         names: asked.names.unwrap_or(asked.more),
         more: asked.more,
     };
-    Ok(show::dpctl_flow(&flow, &show::by_port(&bridges), format))
+    Ok(show::dpctl_flow(state, &flow, &show::by_port(&bridges), format))
 }
 
 /// `del-flow`.
