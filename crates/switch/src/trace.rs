@@ -89,7 +89,8 @@ impl Switch {
         };
         let flow = text::flow(&request.state, style);
         let mut out = format!("Flow: {flow}\n{}\n", report.text());
-        let last = last.unwrap_or(request.state);
+        let mut last = last.unwrap_or(request.state);
+        last.key.set(Field::RecircId, request.state.key.get(Field::RecircId));
         // The output of an action set is not printed, and counts.
         let output = |state: &FlowState| state.get(MatchField::ActsetOutput);
         let outputs = output(&last) != output(&request.state) && output(&last) != u128::from(PORT_UNSET);

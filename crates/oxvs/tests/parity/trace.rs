@@ -4,7 +4,7 @@ use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "trace",
-    groups: &[ACTIONS, MORE, SWITCHING, ARGUMENTS],
+    groups: &[ACTIONS, MORE, RECIRCULATION, SWITCHING, ARGUMENTS],
 };
 
 const FLOWS: &str = "\
@@ -256,6 +256,49 @@ const MORE: Group = Group {
              'in_port(p3),eth(),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0,frag=no)'"),
         row("ovs-appctl ofproto/trace ovs-dummy \
              'in_port(3)' 50540000000a50540000000908004500001c00000000401166cf0a0000010a000002000100020008dd0a"),
+    ],
+};
+
+/// Packets that recirculated: what is left of the rules that they have met.
+const RECIRCULATION: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[(
+        "flows.txt",
+        "cookie=5,in_port=1,mpls actions=resubmit(,1),output:3\n\
+         table=1,cookie=0x61,mpls actions=pop_mpls:0x0800,set_field:00:00:00:00:00:01->eth_dst,mod_nw_ttl:5,resubmit(,2),note:01,output:2\n\
+         table=2,ip actions=dec_ttl,output:3\n\
+         in_port=2,mpls actions=pop_mpls:0x0800,write_actions(set_field:1.1.1.1->ip_src,output:2),goto_table:3\n\
+         table=3 actions=output:3,goto_table:4\n\
+         table=4 actions=drop\n",
+    )],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow10,OpenFlow15 \
+         other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-port br0 p1 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 -- set interface p2 type=dummy ofport_request=2",
+        "ovs-vsctl add-port br0 p3 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-ofctl -O OpenFlow15 add-flows br0 flows.txt",
+    ],
+    rows: &[
+        row(
+            "ovs-appctl ofproto/trace 'recirc_id(0x1),in_port(1),eth(),eth_type(0x0800),ipv4(proto=17,ttl=64,frag=no)'",
+        ),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 \
+             50540000000a50540000000988470000714045000014000000004011000a0000010a000002",
+        ),
+        row(
+            "ovs-appctl ofproto/trace 'recirc_id(0x1),in_port(1),eth(),eth_type(0x0800),ipv4(proto=17,ttl=64,frag=no)'",
+        )
+        .eventually(),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 \
+             50540000000a50540000000988470000714045000014000000004011000a0000010a000002",
+        ),
+        row(
+            "ovs-appctl ofproto/trace 'recirc_id(0x2),in_port(2),eth(),eth_type(0x0800),ipv4(proto=17,ttl=64,frag=no)'",
+        )
+        .eventually(),
     ],
 };
 

@@ -8,13 +8,14 @@
 use super::budget::{Limit, cost};
 use super::packet::Place;
 use super::pipeline::Pipeline;
-use super::report::Kind;
+use super::report::{Kind, write_metadata};
 use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause, PuntReason};
 use flow::{FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The rest of an action list, and of its rule.
@@ -26,6 +27,44 @@ pub(super) struct Frame {
     pub(super) actions: Vec<model::Action>,
     /// The instructions that follow the actions.
     pub(super) then: Option<Arc<Instructions>>,
+}
+
+/// No table and cookie of a rule.
+const NOT_NAMED: (u8, u64) = (u8::MAX, u64::MAX);
+
+impl Frame {
+    /// The first action that tells table and cookie to somebody, unless these were named last.
+    fn names_at(&self, last: &mut Option<(u8, u64)>) -> Option<usize> {
+        let own = Some((self.table, self.cookie));
+        let at = self.actions.iter().position(tells_rule).filter(|_| *last != own)?;
+        *last = own;
+        Some(at)
+    }
+
+    /// In Open vSwitch an action.
+    fn name(&self) -> String {
+        format!("unroll_xlate(table={}, cookie={})", self.table, self.cookie)
+    }
+
+    /// What that action says. It has the bytes of the cookie in their order in the message.
+    fn restored(&self) -> String {
+        let cookie = match self.cookie {
+            0 => String::from("0"),
+            cookie => format!("{:#x}", cookie.swap_bytes()),
+        };
+        format!("restored state: table={}, cookie={cookie}", self.table)
+    }
+}
+
+/// Whether an action depends on the table and cookie of its rule.
+fn tells_rule(action: &model::Action) -> bool {
+    use model::Action as A;
+    match action {
+        A::Output { .. } | A::OutputReg { .. } | A::OutputTrunc { .. } | A::Group(_) | A::Controller(_) => true,
+        A::DecTtl(_) | A::DecMplsTtl => true,
+        A::Resubmit { table, .. } => *table == 255,
+        _ => false,
+    }
 }
 
 /// Where a packet continues that recirculates, or that a controller resumes. The packet itself
@@ -111,7 +150,11 @@ impl Pipeline<'_> {
             table: self.packet.place.table,
             cookie: self.packet.place.cookie,
             rule: self.packet.place.rule,
-            actions: actions.to_vec(),
+            actions: actions
+                .iter()
+                .filter(|one| !matches!(one, model::Action::Note(_)))
+                .cloned()
+                .collect(),
             then: then.cloned(),
         };
         if let Some(freezing) = &mut self.freezing {
@@ -234,7 +277,7 @@ impl Pipeline<'_> {
         for (value, steps) in [1, 0].into_iter().zip(&mut steps) {
             let Some(saved) = self.begin_copy() else { break };
             self.write_bits(bit, value);
-            self.go_on(frames.to_vec());
+            self.go_on(frames.to_vec(), None);
             self.settle();
             *steps = (self.actions.len() - self.packet.own_steps) as u32;
             // A branch is a copy for the datapath too.
@@ -247,10 +290,30 @@ impl Pipeline<'_> {
         self.budget.join();
     }
 
-    /// Runs what frames have left.
-    fn go_on(&mut self, frames: Vec<Frame>) {
-        let mut frames = frames.into_iter();
-        while let Some(frame) = frames.next() {
+    /// Runs what frames have left. A report names the rules that they belong to, if `from` says
+    /// which one was named last.
+    fn go_on(&mut self, frames: Vec<Frame>, mut from: Option<(u8, u64)>) {
+        let mut frames: VecDeque<Frame> = frames.into();
+        while let Some(mut frame) = frames.pop_front() {
+            if self.report.is_some() && from.is_some() {
+                match frame.names_at(&mut from) {
+                    Some(0) => {
+                        self.line(Kind::Action, |_| frame.name());
+                        self.line(Kind::Action, |_| frame.restored());
+                    }
+                    Some(at) => {
+                        from = Some(NOT_NAMED);
+                        let rest = frame.actions.split_off(at);
+                        let then = frame.then.take();
+                        frames.push_front(Frame {
+                            actions: rest,
+                            then,
+                            ..frame.clone()
+                        });
+                    }
+                    None => {}
+                }
+            }
             (
                 self.packet.place.table,
                 self.packet.place.cookie,
@@ -268,6 +331,28 @@ impl Pipeline<'_> {
                 return;
             }
         }
+    }
+
+    /// The actions that frames have left, as Open vSwitch lists them.
+    fn text_of_frames(&self, frames: &[Frame]) -> String {
+        let mut parts = Vec::new();
+        let mut last = Some(NOT_NAMED);
+        for frame in frames {
+            let named = frame.names_at(&mut last);
+            for (at, action) in frame.actions.iter().enumerate() {
+                parts.extend((named == Some(at)).then(|| frame.name()));
+                parts.push(self.text_of_action(action));
+            }
+            if let Some(then) = &frame.then {
+                parts.extend(then.clear.then(|| String::from("clear_actions")));
+                let write =
+                    (!then.write.is_empty()).then(|| format!("write_actions({})", self.text_of_actions(&then.write)));
+                parts.extend(write);
+                parts.extend(then.metadata.map(|(value, mask)| write_metadata(value, mask)));
+                parts.extend(then.goto.map(|table| format!("resubmit(,{table})")));
+            }
+        }
+        parts.join(",")
     }
 
     /// Continues a frozen packet, as it is now.
@@ -289,11 +374,18 @@ impl Pipeline<'_> {
             let key = self.packet.state.key;
             return self.enter(at, key);
         }
-        let table = frozen.frames.first().map_or(0, |frame| frame.table);
         self.open(Kind::Thaw, |_| String::from("thaw"));
-        self.line(Kind::Thaw, |_| format!("Resuming from table {table}"));
+        self.line(Kind::Thaw, |_| String::from("Resuming from table 0"));
+        if self.report.is_some() {
+            let list = self.text_of_frames(&frozen.frames);
+            if !list.is_empty() {
+                self.line(Kind::Thaw, |_| format!("Restoring actions: {list}"));
+            }
+        }
         self.close(1);
-        self.go_on(frozen.frames.clone());
+        self.restoring(true);
+        self.go_on(frozen.frames.clone(), Some(NOT_NAMED));
+        self.restoring(false);
         self.settle();
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Report {
     last: Option<FlowState>,
     /// Whether the caller will apply the packet's effects.
     effective: bool,
+    /// The number of open parts where a frozen packet continues.
+    restoring: Option<usize>,
     /// Bits of the key that Open vSwitch would have in the megaflow.
     shown: Vec<(Field, u128)>,
     /// Bytes of the lines, with their indentation.
@@ -190,6 +192,13 @@ impl Pipeline<'_> {
     /// Whether the caller will not apply the packet's effects.
     pub(super) fn suppressed(&self) -> bool {
         self.report.as_ref().is_some_and(|report| !report.effective)
+    }
+
+    /// Notes that a frozen packet continues here, or has ended.
+    pub(super) fn restoring(&mut self, on: bool) {
+        if let Some(report) = &mut self.report {
+            report.restoring = on.then_some(report.open.len());
+        }
     }
 
     /// Has bits of a field in the megaflow that the report shows.
@@ -371,6 +380,10 @@ impl Pipeline<'_> {
     }
 
     pub(super) fn text_of_goto(&self, table: u8) -> String {
+        let restoring = |report: &Report| report.restoring == Some(report.open.len());
+        if self.report.as_deref().is_some_and(restoring) {
+            return format!("resubmit(,{table})");
+        }
         let goto = Instructions {
             goto: Some(table),
             ..Instructions::default()

@@ -327,7 +327,7 @@ fn a_trace_of_a_packet_that_recirculated_goes_on_where_its_context_says() {
         traced.text
     };
     let known = trace(handle);
-    assert!(known.contains("thaw\n        Resuming from table 0\n"), "{known}");
+    assert!(known.contains("thaw\n            Resuming from table 0\n"), "{known}");
     assert!(known.contains(&format!("Megaflow: recirc_id={handle:#x},")), "{known}");
     assert!(known.contains("Datapath actions: set(ipv4(ttl=63)),3\n"), "{known}");
     let unknown = trace(handle + 100);
