@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) probe: Option<Duration>,
     pub(crate) max_backoff: Duration,
     pub(crate) read_only: bool,
+    /// The role of clients; empty for none.
+    pub(crate) role: String,
     /// The DSCP of packets over TCP.
     pub(crate) dscp: u8,
 }
@@ -60,6 +62,7 @@ impl Default for Settings {
             probe: None,
             max_backoff: DEFAULT_MAX_BACKOFF,
             read_only: false,
+            role: String::new(),
             dscp: DEFAULT_DSCP,
         }
     }

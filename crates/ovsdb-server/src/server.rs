@@ -244,6 +244,8 @@ impl Server {
             remote: String::new(),
             local: true,
             read_only: false,
+            role: String::new(),
+            client: None,
             probe: None,
         };
         let inner = self.inner.clone();

@@ -16,13 +16,14 @@ fn relay(dir: &Path, source: &Path) -> Server {
     Server::start(dir, Path::new(&argument), &[])
 }
 
-/// The row of `D` in `_Server`.
+/// The row of `D` in `_Server`; null if the server closes the connection, as it does when the relay
+/// gets its contents.
 fn row(client: &mut Client) -> Value {
-    // The server does not disconnect this client when the relay gets its contents.
-    client.call("set_db_change_aware", json!([true]));
     let columns = json!(["model", "connected", "leader", "index", "schema"]);
     let select = json!({"op": "select", "table": "Database", "where": [["name", "==", "D"]], "columns": columns});
-    let reply = client.call("transact", json!(["_Server", select]));
+    let reply = client
+        .try_call("transact", json!(["_Server", select]))
+        .unwrap_or_default();
     reply["result"][0]["rows"][0].clone()
 }
 
@@ -327,7 +328,7 @@ fn a_hostile_source_does_not_break_a_relay() {
         client.send(&json!({"id": request["id"], "result": schema, "error": null}).to_string());
         let _ = client.stream.write_all(bytes.as_bytes());
         std::thread::sleep(Duration::from_millis(100));
-        assert!(row(&mut server.connect())["model"] == "relay", "{number}");
+        eventually("the relay answers", || row(&mut server.connect())["model"] == "relay");
         assert!(server.resident() < 200_000, "{number}: {} KiB", server.resident());
     }
 }

@@ -44,6 +44,8 @@ pub enum ErrorKind {
     DuplicateUuidName,
     /// An insert names the UUID of a row that exists.
     DuplicateUuid,
+    /// The rules for the client's role prohibit it.
+    Permission,
     /// The database or the client may only read.
     NotAllowed,
     /// The operation is not supported on this database or column.
@@ -79,6 +81,7 @@ impl ErrorKind {
             ErrorKind::NotOwner => "not owner",
             ErrorKind::DuplicateUuidName => "duplicate uuid-name",
             ErrorKind::DuplicateUuid => "duplicate uuid",
+            ErrorKind::Permission => "permission error",
             ErrorKind::NotAllowed => "not allowed",
             ErrorKind::NotSupported => "not supported",
             ErrorKind::Ovsdb => "ovsdb error",

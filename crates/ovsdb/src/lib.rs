@@ -53,5 +53,5 @@ pub use replica::UpdateForm;
 pub use row::Row;
 pub use schema::{COL_UUID, COL_VERSION, ColumnSchema, DatabaseSchema, FIRST_COLUMN, TableSchema};
 pub use text::split_token;
-pub use txn::TxnCtx;
+pub use txn::{Rbac, TxnCtx};
 pub use types::{BaseKind, BaseType, ColumnType, RefTable, RefType, UNLIMITED};

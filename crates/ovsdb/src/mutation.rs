@@ -30,6 +30,11 @@ pub(crate) struct Mutation {
 }
 
 impl Mutation {
+    /// The number of the column.
+    pub(crate) fn column(&self) -> usize {
+        self.column
+    }
+
     /// Parses `[column, mutator, value]`.
     pub(crate) fn from_json<J: Json>(json: &J, table: &TableSchema, resolve: Resolve<'_>) -> Result<Mutation, Error> {
         let parts = match json.as_array() {

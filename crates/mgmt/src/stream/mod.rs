@@ -93,6 +93,15 @@ pub async fn connect_or_accept(remote: &Remote, tls: &Tls) -> io::Result<Stream>
 pub const DEFAULT_DSCP: u8 = 48;
 
 impl Stream {
+    /// The name of the peer: the common name in its certificate. `None` without TLS, and if it has
+    /// not shown a certificate.
+    pub fn peer_name(&self) -> Option<String> {
+        match self {
+            Stream::Tls(secure) => secure.peer_name(),
+            Stream::Unix(_) | Stream::Tcp(_) => None,
+        }
+    }
+
     /// Marks what is sent over TCP with a Differentiated Services Code Point, 0 to 63.
     ///
     /// # Errors

@@ -42,6 +42,13 @@ impl Secure {
         Ok(Secure(Some(stream.into())))
     }
 
+    /// The common name in the peer's certificate.
+    pub(super) fn peer_name(&self) -> Option<String> {
+        let certificates = self.0.as_ref()?.get_ref().1.peer_certificates()?;
+        let certificate = webpki::EndEntityCert::try_from(certificates.first()?).ok()?;
+        common_name(certificate.subject())
+    }
+
     /// For those that watch sockets themselves.
     ///
     /// # Errors
@@ -176,5 +183,52 @@ impl Handshakes {
                 }
             }
         }
+    }
+}
+
+/// The common name in the contents of a DER `Name` (RFC 5280 §4.1.2.4): the first attribute of type
+/// 2.5.4.3 that is text.
+fn common_name(mut name: &[u8]) -> Option<String> {
+    const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+    while let Some((_, mut set)) = element(&mut name) {
+        while let Some((_, mut attribute)) = element(&mut set) {
+            let (_, kind) = element(&mut attribute)?;
+            let (_, value) = element(&mut attribute)?;
+            if kind == COMMON_NAME {
+                return String::from_utf8(value.to_owned()).ok();
+            }
+        }
+    }
+    None
+}
+
+/// Takes the next DER element: its tag and its contents.
+fn element<'a>(from: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&tag, rest) = from.split_first()?;
+    let (&first, mut rest) = rest.split_first()?;
+    let mut length = usize::from(first);
+    if first >= 0x80 {
+        let (bytes, after) = rest.split_at_checked(usize::from(first & 0x7f).min(4))?;
+        length = bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+        rest = after;
+    }
+    let (contents, after) = rest.split_at_checked(length)?;
+    *from = after;
+    Some((tag, contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_common_name_is_found_and_cut_off_names_have_none() {
+        // O=org, CN=host
+        let name = b"\x31\x0c\x30\x0a\x06\x03\x55\x04\x0a\x0c\x03org\x31\x0d\x30\x0b\x06\x03\x55\x04\x03\x0c\x04host";
+        assert_eq!(common_name(name).as_deref(), Some("host"));
+        for end in 0..name.len() {
+            assert_eq!(common_name(&name[..end]), None);
+        }
+        assert_eq!(common_name(b"\x31\x8f\xff\xff\xff\xff"), None);
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ovsdb::{Commit, Error, ErrorKind, Json, Outcome, TxnCtx, log};
+use ovsdb::{Commit, Error, ErrorKind, Json, Outcome, Rbac, TxnCtx, log};
 use serde_json::Value;
 
 use super::session::mark_dirty;
@@ -122,7 +122,10 @@ impl Core {
     /// `transact` (RFC 7047 §4.1.3).
     pub(super) fn transact(&mut self, session: SessionId, id: Value, db: &str, ops: &[impl Json], now: Now) {
         if self.belongs_to_source(db, session, ops) {
-            return self.forward(session, id, db, ops);
+            return match self.try_for_role(session, db, ops) {
+                None => self.forward(session, id, db, ops),
+                Some(reply) => self.answer(session, &id, &reply),
+            };
         }
         match self.run(session, db, ops, Duration::ZERO) {
             None => {}
@@ -160,6 +163,12 @@ impl Core {
             waited,
             holds_lock: &holds_lock,
             read_only,
+            rbac: Some(&state.options.role)
+                .filter(|role| !role.is_empty())
+                .map(|role| Rbac {
+                    role,
+                    client: state.options.client.as_deref(),
+                }),
         };
         let mut outcome = self.databases.get_mut(db)?.db.transact(ops, &ctx);
         if !server_read_only

@@ -5,8 +5,10 @@
 //! wait for a connection are sent when there is one; those that were sent when a connection is lost
 //! are canceled, for nobody knows what became of them.
 
+use std::time::Duration;
+
 use mgmt::jsonrpc::Message;
-use ovsdb::{Database, DatabaseSchema, Json};
+use ovsdb::{Database, DatabaseSchema, Error, ErrorKind, Json, Outcome};
 use serde_json::{Value, json};
 
 use super::{Core, HELD_ITEM, Now, SessionId, encode, weigh};
@@ -103,6 +105,30 @@ impl Core {
             .get(&session)
             .is_some_and(|session| session.options.read_only);
         self.is_relay(db) && !read_only && ops.iter().any(|op| writes(&op.to_value()))
+    }
+
+    /// The source does not know the roles of a relay's clients: a transaction of a client with a
+    /// role runs here first, without effect. Returns the reply if it does not succeed.
+    pub(super) fn try_for_role(&mut self, session: SessionId, db: &str, ops: &[impl Json]) -> Option<Value> {
+        let state = self.sessions.get(&session)?;
+        if state.options.role.is_empty() {
+            return None;
+        }
+        let mut trial: Vec<Value> = ops.iter().map(Json::to_value).collect();
+        trial.push(json!({"op": "abort"}));
+        match self.run(session, db, &trial, Duration::ZERO)? {
+            Outcome::Done { reply, .. } if reply[ops.len()]["error"] == "aborted" => None,
+            Outcome::Done { mut reply, .. } => {
+                if let Value::Array(results) = &mut reply {
+                    results.truncate(ops.len());
+                }
+                Some(reply)
+            }
+            Outcome::Blocked { .. } => {
+                let details = "a client with a role cannot wait in a transaction that changes a relay";
+                Some(json!([Error::new(ErrorKind::NotSupported, details).to_json()]))
+            }
+        }
     }
 
     /// Queues a transaction for the source.

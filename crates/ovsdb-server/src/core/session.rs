@@ -24,6 +24,10 @@ pub(crate) struct SessionOptions {
     pub(crate) local: bool,
     /// Only read-only transactions are allowed.
     pub(crate) read_only: bool,
+    /// The client's role; empty for none.
+    pub(crate) role: String,
+    /// The client's name, which its certificate has.
+    pub(crate) client: Option<String>,
     /// The time after which a silent client is probed, and after the same time again disconnected;
     /// `None` for never.
     pub(crate) probe: Option<Duration>,

@@ -143,6 +143,10 @@ fn settings(table: &TableSchema, row: &Row) -> Settings {
         probe: time("inactivity_probe"),
         max_backoff: time("max_backoff").unwrap_or(Settings::default().max_backoff),
         read_only: one(table, row, "read_only").and_then(Atom::as_bool).unwrap_or(false),
+        role: one(table, row, "role")
+            .and_then(Atom::as_str)
+            .unwrap_or_default()
+            .to_owned(),
         dscp: dscp(table, row).unwrap_or(Settings::default().dscp),
     }
 }

@@ -101,7 +101,9 @@ fn serve(
 ) {
     mark(&stream, name, settings);
     let (server, state) = (inner.clone(), state.clone());
-    let session = inner.connect(session_options(peer, name, remote, settings));
+    let mut options = session_options(peer, name, remote, settings);
+    options.client = stream.peer_name();
+    let session = inner.connect(options);
     inner.spawn(async move {
         state.borrow_mut().connected = Some(Instant::now());
         conn::serve(server, stream, session).await;
@@ -139,7 +141,9 @@ pub(super) async fn connect(
                 state.borrow_mut().connected = Some(Instant::now());
                 note(&state, &machine);
                 mark(&stream, &name, &settings);
-                let session = inner.connect(session_options(name.clone(), &name, &remote, &settings));
+                let mut options = session_options(name.clone(), &name, &remote, &settings);
+                options.client = stream.peer_name();
+                let session = inner.connect(options);
                 // In a task of its own, so that the session ends properly even when the remote is
                 // removed.
                 let (done, ended) = tokio::sync::oneshot::channel();
@@ -183,6 +187,8 @@ fn session_options(peer: String, name: &str, remote: &Remote, settings: &Setting
         remote: name.to_owned(),
         local: remote.is_local(),
         read_only: settings.read_only,
+        role: settings.role.clone(),
+        client: None,
         probe: settings.probe(remote),
     }
 }

@@ -198,11 +198,17 @@ impl Client {
     }
 
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
-        self.send(&json!({"id": "call", "method": method, "params": params}).to_string());
+        self.try_call(method, params).expect("the server closed the connection")
+    }
+
+    /// As [`Client::call`]; `None` when the server has closed the connection.
+    pub(crate) fn try_call(&mut self, method: &str, params: Value) -> Option<Value> {
+        let request = json!({"id": "call", "method": method, "params": params}).to_string();
+        self.stream.write_all(request.as_bytes()).ok()?;
         loop {
-            let message = self.recv().expect("the server closed the connection");
+            let message = self.recv()?;
             if message["id"] == "call" {
-                return message;
+                return Some(message);
             }
         }
     }

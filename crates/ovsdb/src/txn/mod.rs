@@ -8,6 +8,7 @@
 //! - A row that the transaction changed is in [`Txn::touched`] with its committed state.
 
 mod ops;
+mod rbac;
 mod settle;
 
 use crate::atom::Symbols;
@@ -24,6 +25,7 @@ use crate::uuid::Uuid;
 use crate::{DatabaseSchema, Datum};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+pub use rbac::Rbac;
 use serde_json::Value;
 use settle::Settled;
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub struct TxnCtx<'a> {
     pub holds_lock: &'a dyn Fn(&str) -> bool,
     /// Whether the client may only read.
     pub read_only: bool,
+    /// The client's role, if it has one.
+    pub rbac: Option<Rbac<'a>>,
 }
 
 impl TxnCtx<'_> {
@@ -46,6 +50,7 @@ impl TxnCtx<'_> {
         waited: Duration::ZERO,
         holds_lock: &|_| false,
         read_only: false,
+        rbac: None,
     };
 }
 

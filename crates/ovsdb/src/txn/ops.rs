@@ -1,5 +1,6 @@
 //! The operations of a transaction (RFC 7047 §5.2).
 
+use super::rbac::Change;
 use super::{Stop, Txn};
 use crate::condition::Condition;
 use crate::error::{Error, ErrorKind};
@@ -77,6 +78,7 @@ impl Txn<'_> {
             }
         }
         row.set(COL_VERSION, Datum::one(self.db.uuids.next_uuid()));
+        self.check_new_row(table, &row)?;
         self.touch(table, uuid);
         self.db.tables[table].rows.insert(uuid, Arc::new(row));
         Ok(json!({ "uuid": ["uuid", uuid.to_text().as_str()] }))
@@ -139,6 +141,10 @@ impl Txn<'_> {
         }
         let condition = self.condition(definition, condition)?;
         let rows = self.matching(table, &condition);
+        if self.ctx.rbac.is_some() {
+            let columns: Vec<usize> = values.iter().map(|(column, _)| *column).collect();
+            self.check_role(table, &rows, Change::Update(&columns))?;
+        }
         for uuid in &rows {
             self.touch(table, *uuid);
             if let Some(row) = self.db.tables[table].rows.get_mut(uuid) {
@@ -173,6 +179,10 @@ impl Txn<'_> {
         }
         let condition = self.condition(definition, condition)?;
         let rows = self.matching(table, &condition);
+        if self.ctx.rbac.is_some() {
+            let columns: Vec<usize> = parsed.iter().map(Mutation::column).collect();
+            self.check_role(table, &rows, Change::Mutate(&columns))?;
+        }
         for uuid in &rows {
             self.touch(table, *uuid);
             if let Some(row) = self.db.tables[table].rows.get_mut(uuid) {
@@ -197,6 +207,7 @@ impl Txn<'_> {
         let schema = self.schema.clone();
         let condition = self.condition(&schema.tables()[table], condition)?;
         let rows = self.matching(table, &condition);
+        self.check_role(table, &rows, Change::Delete)?;
         for uuid in &rows {
             self.touch(table, *uuid);
             self.db.tables[table].rows.remove(uuid);

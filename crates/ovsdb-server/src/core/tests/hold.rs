@@ -111,6 +111,8 @@ fn the_switch_in_the_same_process_is_served_whatever_clients_hold() {
         remote: String::new(),
         local: true,
         read_only: false,
+        role: String::new(),
+        client: None,
         probe: None,
     };
     let now = world.now();

@@ -2,6 +2,7 @@
 
 mod hold;
 mod monitors;
+mod relays;
 mod sessions;
 mod transactions;
 
@@ -65,6 +66,8 @@ impl World {
             remote: "r".into(),
             local: true,
             read_only: false,
+            role: String::new(),
+            client: None,
             probe,
         };
         let now = self.now();

@@ -210,6 +210,8 @@ fn a_read_only_client_may_look_but_not_write() {
         remote: "r".into(),
         local: true,
         read_only: true,
+        role: String::new(),
+        client: None,
         probe: None,
     };
     let now = world.now();
