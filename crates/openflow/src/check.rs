@@ -70,6 +70,8 @@ fn may_be_in_set(action: &Action) -> bool {
             | Action::CheckPktLarger { .. }
             | Action::Clone(_)
             | Action::Conjunction { .. }
+            | Action::DebugRecirc
+            | Action::DebugSlow
             | Action::Enqueue { .. }
             | Action::Exit
             | Action::FinTimeout { .. }

@@ -23,7 +23,7 @@ mod oxm;
 pub mod text;
 mod version;
 
-pub use action::decode as decode_actions;
+pub use action::{accept_test_actions, decode as decode_actions};
 pub use error::{Code, ErrorBody, ErrorKind, OfError, Vendor};
 pub use framer::{Framer, FramerError, HEADER_LEN, MAX_LEN};
 pub use instruction::decode as decode_instructions;

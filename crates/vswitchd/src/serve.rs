@@ -6,6 +6,7 @@ use crate::embedded;
 use crate::keys::Keys;
 use crate::openflow::OpenFlow;
 use crate::options::{self, Asked, Options, Program};
+use crate::rows::Dummies;
 use crate::state::State;
 use anyhow::{Context, anyhow};
 use mgmt::daemon as process;
@@ -162,6 +163,9 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     let version = telemetry::version::line(Program::NAME);
     tracing::info!(target: "bridge", "{}", version.lines().next().unwrap_or_default());
 
+    if options.dummies != Dummies::Off {
+        openflow::accept_test_actions();
+    }
     let home = database.as_ref().map(|database| database.home.clone());
     let daemon = Daemon::new(state, db, options.dummies, home, keys)?;
     let mut switching = pin!(daemon.run(|| life.process.borrow_mut().ready()));

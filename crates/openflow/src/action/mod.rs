@@ -15,12 +15,27 @@ use crate::buf::{Reader, Writer};
 use crate::model::{Action, Match, Port};
 use crate::{OfError, Version};
 use flow::{MatchField, port_to_of10};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum nesting of actions.
 const MAX_DEPTH: u8 = 16;
 /// The type that says that an experimenter's action follows.
 const EXPERIMENTER: u16 = 0xffff;
 const NICIRA: u32 = 0x0000_2320;
+
+/// Nicira's subtype of `debug_slow`.
+const DEBUG_SLOW: u16 = 254;
+/// Nicira's subtype of `debug_recirc`.
+const DEBUG_RECIRC: u16 = 255;
+
+/// Whether messages may have actions for test benches.
+static TEST_ACTIONS: AtomicBool = AtomicBool::new(false);
+
+/// Decodes `debug_recirc` from now on, in the whole process. Without this call it is an unknown
+/// action, as in Open vSwitch without `--enable-dummy`.
+pub fn accept_test_actions() {
+    TEST_ACTIONS.store(true, Ordering::Relaxed);
+}
 
 /// The place of a list of actions.
 #[derive(Clone, Copy, Debug)]

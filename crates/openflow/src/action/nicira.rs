@@ -1,7 +1,7 @@
 //! Reading Nicira's actions.
 
 use super::standard::{checked_move, checked_set};
-use super::{Scope, ct, decode_list, learn, port10};
+use super::{DEBUG_RECIRC, Scope, TEST_ACTIONS, ct, decode_list, learn, port10};
 use crate::buf::Reader;
 use crate::model::{
     Action, Bundle, BundleAlgorithm, Controller, EncapProperty, HashFields, Multipath, MultipathAlgorithm, Port,
@@ -9,6 +9,7 @@ use crate::model::{
 };
 use crate::{OfError, oxm};
 use flow::MatchField;
+use std::sync::atomic::Ordering;
 
 /// The bytes of an action up to behind its subtype.
 const HEADER: usize = 10;
@@ -144,6 +145,7 @@ pub(super) fn decode(scope: Scope, subtype: u16, mut body: Reader<'_>) -> Result
         48 => empty(&mut body, Action::DecNshTtl)?,
         49 => return check_pkt_larger(body),
         50 => return delete_field(body),
+        DEBUG_RECIRC if TEST_ACTIONS.load(Ordering::Relaxed) => empty(&mut body, Action::DebugRecirc)?,
         _ => return Err(OfError::BacBadVendorType),
     };
     body.end()?;

@@ -1,6 +1,6 @@
 //! Writing actions in Nicira's words.
 
-use super::{EXPERIMENTER, Encoder, NICIRA, ct, learn, put, to10};
+use super::{DEBUG_RECIRC, DEBUG_SLOW, EXPERIMENTER, Encoder, NICIRA, ct, learn, put, to10};
 use crate::buf::Writer;
 use crate::model::{Action, Bundle, Controller, EncapProperty, Multipath, Sample, SampleDirection, Subfield, Value};
 use crate::{Version, oxm};
@@ -114,6 +114,8 @@ pub(super) fn encode(encoder: &mut Encoder, out: &mut Writer, action: &Action) {
             out.u32(*packet_type);
         }),
         Action::DecNshTtl => empty(out, 48),
+        Action::DebugSlow => empty(out, DEBUG_SLOW),
+        Action::DebugRecirc => empty(out, DEBUG_RECIRC),
         Action::DeleteField(field) => nx(out, 50, |out| {
             name(out, *field);
             out.zeros(10);

@@ -228,6 +228,13 @@ pub enum Action {
     DeleteField(MatchField),
     /// Police by a meter.
     Meter(u32),
+    /// Recirculate the packet here, for test benches ([`accept_test_actions`]).
+    ///
+    /// [`accept_test_actions`]: crate::accept_test_actions
+    DebugRecirc,
+    /// Translate every packet of the flow, for test benches of Open vSwitch. It can be sent only:
+    /// decoding refuses it.
+    DebugSlow,
     /// Write the metadata register; only the instruction does this from OpenFlow 1.1 on.
     WriteMetadata {
         /// The value.
@@ -296,6 +303,8 @@ impl Action {
             Action::Decap(_) => "decap",
             Action::DecNshTtl => "dec_nsh_ttl",
             Action::DeleteField(_) => "delete_field",
+            Action::DebugRecirc => "debug_recirc",
+            Action::DebugSlow => "debug_slow",
             Action::Meter(_) => "meter",
             Action::WriteMetadata { .. } => "write_metadata",
         }

@@ -313,6 +313,8 @@ impl<'a> Reader<'a> {
                 }
             }
             "dec_nsh_ttl" => Action::DecNshTtl,
+            "debug_recirc" => Action::DebugRecirc,
+            "debug_slow" => Action::DebugSlow,
             "move" => return movement(value),
             "load" => return load(value),
             "set_field" => return self.set_field(value),

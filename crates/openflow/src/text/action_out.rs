@@ -211,6 +211,8 @@ fn action(action: &Action, style: Style<'_>) -> String {
             hex((kind & 0xffff).into())
         ),
         Action::DecNshTtl => "dec_nsh_ttl".into(),
+        Action::DebugRecirc => "debug_recirc".into(),
+        Action::DebugSlow => "debug_slow".into(),
         Action::DeleteField(field) => format!("delete_field:{field}"),
         Action::Meter(meter) => format!("meter:{meter}"),
         Action::WriteMetadata { value, mask } => write_metadata(*value, *mask),

@@ -105,6 +105,8 @@ const INPUTS: &[Row] = &[
     row("ovs-ofctl parse-actions OpenFlow13").input("0000 0010 00000001 0000 000000000000\nzz\n"),
     row("ovs-ofctl parse-instructions OpenFlow13").input("0001 0008 05 000000\n00ff 0008 00000000\n"),
     row("ovs-ofctl parse-flows -").input("ip,actions=1\ntcp,tp_dst=80,actions=2\n"),
+    row("ovs-ofctl -vconsole:off parse-flow actions=debug_recirc,debug_slow,1"),
+    row("ovs-ofctl -vconsole:off -O OpenFlow15 parse-flow actions=debug_slow:3,clone(debug_recirc())"),
     row("ovs-ofctl parse-flows -").input("ip,actions=1\nfoo\n"),
     row("ovs-ofctl parse-flows flows.txt"),
     row("ovs-ofctl parse-flows bad.txt"),

@@ -194,6 +194,8 @@ const MORE: Group = Group {
         "ovs-ofctl add-flow br0 in_port=3,dl_vlan=2,actions=mod_vlan_vid:7,mod_vlan_pcp:3,enqueue:2:1",
         "ovs-ofctl -O OpenFlow13 add-flow br0 in_port=3,dl_vlan=3,actions=strip_vlan,output:2",
         "ovs-ofctl add-flow br0 in_port=3,dl_vlan=4,actions=normal",
+        "ovs-ofctl add-flow br0 in_port=2,dl_vlan=77,actions=mod_vlan_vid:9,debug_recirc,resubmit(,9)",
+        "ovs-ofctl add-flow br0 table=9,dl_vlan=9,actions=output:3",
     ],
     rows: &[
         row("ovs-appctl ofproto/trace br0 in_port=1,tcp6,nw_ttl=64"),
@@ -229,6 +231,7 @@ const MORE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=2"),
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=3"),
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=4"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=77"),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 'conjunction(1,1/2)'"),
         step(
             "ovs-ofctl -O OpenFlow15 add-flow br0 cookie=9,in_port=3,dl_type=0x1234,actions=controller(id=5,max_len=77),output:2",
@@ -256,6 +259,11 @@ const MORE: Group = Group {
              'in_port(p3),eth(),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0,frag=no)'"),
         row("ovs-appctl ofproto/trace ovs-dummy \
              'in_port(3)' 50540000000a50540000000908004500001c00000000401166cf0a0000010a000002000100020008dd0a"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 50540000000a5054000000098100004d080045000014000000004011aaaa0a0000010a000002",
+        ),
+        row("ovs-ofctl dump-flows br0 table=9").eventually(),
+        row("ovs-ofctl -O OpenFlow13 add-flow br0 table=9,actions=write_actions(debug_recirc)").status(),
     ],
 };
 

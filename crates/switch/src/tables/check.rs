@@ -122,6 +122,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. }
         | Action::Exit
+        | Action::DebugRecirc
         | Action::WriteMetadata { .. } => Ok(()),
         _ => Err(OfError::BacBadType),
     }

@@ -1,9 +1,10 @@
 //! Freezing: a translation is interrupted, and continues later from a recirculation context.
 //!
-//! A packet freezes in three cases: an action uncovers headers that the key does not show (behind a
-//! label); what follows depends on the packet's length; a controller sees the packet first. The
-//! action lists that are running stop. What they have left becomes [`Frame`]s, the innermost first.
-//! Freezing ends at a copy, a group's bucket or a bridge: the actions behind these run at once.
+//! A packet freezes in four cases: an action uncovers headers that the key does not show (behind a
+//! label); what follows depends on the packet's length; a controller sees the packet first; a test
+//! bench asks for it (`debug_recirc`). The action lists that are running stop. What they have left
+//! becomes [`Frame`]s, the innermost first. Freezing ends at a copy, a group's bucket or a bridge:
+//! the actions behind these run at once.
 
 use super::budget::{Limit, cost};
 use super::packet::Place;
@@ -124,7 +125,7 @@ pub(super) struct Freezing {
 
 /// Why a packet freezes.
 pub(super) enum Why {
-    /// The datapath must extract its key again.
+    /// The datapath must extract its key again, or a test bench asks for it.
     Recirculate,
     /// A bit is to say whether the packet is longer than this.
     Length(u16, Subfield),

@@ -49,6 +49,7 @@ fn looks_behind(action: &Action) -> bool {
         | Action::Group(_)
         | Action::Note(_)
         | Action::Exit
+        | Action::DebugRecirc
         | Action::Push(_)
         | Action::Meter(_)
         | Action::WriteMetadata { .. }
