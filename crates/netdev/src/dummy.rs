@@ -2,18 +2,19 @@
 //!
 //! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the
 //! capture files of the options and kept for [`take_sent`](Dummy::take_sent), the last 4096 of
-//! them. It supports no offloads: segments are cut and checksums filled in before.
+//! them. The options `stream` and `pstream` join two devices by a socket. It supports no offloads: segments are cut and checksums filled in before.
 
 use crate::pcap::PcapWriter;
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Offload, Rx, State, Tx, TxReport, gso};
+use cable::{Cable, End, Receiver};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use wire::MacAddr;
 
 /// Number of sent packets that a device keeps.
@@ -30,6 +31,8 @@ pub struct Dummy {
 }
 
 struct Shared {
+    /// To another dummy.
+    cable: OnceLock<Cable>,
     inner: Mutex<Inner>,
     /// For each receive queue; non-zero while packets wait there.
     events: Vec<OwnedFd>,
@@ -84,13 +87,37 @@ impl Dummy {
             drops: DeviceDrops::default(),
             captures: Captures::create(name, options)?,
         };
+        let shared = Arc::new(Shared {
+            cable: OnceLock::new(),
+            inner: Mutex::new(inner),
+            events,
+        });
+        let end = ["stream", "pstream"]
+            .iter()
+            .find_map(|key| Some((key, options.get(*key)?)));
+        if let Some((key, text)) = end {
+            let cable = End::parse(key, text).and_then(|end| Cable::begin(&end, Arc::downgrade(&shared)));
+            let cable = cable.map_err(|source| Error::File {
+                name: name.to_owned(),
+                path: text.clone(),
+                source,
+            })?;
+            let _ = shared.cable.set(cable);
+        }
         Ok(Dummy {
             name: name.to_owned(),
-            shared: Arc::new(Shared {
-                inner: Mutex::new(inner),
-                events,
-            }),
+            shared,
         })
+    }
+
+    /// Whether its cable is connected; `None` if it has none, or accepts connections.
+    pub fn is_connected(&self) -> Option<bool> {
+        self.shared.cable.get()?.is_connected()
+    }
+
+    /// Whether it has a cable.
+    pub fn has_cable(&self) -> bool {
+        self.shared.cable.get().is_some()
     }
 
     /// Receives a packet. Returns whether it was queued: a device that is down, or whose queue is
@@ -111,23 +138,7 @@ impl Dummy {
 
     /// Receives a packet by a queue. A queue that does not exist drops it.
     pub fn inject_at(&self, queue: usize, packet: &[u8], offload: Offload) -> bool {
-        let Some(event) = self.shared.events.get(queue) else {
-            return false;
-        };
-        let mut inner = self.shared.inner.lock();
-        if !inner.state.admin_up {
-            return false;
-        }
-        if inner.received[queue].len() >= QUEUE {
-            inner.drops.queue_full += 1;
-            return false;
-        }
-        inner.captures.write_rx(packet);
-        inner.received[queue].push_back((packet.to_vec(), offload));
-        drop(inner);
-        // It fails only where the count would overflow, and then the event is pending anyway.
-        let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-        true
+        self.shared.inject_at(queue, packet, offload)
     }
 
     /// Takes the packets that were sent since the last call, oldest first.
@@ -143,6 +154,35 @@ impl Dummy {
     /// Number of injected packets not received yet.
     pub fn pending(&self) -> usize {
         self.shared.inner.lock().received.iter().map(VecDeque::len).sum()
+    }
+}
+
+impl Shared {
+    fn inject_at(&self, queue: usize, packet: &[u8], offload: Offload) -> bool {
+        let Some(event) = self.events.get(queue) else {
+            return false;
+        };
+        let mut inner = self.inner.lock();
+        if !inner.state.admin_up {
+            return false;
+        }
+        if inner.received[queue].len() >= QUEUE {
+            inner.drops.queue_full += 1;
+            return false;
+        }
+        inner.captures.write_rx(packet);
+        inner.received[queue].push_back((packet.to_vec(), offload));
+        drop(inner);
+        // It fails only where the count would overflow, and then the event is pending anyway.
+        let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        true
+    }
+}
+
+impl Receiver for Shared {
+    fn receive(&self, frame: &[u8]) {
+        // A device that is down, or whose queue is full, loses it.
+        self.inject_at(0, frame, Offload::default());
     }
 }
 
@@ -257,7 +297,7 @@ impl Tx for DummyTx {
         let mut inner = self.shared.inner.lock();
         for frame in frames.drain(..) {
             if inner.has_room() {
-                inner.send(frame, &mut report);
+                inner.send(frame, self.shared.cable.get(), &mut report);
             } else {
                 report.dropped += 1;
             }
@@ -271,7 +311,7 @@ impl Tx for DummyTx {
         let n = inner.room.map_or(frames.len(), |room| room.min(frames.len()));
         for frame in frames.drain(..n) {
             inner.room = inner.room.map(|room| room - 1);
-            inner.send(frame, &mut report);
+            inner.send(frame, self.shared.cable.get(), &mut report);
         }
         report
     }
@@ -289,7 +329,7 @@ impl Inner {
         }
     }
 
-    fn send(&mut self, frame: Frame, report: &mut TxReport) {
+    fn send(&mut self, frame: Frame, cable: Option<&Cable>, report: &mut TxReport) {
         if !self.state.admin_up {
             report.down += 1;
             return;
@@ -301,6 +341,9 @@ impl Inner {
         };
         for segment in segments {
             self.captures.write_tx(segment.data());
+            if let Some(cable) = cable {
+                cable.send(segment.data());
+            }
             if self.sent.len() >= KEPT {
                 self.sent.pop_front();
             }
@@ -352,6 +395,7 @@ impl Captures {
     }
 }
 
+mod cable;
 #[cfg(test)]
 mod tests {
     use super::*;
