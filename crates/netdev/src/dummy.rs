@@ -115,11 +115,6 @@ impl Dummy {
         self.shared.cable.get()?.is_connected()
     }
 
-    /// Whether it has a cable.
-    pub fn has_cable(&self) -> bool {
-        self.shared.cable.get().is_some()
-    }
-
     /// Receives a packet. Returns whether it was queued: a device that is down, or whose queue is
     /// full, loses it.
     pub fn inject(&self, packet: &[u8]) -> bool {

@@ -1,7 +1,7 @@
 //! The commands of `ovs-appctl`.
 
 use crate::state::State;
-use dp::{DropCause, PortNo};
+use dp::DropCause;
 use mgmt::unixctl::Server;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 mod dpctl;
 mod dpif;
+mod dummy;
 mod fdb;
 mod implementations;
 mod later;
@@ -58,20 +59,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         state.recheck.notify_one();
         Ok("warped".to_owned())
     });
-    add(
-        "netdev-dummy/receive",
-        "name [--qid queue_id] packet|flow [--len packet_len]",
-        2,
-        usize::MAX,
-        dummy_receive,
-    );
-    add(
-        "netdev-dummy/set-admin-state",
-        "[netdev] up|down",
-        1,
-        2,
-        dummy_admin_state,
-    );
+    dummy::register(&add);
 
     let counted = state.clone();
     server.register_memory(move |usage| {
@@ -127,108 +115,4 @@ fn coverage(server: &Server, state: &Rc<State>) {
 fn milliseconds(text: Option<&String>) -> Result<u64, String> {
     let number = text.and_then(|text| text.parse().ok()).filter(|ms| *ms > 0);
     number.ok_or_else(|| "invalid MSECS".to_owned())
-}
-
-fn dummy_receive(state: &State, args: &[String]) -> Answer {
-    let (name, mut packets) = args.split_first().ok_or("a device and packets are needed")?;
-    let mut queue = 0;
-    if let [option, number, rest @ ..] = packets
-        && option == "--qid"
-    {
-        queue = number.parse().map_err(|_| format!("{number}: not a queue's number"))?;
-        packets = rest;
-    }
-    let bridges = state.bridges.borrow();
-    let device = bridges.interfaces().find(|(_, interface, _)| interface == name);
-    let device = device.and_then(|(_, _, interface)| interface.device.clone());
-    let Some(dummy) = device.as_ref().and_then(|device| device.as_dummy()) else {
-        return Err("no such dummy netdev".to_owned());
-    };
-    if queue >= dummy.queues() {
-        return Err("bad rx queue id.".to_owned());
-    }
-    let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
-    for packet in dummy_packets(packets, &port_of)? {
-        if !dummy.inject_at(queue, &packet, netdev::Offload::default()) {
-            return Err(format!("{name}: receive queue is full"));
-        }
-    }
-    Ok(String::new())
-}
-
-/// Packets as hexadecimal digits, or as flows in the syntax of `ovs-dpctl` with an optional
-/// `--len`.
-fn dummy_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Vec<u8>>, String> {
-    let mut packets = Vec::new();
-    let mut words = words.iter().peekable();
-    while let Some(word) = words.next() {
-        if let Ok(packet) = from_hex(word) {
-            packets.push(packet);
-            continue;
-        }
-        let syntax = || format!("syntax error at {word}");
-        let (key, _) = flow::parse_odp(word, port_of).map_err(|_| syntax())?;
-        if !word.contains('(') {
-            return Err(syntax());
-        }
-        let mut len = None;
-        if words.next_if(|word| *word == "--len").is_some() {
-            let text = words.next().ok_or("--len needs a length in bytes")?;
-            let number = text.parse().ok().filter(|len| (SHORTEST..=LONGEST).contains(len));
-            len = Some(number.ok_or_else(|| format!("{text}: bad packet length ({SHORTEST} to {LONGEST} bytes)"))?);
-        }
-        packets.push(flow::compose(&key, len));
-    }
-    Ok(packets)
-}
-
-/// The shortest packet made from a flow with `--len`: the shortest Ethernet frame.
-const SHORTEST: usize = 60;
-
-/// The longest packet made from a flow: an Ethernet header and the longest IP packet.
-const LONGEST: usize = 14 + u16::MAX as usize;
-
-/// A packet as hex digits; white space is ignored.
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
-    let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let pair = |pair: &[u8]| {
-        let text = std::str::from_utf8(pair).ok()?;
-        u8::from_str_radix(text, 16).ok()
-    };
-    let bytes: Option<Vec<u8>> = digits
-        .chunks(2)
-        .map(|two| pair(two).filter(|_| two.len() == 2))
-        .collect();
-    bytes.ok_or_else(|| format!("{text}: bad packet (hex digits, two a byte, are needed)"))
-}
-
-fn dummy_admin_state(state: &State, args: &[String]) -> Answer {
-    let (name, word) = match args {
-        [word] => (None, word),
-        [name, word] => (Some(name), word),
-        _ => return Err("up or down?".to_owned()),
-    };
-    let up = match word.as_str() {
-        "up" => true,
-        "down" => false,
-        _ => return Err("Invalid Admin State".to_owned()),
-    };
-    let bridges = state.bridges.borrow();
-    let mut found = false;
-    for (_, interface, status) in bridges.interfaces() {
-        let Some(device) = status.device.as_ref().filter(|device| device.as_dummy().is_some()) else {
-            continue;
-        };
-        if name.is_none_or(|name| name == interface) {
-            device.set_up(up).map_err(|error| error.to_string())?;
-            found = true;
-        }
-    }
-    match (found, name) {
-        (false, Some(_)) => Err("Unknown Dummy Interface".to_owned()),
-        _ => {
-            state.recheck.notify_one();
-            Ok("OK".to_owned())
-        }
-    }
 }

@@ -57,18 +57,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         table: "appctl",
-        rows: "ovs-appctl list-commands",
-        change: Change::TheirLine("  netdev-dummy/"),
-        cites: Cite::Page("`netdev-dummy/conn-state`, `ip4addr`, `ip6addr`"),
-    },
-    Exception {
-        table: "appctl",
-        rows: "ovs-appctl list-commands",
-        change: Change::TheirLine("  dpif-dummy/"),
-        cites: Cite::Page("`dpif-dummy/change-port-number`"),
-    },
-    Exception {
-        table: "appctl",
         rows: "vlog/list-pattern",
         change: Change::Reads(
             "<%B> %D{%h %e %T} %E %A:          ",

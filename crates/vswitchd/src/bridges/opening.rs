@@ -64,11 +64,17 @@ impl Bridges {
 
     /// The datapath port number for a new device: never used before, but for dummies.
     fn port_for(&self, name: &str, spec: &Spec) -> PortNo {
-        if !matches!(spec, Spec::Dummy { .. }) {
-            return PortNo(self.last_port + 1);
-        }
-        let is_free = |number| self.open.values().all(|open| open.port.0 != number);
-        PortNo(dummy_port::number(name, is_free).unwrap_or(self.last_port + 1))
+        let is_free = |number| number != 0 && self.open.values().all(|open| open.port.0 != number);
+        let by_name = match spec {
+            Spec::Dummy { .. } => dummy_port::number(name, is_free),
+            _ => None,
+        };
+        let next = || {
+            (1..=u32::MAX)
+                .map(|step| self.last_port.wrapping_add(step))
+                .find(|n| is_free(*n))
+        };
+        PortNo(by_name.or_else(next).unwrap_or_default())
     }
 
     fn open_device(&mut self, name: &str, spec: &Spec) -> Result<(), Failure> {
@@ -100,6 +106,28 @@ impl Bridges {
             contenders: BTreeSet::new(),
         };
         self.open.insert(name.to_owned(), open);
+        Ok(())
+    }
+
+    /// Gives a device another number in the datapath. Its bridge follows with the next
+    /// [`Bridges::apply`].
+    ///
+    /// # Errors
+    /// The number is in use, or the datapath refuses the device; then it has no port any more.
+    pub(crate) fn renumber(&mut self, name: &str, to: PortNo) -> Result<(), String> {
+        let taken = self.open.values().any(|open| open.port == to);
+        let open = self.open.get_mut(name).ok_or("unknown port")?;
+        if taken {
+            return Err("port number already in use".to_owned());
+        }
+        let (from, device) = (open.port, open.device.clone());
+        let moved = self.datapath.del_port(from);
+        let moved = moved.and_then(|()| self.datapath.add_port(to, device));
+        open.port = to;
+        if let Err(error) = moved {
+            self.open.remove(name);
+            return Err(error.to_string());
+        }
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `ofproto/trace` and `ofproto/trace-packet-out`.
 
-use super::{Answer, from_hex};
+use super::Answer;
+use super::dummy::from_hex;
 use crate::bridges::Bridges;
 use crate::state::State;
 use dp::PortNo;
