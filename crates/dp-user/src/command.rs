@@ -11,7 +11,7 @@ use crate::load::QueueLoad;
 use crate::rx_queue::RxQueue;
 use crate::scheduled::PortQueue;
 use crate::stats::PortStats;
-use dp::{Action, FlowDump, Limits};
+use dp::{Action, FlowDump, Limits, PutFlow, PutFlowError};
 use flow::{Key, Mask, PortNo};
 use netdev::{Frame, Netdev, State, Tx};
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ pub(crate) struct FlowEdit {
     pub(crate) key: Key,
     pub(crate) mask: Mask,
     /// Its actions; `None` removes it.
-    pub(crate) actions: Option<Arc<[Action]>>,
+    pub(crate) actions: Option<(Arc<[Action]>, PutFlow)>,
 }
 
 /// Resources for a thread that may wait for the kernel to drop.
@@ -105,8 +105,11 @@ pub(crate) enum Command {
     Link { port: PortNo, device: Option<State> },
     /// The limits of the megaflow cache.
     Limit(Limits),
-    /// Add or remove a megaflow by hand. The answer says whether there was one.
-    EditFlow { edit: Box<FlowEdit>, done: Sender<bool> },
+    /// Add, change or remove a megaflow by hand.
+    EditFlow {
+        edit: Box<FlowEdit>,
+        done: Sender<Result<(), PutFlowError>>,
+    },
     /// Forget all megaflows.
     Flush { done: Sender<()> },
     /// Report the counters of megaflows; the worker closes the channel when it is done.

@@ -15,7 +15,7 @@ use crate::worker::{SpinTime, Worker, clock};
 use dp::offload::FlowOffload;
 use dp::{
     Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig, MeterStats, PortCounters,
-    QosReport, QueueRules, Slowpath, WorkerControl,
+    PutFlow, PutFlowError, QosReport, QueueRules, Slowpath, WorkerControl,
 };
 use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
@@ -356,7 +356,7 @@ impl Datapath for DpUser {
         self.ask_all(|flows| Command::Dump { flows }).flatten().collect()
     }
 
-    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action]) {
+    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action], how: PutFlow) -> Result<(), PutFlowError> {
         let ports = self.ports.read();
         let queues = ports.get(&key.in_port()).map(|port| &port.queues[..]);
         let receives = |id| queues.is_some_and(|queues| queues.iter().any(|queue| queue.worker == id));
@@ -366,7 +366,7 @@ impl Datapath for DpUser {
         let edit = FlowEdit {
             key: *key,
             mask: *mask,
-            actions: Some(actions.into()),
+            actions: Some((actions.into(), how)),
         };
         let (done, answers) = mpsc::channel();
         let chosen = workers.iter().filter(|worker| !any || receives(worker.id));
@@ -375,7 +375,13 @@ impl Datapath for DpUser {
             worker.commands.push(Command::EditFlow { edit, done });
         }
         drop((done, workers, ports));
-        answers.iter().for_each(drop);
+        // A worker whose flow has aged already may have none to change.
+        let answers: Vec<_> = answers.iter().collect();
+        match answers.iter().find(|answer| answer.is_err()) {
+            Some(Err(PutFlowError::Missing)) if answers.contains(&Ok(())) => Ok(()),
+            Some(error) => *error,
+            None => Ok(()),
+        }
     }
 
     fn del_flow(&self, key: &Key, mask: &Mask) -> bool {
@@ -388,7 +394,7 @@ impl Datapath for DpUser {
             edit: Box::new(edit.clone()),
             done,
         });
-        answers.fold(false, |any, one| any | one)
+        answers.fold(false, |any, one| any | one.is_ok())
     }
 
     fn push_stats(&self) {
@@ -459,12 +465,6 @@ impl Datapath for DpUser {
         for worker in &*workers {
             worker.commands.push(Command::Limit(each));
         }
-    }
-
-    fn set_flow_limit(&self, flows: usize) {
-        let told = *self.limits.lock();
-        let limits = told.unwrap_or_else(|| self.options.limits());
-        self.set_limits(Limits { flows, ..limits });
     }
 
     fn flow_limit(&self) -> usize {

@@ -45,7 +45,7 @@ use crate::meters::{MeterView, Meters};
 use crate::rx_queue::Source;
 use crate::signature::SignatureCache;
 use crate::stats::WorkerStats;
-use dp::{CacheStats, Change, Changes, DropCause, Effect, PortCounters, Slowpath};
+use dp::{CacheStats, Change, Changes, DropCause, Effect, PortCounters, PutFlowError, Slowpath};
 use flow::PortNo;
 use nanos::Nanos;
 use netdev::{Frame, Netdev, Rx};
@@ -271,7 +271,7 @@ impl Pipeline {
         self.flows.take_rest()
     }
 
-    pub(crate) fn edit_flow(&mut self, edit: &FlowEdit, now: Nanos) -> bool {
+    pub(crate) fn edit_flow(&mut self, edit: &FlowEdit, now: Nanos) -> Result<(), PutFlowError> {
         self.flows.edit(edit, now)
     }
 

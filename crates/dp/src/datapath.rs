@@ -35,10 +35,13 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
-    /// Adds a megaflow by hand (`dpctl/add-flow`) in place of one with the same key and mask. It is
-    /// on the workers that receive from its port, and ages as others do. The caller answers for
-    /// what it does to packets: no change of the switch removes it.
-    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action]);
+    /// Adds or changes a megaflow by hand (`dpctl/add-flow`). It is on the workers that receive from
+    /// its port now, and ages as others do. No change of the switch removes it. Where it overlaps
+    /// other megaflows, either may serve a packet.
+    ///
+    /// # Errors
+    /// [`PutFlowError`]; then nothing has changed.
+    fn put_flow(&self, key: &Key, mask: &Mask, actions: &[Action], how: PutFlow) -> Result<(), PutFlowError>;
 
     /// Removes the megaflows of exactly this key and mask; returns whether there was one.
     fn del_flow(&self, key: &Key, mask: &Mask) -> bool;
@@ -92,9 +95,6 @@ pub trait Datapath: Send + Sync {
     /// Changes how many megaflows are cached in all, and for how long. What is beyond the limit
     /// goes little by little.
     fn set_limits(&self, limits: Limits);
-
-    /// As [`Datapath::set_limits`], without a change of how long megaflows stay.
-    fn set_flow_limit(&self, flows: usize);
 
     /// How many megaflows are cached at most now: [`Limits::flows`], or fewer where it takes long
     /// to age them.
@@ -205,6 +205,29 @@ pub struct FlowStats {
     pub bytes: u64,
     /// Time since the last packet; `None` if it has carried only the packet of its upcall.
     pub idle: Option<Duration>,
+}
+
+/// Whether a megaflow by hand has to be new or known, by key and mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutFlow {
+    /// It has to be new.
+    Add,
+    /// It has to be known.
+    Modify,
+}
+
+/// Why a megaflow was not added or changed. Prints as the system's errors do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutFlowError {
+    /// There is one of this key and mask.
+    #[error("File exists")]
+    Exists,
+    /// There is none of this key and mask.
+    #[error("No such file or directory")]
+    Missing,
+    /// A worker has as many different masks as it can have.
+    #[error("No space left on device")]
+    NoRoom,
 }
 
 /// A cached megaflow as `dpctl/dump-flows` shows it.

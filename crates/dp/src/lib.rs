@@ -28,7 +28,9 @@ mod workers;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
 pub use changes::{Change, Changes, Dep, Region, merged};
-pub use datapath::{CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, QosReport};
+pub use datapath::{
+    CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, PutFlow, PutFlowError, QosReport,
+};
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};

@@ -81,20 +81,25 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
     let values = Values::read(inner)?;
     actions.push(match name {
         "push_vlan" => {
-            let tag = values.get("vid").unwrap_or(0) & 0xfff | (values.get("pcp").unwrap_or(0) & 7) << 13;
-            let tpid = values.get("tpid").unwrap_or(EtherType::VLAN.0.into());
             values.only(&["vid", "pcp", "tpid", "cfi"])?;
+            let tpid = values.up_to("tpid", 0xffff)?.unwrap_or(EtherType::VLAN.0.into());
+            let vid = values.up_to("vid", 0xfff)?.ok_or(ParseActionsError)?;
+            let pcp = values.up_to("pcp", 7)?.ok_or(ParseActionsError)?;
+            // The bit says that there is a tag: it is not a part of the packet here.
+            values.up_to("cfi", 1)?;
             Action::PushVlan(VlanTag {
-                tpid: u16::try_from(tpid).map_err(|_| ParseActionsError)?,
-                tci: tag as u16,
+                tpid: tpid as u16,
+                tci: (vid | pcp << 13) as u16,
             })
         }
         "push_mpls" => {
             values.only(&["label", "tc", "ttl", "bos", "eth_type"])?;
-            let part = |name| values.get(name).unwrap_or(0);
+            let part = |name, most| values.up_to(name, most).map(Option::unwrap_or_default);
+            let (label, tc) = (part("label", 0xf_ffff)?, part("tc", 7)?);
+            let (bos, ttl) = (part("bos", 1)?, part("ttl", 0xff)?);
             Action::PushMpls {
                 ethertype: values.ether_type()?,
-                lse: (part("label") << 12 | (part("tc") & 7) << 9 | (part("bos") & 1) << 8 | part("ttl") & 0xff) as u32,
+                lse: (label << 12 | tc << 9 | bos << 8 | ttl) as u32,
             }
         }
         "pop_mpls" => {
@@ -184,9 +189,19 @@ impl<'a> Values<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// Fails if there are other names.
+    /// The value of a name, which is `most` at most.
+    fn up_to(&self, name: &str, most: u64) -> Result<Option<u64>> {
+        match self.get(name) {
+            Some(value) if value > most => Err(ParseActionsError),
+            value => Ok(value),
+        }
+    }
+
+    /// Fails if there are other names, or one twice.
     fn only(&self, names: &[&str]) -> Result<()> {
-        match self.0.iter().all(|(name, _)| names.contains(name)) {
+        let once = |at: usize| self.0[..at].iter().all(|(name, _)| *name != self.0[at].0);
+        let all = (0..self.0.len()).all(|at| names.contains(&self.0[at].0) && once(at));
+        match all {
             true => Ok(()),
             false => Err(ParseActionsError),
         }
@@ -238,6 +253,13 @@ mod tests {
             "xx",
             "1,xx",
             "push_vlan(vid=x)",
+            "push_vlan()",
+            "push_vlan(vid=4096,pcp=0)",
+            "push_vlan(vid=1,pcp=8)",
+            "push_vlan(vid=1,vid=2,pcp=0)",
+            "push_mpls(label=1048576,tc=0,ttl=1,bos=1,eth_type=0x8847)",
+            "push_mpls(label=1,tc=8,ttl=1,bos=1,eth_type=0x8847)",
+            "push_mpls(label=1,tc=0,ttl=256,bos=1,eth_type=0x8847)",
             "push_vlan(foo=1)",
             "set(eth())",
             "set(eth_type(0x800))",

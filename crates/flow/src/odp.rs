@@ -98,6 +98,7 @@ impl Reader<'_> {
                     None => return error(part, "has more tags than are looked at"),
                 },
                 "vlan" => self.vlan(part, body, depth)?,
+                "encap" if depth >= TAGS.len() => return error(name, "is nested deeper than tags are looked at"),
                 "encap" => self.layer(body, depth + 1)?,
                 _ => self.part(part, name, body)?,
             }
@@ -319,18 +320,12 @@ fn mask_of(field: Field, text: &str) -> Option<u128> {
     use Field as F;
     let prefix = |width: u32| {
         let len: u32 = text.parse().ok()?;
-        (len <= width).then(|| (u128::MAX << (width - len)) & field.max_value())
+        (len <= width).then(|| u128::MAX.checked_shl(width - len).unwrap_or(0) & field.max_value())
     };
     match field {
         F::IpFrag => None,
         F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa if !text.contains('.') => prefix(32),
-        F::Ipv6Src | F::Ipv6Dst | F::NdTarget if !text.contains(':') => {
-            if text == "0" {
-                Some(0)
-            } else {
-                prefix(128)
-            }
-        }
+        F::Ipv6Src | F::Ipv6Dst | F::NdTarget if !text.contains(':') => prefix(128),
         _ => value_of(field, text),
     }
 }

@@ -89,6 +89,17 @@ fn what_is_no_flow_is_refused_with_the_part_that_is_not() {
     let three = "eth_type(0x8100),vlan(vid=1)";
     let three = format!("{three},encap({three},encap({three},encap()))");
     assert!(read(&three).is_err());
+    let deep = 50_000;
+    let nested = format!("{}{}", "encap(".repeat(deep), ")".repeat(deep));
+    assert!(read(&nested).is_err());
+}
+
+#[test]
+fn a_prefix_of_no_bits_matches_any_address() {
+    for none in ["0", "00", "+0"] {
+        let (_, mask) = read(&format!("eth_type(0x86dd),ipv6(src=::/{none})")).unwrap();
+        assert_eq!(mask.get(Field::Ipv6Src), 0, "{none}");
+    }
 }
 
 proptest! {

@@ -15,14 +15,14 @@ macro_rules! skip {
             $crate::skip!("{reason}");
         }
     };
-    (unless $($tool:expr),+ $(,)?) => {
-        if let Some(reason) = $crate::missing(false, &[$($tool),+]) {
-            $crate::skip!("{reason}");
-        }
-    };
     (unless long) => {
         if $crate::Tier::of_this_run() != $crate::Tier::Long {
             $crate::skip!("takes minutes; make test-long runs it");
+        }
+    };
+    (unless $($tool:expr),+ $(,)?) => {
+        if let Some(reason) = $crate::missing(false, &[$($tool),+]) {
+            $crate::skip!("{reason}");
         }
     };
     ($($reason:tt)+) => {{

@@ -78,6 +78,12 @@ impl State {
         self.apply_limits();
     }
 
+    /// Sets how many megaflows there may be, until the configuration changes.
+    pub(crate) fn set_flow_limit(&self, flows: usize) {
+        let limits = self.limits.get().unwrap_or_else(|| self.dp().default_limits());
+        self.set_limits(Limits { flows, ..limits });
+    }
+
     /// Stops the ageing of megaflows, or lets it go on.
     pub(crate) fn pause_ageing(&self, paused: bool) {
         self.ageing_paused.set(paused);

@@ -1,33 +1,39 @@
 //! Megaflows that a user adds and removes by hand.
 
-use super::FlowTable;
+use super::{FlowTable, MAX_MASKS};
 use crate::command::FlowEdit;
-use dp::{DropCause, Translation};
+use dp::{DropCause, PutFlow, PutFlowError, Translation};
 use nanos::Nanos;
 
 impl FlowTable {
-    /// Adds or removes a megaflow; returns whether there was one with its key and mask.
-    pub(crate) fn edit(&mut self, edit: &FlowEdit, now: Nanos) -> bool {
+    /// Adds, changes or removes a megaflow.
+    ///
+    /// # Errors
+    /// Nothing has changed. To remove one that is not there is [`PutFlowError::Missing`].
+    pub(crate) fn edit(&mut self, edit: &FlowEdit, now: Nanos) -> Result<(), PutFlowError> {
         let old = self.exactly(edit);
-        match &edit.actions {
-            Some(actions) => {
-                let translation = Translation {
-                    actions: actions.clone(),
-                    mask: edit.mask,
-                    deps: Default::default(),
-                    effects: Default::default(),
-                    credits: Default::default(),
-                    drop: actions.is_empty().then_some(DropCause::NoRule),
-                };
-                self.insert(&edit.key, edit.key.in_port(), &translation, 0, now);
-            }
-            None => {
-                if let Some(number) = old {
-                    self.remove(number);
-                }
-            }
+        let Some((actions, how)) = &edit.actions else {
+            self.remove(old.ok_or(PutFlowError::Missing)?);
+            return Ok(());
+        };
+        match (how, old) {
+            (PutFlow::Add, Some(_)) => return Err(PutFlowError::Exists),
+            (PutFlow::Modify, None) => return Err(PutFlowError::Missing),
+            _ => {}
         }
-        old.is_some()
+        if self.subtables.len() >= MAX_MASKS && !self.subtables.has(&edit.mask) {
+            return Err(PutFlowError::NoRoom);
+        }
+        let translation = Translation {
+            actions: actions.clone(),
+            mask: edit.mask,
+            deps: Default::default(),
+            effects: Default::default(),
+            credits: Default::default(),
+            drop: actions.is_empty().then_some(DropCause::NoRule),
+        };
+        self.insert(&edit.key, edit.key.in_port(), &translation, 0, now);
+        Ok(())
     }
 
     fn exactly(&mut self, edit: &FlowEdit) -> Option<u32> {

@@ -394,3 +394,23 @@ fn a_hello_without_sense_is_a_hello_without_bitmap() {
         assert_eq!(hello.version, bytes(message)[0]);
     }
 }
+
+/// Errors quote messages, which may be errors.
+#[test]
+fn errors_that_quote_errors_print_to_a_depth() {
+    let mut message = Vec::new();
+    for _ in 0..5_000 {
+        let len = 12 + message.len() as u16;
+        // OFPT_ERROR of OpenFlow 1.3: type 1, code 1.
+        let mut outer = [&[4, 1], &len.to_be_bytes()[..], &[0, 0, 0, 1, 0, 1, 0, 1]].concat();
+        outer.append(&mut message);
+        message = outer;
+    }
+    let text = openflow::text::print::message(&message, None, 0);
+    assert_eq!(
+        text.matches("OFPT_ERROR").count(),
+        9,
+        "{}",
+        &text[..text.len().min(2000)]
+    );
+}

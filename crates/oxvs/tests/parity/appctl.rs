@@ -482,6 +482,41 @@ fn packets_take_a_megaflow_that_was_added_by_hand() {
 }
 
 #[test]
+fn a_megaflow_whose_mask_has_no_room_is_refused_and_changes_nothing() {
+    skip!(unless "setpriv");
+    let switch = our_switch();
+    let add = |mask: u32| switch.try_appctl(&["dpctl/add-flow", &format!("in_port(p2),skb_mark(0/{mask})"), "drop"]);
+    let refused = (1..=200).find(|mask| !add(*mask).ok()).expect("masks are bounded");
+    let flows = switch.appctl(&["dpctl/dump-flows"]);
+    let again = add(refused);
+    assert_eq!(
+        again.stderr.lines().next(),
+        Some("ovs-vswitchd: updating flow table (No space left on device)")
+    );
+    assert_eq!(
+        switch.appctl(&["dpctl/dump-flows"]).lines().count(),
+        flows.lines().count()
+    );
+    // One with a mask that is there has room.
+    assert!(
+        switch
+            .try_appctl(&["dpctl/add-flow", "in_port(p1),skb_mark(0/1)", "drop"])
+            .ok()
+    );
+}
+
+#[test]
+fn the_limit_of_megaflows_outlasts_a_pause() {
+    skip!(unless "setpriv");
+    let switch = our_switch();
+    switch.appctl(&["upcall/set-flow-limit", "77"]);
+    switch.appctl(&["revalidator/pause"]);
+    switch.appctl(&["revalidator/resume"]);
+    let shown = switch.appctl(&["upcall/show"]);
+    assert!(shown.contains("(limit 77)"), "{shown}");
+}
+
+#[test]
 fn without_megaflows_every_packet_has_its_own() {
     skip!(unless "setpriv");
     let switch = our_switch();

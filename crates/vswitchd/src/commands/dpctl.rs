@@ -5,7 +5,7 @@ mod flows;
 use super::Answer;
 use crate::show;
 use crate::state::State;
-use dp::parse_actions;
+use dp::{PutFlow, parse_actions};
 use flow::Key;
 use std::fmt::Write;
 
@@ -34,18 +34,18 @@ const COMMANDS: &[Entry] = &[
         flows::dump,
     ),
     ("add-flow", "[dp] flow actions", 2, 3, |state, args| {
-        flows::put(state, args, flows::Put::Add)
+        flows::put(state, args, PutFlow::Add)
     }),
     ("mod-flow", "[dp] flow actions", 2, 3, |state, args| {
-        flows::put(state, args, flows::Put::Modify)
+        flows::put(state, args, PutFlow::Modify)
     }),
     ("get-flow", "[dp] ufid", 1, 2, flows::get),
     ("del-flow", "[dp] flow", 1, 2, flows::del),
     ("add-flows", "[dp] file", 1, 2, |state, args| {
-        flows::put_file(state, args, flows::Put::Add)
+        flows::put_file(state, args, PutFlow::Add)
     }),
     ("mod-flows", "[dp] file", 1, 2, |state, args| {
-        flows::put_file(state, args, flows::Put::Modify)
+        flows::put_file(state, args, PutFlow::Modify)
     }),
     ("del-flows", "[dp] [file]", 0, 2, flows::del_all),
     ("offload-stats-show", "[dp]", 0, 1, |state, args| {

@@ -43,7 +43,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     add("upcall/set-flow-limit", "flow-limit-number", 1, 1, |state, args| {
         let limit = leading_number(&args[0]);
         // The datapath keeps at least one.
-        state.dp().set_flow_limit((limit as usize).max(1));
+        state.set_flow_limit((limit as usize).max(1));
         Ok(format!("set flow_limit to {limit}\n"))
     });
     add("upcall/disable-megaflows", "", 0, 0, |state, _| {

@@ -59,7 +59,9 @@ impl Datapath for Fake {
     fn dump_flows(&self) -> Vec<FlowDump> {
         Vec::new()
     }
-    fn put_flow(&self, _: &dp::Key, _: &dp::Mask, _: &[Action]) {}
+    fn put_flow(&self, _: &dp::Key, _: &dp::Mask, _: &[Action], _: dp::PutFlow) -> Result<(), dp::PutFlowError> {
+        Ok(())
+    }
     fn del_flow(&self, _: &dp::Key, _: &dp::Mask) -> bool {
         false
     }
@@ -85,7 +87,6 @@ impl Datapath for Fake {
         }
     }
     fn set_limits(&self, _: dp::Limits) {}
-    fn set_flow_limit(&self, _: usize) {}
     fn flow_limit(&self) -> usize {
         0
     }

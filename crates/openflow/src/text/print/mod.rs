@@ -50,6 +50,14 @@ const WHOLE: u8 = 5;
 
 /// As [`message`], but appends to `out`.
 pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosity: u8) {
+    message_at(out, data, names, verbosity, 0);
+}
+
+/// How deep errors print the messages that they quote, which may be errors themselves.
+const DEEPEST: u8 = 8;
+
+/// As [`message_to`], for a message that `depth` errors around it quote.
+fn message_at(out: &mut String, data: &[u8], names: Option<&Names>, verbosity: u8, depth: u8) {
     let Some(header) = data.first_chunk::<HEADER_LEN>() else {
         let _ = match data.len() {
             0 => writeln!(out, "OpenFlow message is empty"),
@@ -80,7 +88,16 @@ pub fn message_to(out: &mut String, data: &[u8], names: Option<&Names>, verbosit
         }
         Ok(name) => {
             name.header(out);
-            let result = known(out, data, &name, names, verbosity);
+            let result = known(
+                out,
+                data,
+                &name,
+                Style {
+                    version: Version::V10,
+                    names,
+                },
+                (verbosity, depth),
+            );
             if let Err(error) = result {
                 if !out.ends_with([' ', '\n']) {
                     out.push(' ');
@@ -108,6 +125,8 @@ struct Printer<'a> {
     version: Version,
     style: Style<'a>,
     verbosity: u8,
+    /// Number of errors around the message.
+    depth: u8,
 }
 
 /// Prints the body of a message with a known name.
@@ -115,8 +134,8 @@ fn known(
     out: &mut String,
     data: &[u8],
     name: &name::Name,
-    names: Option<&Names>,
-    verbosity: u8,
+    style: Style<'_>,
+    (verbosity, depth): (u8, u8),
 ) -> Result<(), OfError> {
     if name.is_hello() {
         hello::hello(out, data);
@@ -129,8 +148,9 @@ fn known(
         out,
         data,
         version,
-        style: Style { version, names },
+        style: Style { version, ..style },
         verbosity,
+        depth,
     };
     if printer.raw(name)? {
         return Ok(());
@@ -377,7 +397,10 @@ impl Printer<'_> {
             hex::printable(self.out, data);
             return;
         }
-        message_to(self.out, data, self.style.names, 1);
+        match self.depth < DEEPEST {
+            true => message_at(self.out, data, self.style.names, 1, self.depth + 1),
+            false => hex_dump(self.out, data),
+        }
     }
 
     fn port(&mut self, port: crate::model::Port) {

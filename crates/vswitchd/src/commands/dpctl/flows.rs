@@ -3,17 +3,10 @@
 use super::{Answer, Asked, fail, open, open_default, text};
 use crate::show::{self, FlowFormat, Ports};
 use crate::state::State;
-use dp::{FlowDump, PortNo, parse_actions};
+use dp::{FlowDump, PortNo, PutFlow, parse_actions};
 use flow::{Field, FlowState, Key, Mask, parse_odp};
 use openflow::model::Match;
 use openflow::text::{Names, parse_match, parse_packet};
-
-/// Whether a megaflow must be new or known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Put {
-    Add,
-    Modify,
-}
 
 /// `dump-flows`.
 pub(super) fn dump(state: &State, args: &[String]) -> Answer {
@@ -183,7 +176,7 @@ fn split<'a, 'b>(state: &State, words: &'b [&'a str], count: usize) -> Result<&'
 }
 
 /// `add-flow` and `mod-flow`.
-pub(super) fn put(state: &State, args: &[String], how: Put) -> Answer {
+pub(super) fn put(state: &State, args: &[String], how: PutFlow) -> Answer {
     let asked = Asked::read(args)?;
     let words = split(state, &asked.words, 2)?;
     let [flow, actions] = words else {
@@ -193,19 +186,12 @@ pub(super) fn put(state: &State, args: &[String], how: Put) -> Answer {
     Ok(String::new())
 }
 
-fn put_one(state: &State, flow: &str, actions: &str, how: Put) -> Result<(), String> {
+fn put_one(state: &State, flow: &str, actions: &str, how: PutFlow) -> Result<(), String> {
     let (key, mask) =
         parse_flow(state, flow).map_err(|why| text(&format!("parsing flow key ({why})"), "Invalid argument"))?;
     let actions = parse_actions(actions).map_err(|_| text("parsing actions", "Invalid argument"))?;
-    let known = find(state, |flow| flow.key == key && flow.mask == mask).is_some();
-    match (how, known) {
-        (Put::Add, true) => fail("updating flow table", "File exists"),
-        (Put::Modify, false) => fail("updating flow table", "No such file or directory"),
-        _ => {
-            state.dp().put_flow(&key, &mask, &actions);
-            Ok(())
-        }
-    }
+    let done = state.dp().put_flow(&key, &mask, &actions, how);
+    done.map_err(|error| text("updating flow table", &error.to_string()))
 }
 
 fn find(state: &State, is_it: impl Fn(&FlowDump) -> bool) -> Option<FlowDump> {
@@ -254,15 +240,22 @@ pub(super) fn del(state: &State, args: &[String]) -> Answer {
 }
 
 fn del_one(state: &State, flow: &str, statistics: bool) -> Answer {
+    let missing = || text("deleting flow", "No such file or directory") + "Perhaps you need to specify a UFID?\n";
     let found = match by_ufid(state, flow) {
         Some(found) => found,
         None => {
             let (key, mask) = parse_flow(state, flow).map_err(|why| text(&why, "Invalid argument"))?;
+            if !statistics {
+                return match state.dp().del_flow(&key, &mask) {
+                    true => Ok(String::new()),
+                    false => Err(missing()),
+                };
+            }
             find(state, |flow| flow.key == key && flow.mask == mask)
         }
     };
     let Some(flow) = found else {
-        return Err(text("deleting flow", "No such file or directory") + "Perhaps you need to specify a UFID?\n");
+        return Err(missing());
     };
     state.dp().del_flow(&flow.key, &flow.mask);
     match statistics {
@@ -272,7 +265,7 @@ fn del_one(state: &State, flow: &str, statistics: bool) -> Answer {
 }
 
 /// `add-flows` and `mod-flows`.
-pub(super) fn put_file(state: &State, args: &[String], how: Put) -> Answer {
+pub(super) fn put_file(state: &State, args: &[String], how: PutFlow) -> Answer {
     let asked = Asked::read(args)?;
     let [file] = split(state, &asked.words, 1)? else {
         return fail("datapath not found", "Invalid argument");
@@ -299,7 +292,7 @@ pub(super) fn del_all(state: &State, args: &[String]) -> Answer {
 /// A line's change of a file of flows.
 #[derive(Clone, Copy)]
 enum Change {
-    Put(Put),
+    Put(PutFlow),
     Delete,
 }
 
@@ -331,8 +324,8 @@ fn run_file(state: &State, file: &str, default: Change) -> Answer {
 fn run_line(state: &State, line: &str, default: Change) -> Result<(), String> {
     let line = line.split('#').next().unwrap_or_default().trim();
     let verbs = [
-        ("add", Change::Put(Put::Add)),
-        ("modify", Change::Put(Put::Modify)),
+        ("add", Change::Put(PutFlow::Add)),
+        ("modify", Change::Put(PutFlow::Modify)),
         ("delete", Change::Delete),
     ];
     let verb = verbs.into_iter().find_map(|(verb, change)| {
