@@ -35,9 +35,9 @@ pub trait Datapath: Send + Sync {
     /// The cached megaflows of all workers.
     fn dump_flows(&self) -> Vec<FlowDump>;
 
-    /// Adds or changes a megaflow by hand (`dpctl/add-flow`). It is on the workers that receive from
-    /// its port now, and ages as others do. No change of the switch removes it. Where it overlaps
-    /// other megaflows, either may serve a packet.
+    /// Adds or changes a megaflow by hand (`dpctl/add-flow`). It is on the workers that receive
+    /// from its port now, and ages as others do. No change of the switch removes it. Where it
+    /// overlaps other megaflows, either may serve a packet.
     ///
     /// # Errors
     /// [`PutFlowError`]; then nothing has changed.

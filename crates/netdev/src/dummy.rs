@@ -2,7 +2,8 @@
 //!
 //! Packets are received when a test [injects](Dummy::inject) them; packets sent are written to the
 //! capture files of the options and kept for [`take_sent`](Dummy::take_sent), the last 4096 of
-//! them. The options `stream` and `pstream` join two devices by a socket. It supports no offloads: segments are cut and checksums filled in before.
+//! them. The options `stream` and `pstream` join two devices by a socket. It supports no offloads:
+//! segments are cut and checksums filled in before.
 
 use crate::pcap::PcapWriter;
 use crate::{DeviceDrops, Error, Frame, Kind, Netdev, Offload, Rx, State, Tx, TxReport, gso};
