@@ -99,6 +99,10 @@ compare() {
     n_both=$(printf '%s' "$both" | grep -c .)
     echo "$name: $ran tests, $skips skipped, $n_both fail on both switches, $n_worse on oxvs alone"
     [ "$n_worse" -eq 0 ] || printf '  %s\n' $worse
+    if [ $((ran - skips - n_worse - n_both)) -le 0 ]; then
+        echo "$name: no test passed; see $logs/$name.oxvs.log"
+        failed=$((failed + 1))
+    fi
     passed=$((passed + ran - skips - n_worse - n_both))
     skipped=$((skipped + skips + n_both))
     failed=$((failed + n_worse))

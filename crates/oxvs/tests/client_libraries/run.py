@@ -24,6 +24,8 @@ def main(result_file, modules):
 
         os_vif.objects.register_all()
     suite = unittest.defaultTestLoader.loadTestsFromNames(modules)
+    if unittest.defaultTestLoader.errors:
+        sys.exit("\n".join(unittest.defaultTestLoader.errors))
     result = unittest.TextTestRunner(verbosity=2, resultclass=Result).run(suite)
     with open(result_file, "w", encoding="utf-8") as file:
         file.write(f"{result.testsRun} {len(result.skipped)}\n")
