@@ -224,14 +224,13 @@ fn managers_in_the_database_are_listened_on_and_told_so() {
 fn a_database_of_an_older_release_is_converted_and_can_go_back() {
     let Some(tool) = other("ovsdb-tool") else { return };
     let older = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
-    if !older.exists() {
-        return;
-    }
+    assert!(older.exists(), "{} comes with ovsdb-tool", older.display());
     let dir = directory();
     let file = dir.path().join("conf.db");
     let run = |args: &[&Path]| output(Command::new(&tool).args(args)).trim_end().to_owned();
     run(&[Path::new("create"), &file, older]);
     let version = run(&[Path::new("db-version"), &file]);
+    assert_ne!(version, "8.8.0", "nothing to convert");
     let insert = r#"["Open_vSwitch",{"op":"insert","table":"Queue","row":{"dscp":7}}]"#;
     run(&[Path::new("transact"), &file, Path::new(insert)]);
     let server = ovsdb_server::Server::open(ovsdb_server::Options {

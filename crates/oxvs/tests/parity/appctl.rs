@@ -309,6 +309,8 @@ const SWITCH: Group = Group {
         row("ovs-appctl dpif-netdev/pmd-perf-log-set on -b x"),
         row("ovs-appctl dpif-netdev/subtable-lookup-prio-set foo 1"),
         row("ovs-appctl dpif-netdev/subtable-lookup-prio-set generic 3"),
+        row("ovs-appctl dpif-netdev/subtable-lookup-prio-set generic 256"),
+        row("ovs-appctl dpif-netdev/subtable-lookup-prio-set generic x"),
         row("ovs-appctl dpif-netdev/pmd-rxq-rebalance"),
         row("ovs-appctl dpif-netdev/pmd-rxq-rebalance foo"),
         row("ovs-appctl dpif-netdev/pmd-stats-clear"),

@@ -66,9 +66,16 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         "[lookup_func] [prio]",
         2,
         2,
-        |_, args| match args[0].as_str() {
-            "generic" => Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".to_owned()),
-            _ => Err("error, subtable lookup function not found\n".to_owned()),
+        |_, args| {
+            // Text that is no number counts as 0, as C reads it. There is one function, so its
+            // priority does not matter.
+            if args[1].parse::<i128>().is_ok_and(|prio| !(0..=255).contains(&prio)) {
+                return Err("error converting priority, use integer in range 0-255\n".to_owned());
+            }
+            match args[0].as_str() {
+                "generic" => Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".to_owned()),
+                _ => Err("error, subtable lookup function not found\n".to_owned()),
+            }
         },
     );
     add("odp-execute/action-impl-set", "name", 1, 1, |_, args| {

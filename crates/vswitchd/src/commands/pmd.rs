@@ -68,9 +68,9 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     add("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, |state, args| {
         show::check_datapath(state, args.first())?;
         let reports = Asked::read(&[])?.reports(state)?;
-        Ok(reports
-            .iter()
-            .map(|report| title(report) + "  max sleep:    0 us\n")
+        let each = reports.iter().map(|report| title(report) + "  max sleep:    0 us\n");
+        Ok(std::iter::once("Default max sleep:    0 us\n".to_owned())
+            .chain(each)
             .collect())
     });
     add("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |state, args| {
