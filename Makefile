@@ -94,7 +94,7 @@ bindir = $(PREFIX)/bin
 debugdir = $(bindir)/.debug
 sbindir = $(PREFIX)/sbin
 unitdir = $(PREFIX)/lib/systemd/system
-TOOLS = ovs-vsctl ovs-ofctl ovs-appctl ovsdb-client ovsdb-tool
+TOOLS = ovs-vsctl ovs-ofctl ovs-appctl ovs-dpctl ovsdb-client ovsdb-tool
 DAEMONS = ovs-vswitchd ovsdb-server
 
 install: $(PROGRAMS)

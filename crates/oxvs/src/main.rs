@@ -49,6 +49,12 @@ const COMMANDS: &[Command] = &[
         about: "query and program OpenFlow switches: flows, groups, meters, ports",
     },
     Command {
+        name: "dpctl",
+        program: "ovs-dpctl",
+        main: |args| tools::dpctl::main(args),
+        about: "show and change the flows and ports of the datapath",
+    },
+    Command {
         name: "ovsdb-client",
         program: "ovsdb-client",
         main: |args| tools::ovsdb_client::main(args),

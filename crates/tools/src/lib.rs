@@ -1,5 +1,5 @@
 //! The command line tools, compatible with Open vSwitch's: `appctl`, `ovsdb-client`, `ovsdb-tool`,
-//! `vsctl`, `ofctl`. Each is a module with `main(args)`; [`table`] prints tables for them.
+//! `vsctl`, `ofctl`, `dpctl`. Each is a module with `main(args)`; [`table`] prints tables for them.
 //!
 //! Goal: a script written for Open vSwitch's tools works unchanged. Tests in `tests/` compare
 //! outputs, exit codes and error texts with Open vSwitch's.
@@ -8,6 +8,7 @@
 
 pub mod appctl;
 mod common;
+pub mod dpctl;
 pub mod ofctl;
 pub mod ovsdb_client;
 pub mod ovsdb_tool;

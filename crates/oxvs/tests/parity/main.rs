@@ -4,6 +4,7 @@
 //! steps of their groups. `exceptions.rs` has the allowed differences.
 
 mod appctl;
+mod dpctl;
 mod dummy;
 mod exceptions;
 mod logs;

@@ -1,0 +1,71 @@
+//! `ovs-dpctl`. Open vSwitch's asks a kernel module, which is not here: errors are compared with it,
+//! answers with those of `ovs-appctl dpctl/*`.
+
+use crate::run::{Daemons, Group, Table, binary, row, run};
+use testkit::{Client, Options, Vswitch, skip};
+
+const TABLE: Table = Table {
+    name: "dpctl",
+    groups: &[Group {
+        daemons: Daemons::None,
+        files: &[],
+        setup: &[],
+        rows: &[
+            row("ovs-dpctl"),
+            row("ovs-dpctl fly"),
+            row("ovs-dpctl get-flow"),
+            row("ovs-dpctl dump-dps x"),
+            row("ovs-dpctl del-dp"),
+            row("ovs-dpctl add-flow x"),
+            row("ovs-dpctl add-flow a b c d"),
+            row("ovs-dpctl --read-only del-flows"),
+            row("ovs-dpctl --read-only add-dp x"),
+            row("ovs-dpctl -t x show"),
+            row("ovs-dpctl --nothing"),
+            row("ovs-dpctl --version"),
+        ],
+    }],
+};
+
+#[test]
+fn wrong_command_lines_are_refused_as_in_open_vswitch() {
+    run(&TABLE);
+}
+
+#[test]
+fn answers_are_those_of_the_running_switch() {
+    skip!(unless "setpriv", "ovs-vsctl");
+    let switch = Vswitch::oxvs(
+        binary(),
+        Options {
+            client: Client::Ours(binary().to_owned()),
+            ..Options::default()
+        },
+    );
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy -- add-port br0 p1 -- set interface p1 type=dummy");
+    let dpctl = |args: &[&str]| switch.tool("ovs-dpctl", args);
+    for args in [&["dump-dps"][..], &["show"], &["dump-flows", "-m"], &["cache-get-size"]] {
+        let command = format!("dpctl/{}", args[0]);
+        let appctl = switch.appctl(&[&[command.as_str()], &args[1..]].concat());
+        assert_eq!(dpctl(args).expect_ok(), appctl, "{args:?}");
+    }
+    let flow = "in_port(1),eth(),eth_type(0x1234)";
+    let missing = dpctl(&["mod-flow", flow, "2"]);
+    assert_eq!(
+        (missing.status, missing.stderr.as_str()),
+        (Some(1), "ovs-dpctl: updating flow table (No such file or directory)\n")
+    );
+    dpctl(&["--may-create", "mod-flow", flow, "2"]).expect_ok();
+    dpctl(&["mod-flow", flow, "drop"]).expect_ok();
+    assert!(
+        dpctl(&["dump-flows"])
+            .expect_ok()
+            .contains("eth_type(0x1234), packets:0, bytes:0, used:never, actions:drop")
+    );
+    let statistics = dpctl(&["-s", "del-flow", flow]).expect_ok();
+    assert_eq!(statistics, "packets:0, bytes:0, used:never\n");
+    assert_eq!(
+        dpctl(&["--clear", "mod-flow", flow, "2"]).stderr,
+        "ovs-dpctl: --clear is not supported yet\n"
+    );
+}

@@ -1,0 +1,173 @@
+//! `dpctl`: shows and changes the datapath of the running switch (ovs-dpctl(8)).
+//!
+//! Open vSwitch's `ovs-dpctl` asks its kernel module. oxvs has none, so this tool sends the
+//! switch's own `dpctl/*` commands and prints the answers.
+
+use crate::common::{Failure, finish, parse_timeout, print, run};
+use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
+use mgmt::{daemon, os_text, unixctl};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const PROGRAM: &str = "ovs-dpctl";
+
+/// The daemon that is asked.
+const DAEMON: &str = "ovs-vswitchd";
+
+const OPTIONS: &[Opt] = &[
+    Opt::flag("statistics", Some('s')),
+    Opt::flag("more", Some('m')),
+    Opt::flag("names", None),
+    Opt::flag("no-names", None),
+    Opt::flag("may-create", None),
+    Opt::flag("read-only", None),
+    Opt::flag("clear", None),
+    Opt::value("timeout", Some('t')),
+];
+
+/// A command: its name, arguments in the help text, fewest and most of them, and whether it
+/// changes anything.
+type Command = (&'static str, &'static str, usize, usize, bool);
+
+const ANY: usize = usize::MAX;
+
+const COMMANDS: &[Command] = &[
+    ("add-dp", "DP [IFACE...]", 1, ANY, true),
+    ("del-dp", "DP", 1, 1, true),
+    ("add-if", "DP IFACE...", 2, ANY, true),
+    ("set-if", "DP IFACE...", 2, ANY, true),
+    ("del-if", "DP IFACE...", 2, ANY, true),
+    ("dump-dps", "", 0, 0, false),
+    ("show", "[DP...]", 0, ANY, false),
+    ("dump-flows", "[DP] [filter=FILTER] [type=TYPE]", 0, 6, false),
+    ("add-flow", "[DP] FLOW ACTIONS", 2, 3, true),
+    ("add-flows", "[DP] FILE", 1, 2, true),
+    ("mod-flow", "[DP] FLOW ACTIONS", 2, 3, true),
+    ("mod-flows", "[DP] FILE", 1, 2, true),
+    ("get-flow", "[DP] ufid:UFID", 1, 2, false),
+    ("del-flow", "[DP] FLOW", 1, 2, true),
+    ("del-flows", "[DP] [FILE]", 0, 2, true),
+    ("offload-stats-show", "[DP]", 0, 1, false),
+    ("cache-get-size", "[DP]", 0, 1, false),
+    ("cache-set-size", "DP CACHE SIZE", 3, 3, true),
+    ("dump-conntrack", "[DP] [zone=ZONE]", 0, 4, false),
+    ("flush-conntrack", "[DP] [zone=ZONE] [CT-TUPLE]", 0, 4, true),
+    ("ct-stats-show", "[DP] [zone=ZONE] [verbose]", 0, 3, false),
+    ("ct-bkts", "[DP] [gt=N]", 0, 2, false),
+    ("parse-actions", "ACTIONS", 1, ANY, false),
+];
+
+/// Runs the tool with `args`, which do not hold its name. Exit status 1 for every error.
+pub fn main<I>(args: I) -> ExitCode
+where
+    I: IntoIterator,
+    I::Item: Into<OsString>,
+{
+    telemetry::vlog::init(PROGRAM);
+    let tables = vec![OPTIONS, daemon::LOG_OPTIONS, COMMON];
+    finish(PROGRAM, execute(Parser::new(args, tables, Order::Mixed)))
+}
+
+fn execute(mut parser: Parser) -> Result<(), Failure> {
+    let mut timeout: Option<Duration> = None;
+    let mut read_only = false;
+    let mut may_create = false;
+    let (mut passed, mut words) = (Vec::new(), Vec::new());
+    while let Some(item) = parser.next()? {
+        match item {
+            Item::Opt("read-only", _) => read_only = true,
+            Item::Opt("may-create", _) => may_create = true,
+            Item::Opt("clear", _) => return Err(Failure::new("--clear is not supported yet")),
+            Item::Opt("timeout", value) => {
+                timeout = Some(parse_timeout("-t or --timeout", value.as_deref())?);
+            }
+            Item::Opt(name @ ("statistics" | "more" | "names" | "no-names"), _) => passed.push(format!("--{name}")),
+            Item::Opt("help", _) => return print(&help()),
+            Item::Opt("version", _) => return print(&format!("{}\n", telemetry::version::text(PROGRAM))),
+            Item::Opt(name, value) => {
+                daemon::accept_tool_log(PROGRAM, name, value.as_deref())?;
+            }
+            Item::Arg(word) => words.push(word),
+        }
+    }
+    let Some((name, args)) = words.split_first() else {
+        return Err(Failure::new("missing command name; use --help for help"));
+    };
+    let Some((_, _, fewest, most, writes)) = COMMANDS.iter().find(|(known, ..)| known == name) else {
+        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
+    };
+    if args.len() < *fewest {
+        return Err(Failure::new(format!(
+            "'{name}' command requires at least {fewest} arguments"
+        )));
+    }
+    if args.len() > *most {
+        return Err(Failure::new(format!("'{name}' command takes at most {most} arguments")));
+    }
+    if read_only && *writes {
+        return Err(Failure::new(format!(
+            "'{name}' command does not work in read only mode"
+        )));
+    }
+    let arguments = [&passed[..], args].concat();
+    let mut answer = ask(timeout, name, &arguments)?;
+    // A flow that is not there is added, if that is allowed.
+    if name == "mod-flow"
+        && may_create
+        && answer
+            .as_ref()
+            .is_err_and(|text| text.contains("No such file or directory"))
+    {
+        answer = ask(timeout, "add-flow", &arguments)?;
+    }
+    match answer {
+        Ok(text) => print(&text),
+        Err(text) => {
+            eprint!("{}", text.replace(&format!("{DAEMON}: "), &format!("{PROGRAM}: ")));
+            Err(Failure {
+                message: String::new(),
+                status: 1,
+            })
+        }
+    }
+}
+
+/// Sends a command to the switch. Returns its answer or its error.
+fn ask(timeout: Option<Duration>, command: &str, args: &[String]) -> Result<Result<String, String>, Failure> {
+    let path = unixctl::target_path(DAEMON).map_err(|error| Failure::new(error.to_string()))?;
+    let command = format!("dpctl/{command}");
+    run(timeout, async {
+        let answer = unixctl::call(&path, &command, args).await;
+        answer.map_err(|error| {
+            Failure::new(format!(
+                "cannot connect to \"{}\" ({})",
+                path.display(),
+                os_text(&error)
+            ))
+        })
+    })
+}
+
+fn help() -> String {
+    let mut out = format!(
+        "{PROGRAM}, for the datapath of the running switch\n\
+         usage: {PROGRAM} [OPTIONS] COMMAND [ARG...]\n\n"
+    );
+    for (name, args, ..) in COMMANDS {
+        out += &format!("  {name:<19} {args}\n");
+    }
+    out + &format!(
+        "\nDP is one that dump-dps shows. Where it may be left out there must be one only.\n\n\
+         Options:\n  \
+         -s, --statistics     show ports with their counters, deleted flows with theirs\n  \
+         -m, --more           show all of a flow\n  \
+         --names, --no-names  show ports by name or number\n  \
+         --may-create         mod-flow adds a flow that does not exist\n  \
+         --read-only          refuse commands that change anything\n  \
+         -t, --timeout=SECS   give up after SECS seconds\n  \
+         -h, --help           show this text\n  \
+         -V, --version        show the version of this program\n{}",
+        daemon::log_help(PROGRAM)
+    )
+}
