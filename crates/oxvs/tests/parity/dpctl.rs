@@ -1,5 +1,5 @@
-//! `ovs-dpctl`. Open vSwitch's asks a kernel module, which is not here: errors are compared with it,
-//! answers with those of `ovs-appctl dpctl/*`.
+//! `ovs-dpctl`. Open vSwitch's asks a kernel module, which is not here. Errors are compared with
+//! it, answers with those of `ovs-appctl dpctl/*`.
 
 use crate::run::{Daemons, Group, Table, binary, row, run};
 use testkit::{Client, Options, Vswitch, skip};
