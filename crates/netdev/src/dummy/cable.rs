@@ -86,6 +86,8 @@ pub(super) trait Receiver: Send + Sync + 'static {
 /// A cable. Dropping it ends its connections.
 pub(super) struct Cable {
     shared: Arc<Shared>,
+    /// The socket's file that it listens on.
+    file: Option<String>,
 }
 
 struct Shared {
@@ -117,6 +119,10 @@ impl Cable {
             end: Default::default(),
         });
         let (of_thread, end) = (shared.clone(), end.clone());
+        let file = match &end {
+            End::Accept(Address::Unix(path)) => Some(path.clone()),
+            _ => None,
+        };
         match end {
             End::Connect(to) => start(move || connect(&of_thread, &to, &receiver))?,
             End::Accept(at) => {
@@ -124,7 +130,7 @@ impl Cable {
                 start(move || accept(&of_thread, &listener, &receiver))?;
             }
         }
-        Ok(Cable { shared })
+        Ok(Cable { shared, file })
     }
 
     /// Whether it is connected; `None` if it accepts connections.
@@ -151,6 +157,10 @@ impl Drop for Cable {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Relaxed);
         self.shared.end.1.notify_all();
+        // At once: a device that is opened after this one may listen there.
+        if let Some(path) = &self.file {
+            let _ = std::fs::remove_file(path);
+        }
         for peer in self.shared.peers.lock().drain(..) {
             peer.socket.shut_down();
         }
@@ -252,7 +262,7 @@ impl Shared {
 }
 
 enum Listener {
-    Unix(UnixListener, String),
+    Unix(UnixListener),
     Tcp(TcpListener),
 }
 
@@ -266,7 +276,7 @@ impl Listener {
                 }
                 let listener = UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
-                Ok(Listener::Unix(listener, path.clone()))
+                Ok(Listener::Unix(listener))
             }
             Address::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
@@ -278,7 +288,7 @@ impl Listener {
 
     fn accept(&self) -> io::Result<Socket> {
         let socket = match self {
-            Listener::Unix(listener, _) => Socket::Unix(listener.accept()?.0),
+            Listener::Unix(listener) => Socket::Unix(listener.accept()?.0),
             Listener::Tcp(listener) => Socket::Tcp(listener.accept()?.0),
         };
         match &socket {
@@ -286,14 +296,6 @@ impl Listener {
             Socket::Tcp(socket) => socket.set_nonblocking(false)?,
         }
         Ok(socket)
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 
@@ -346,6 +348,7 @@ mod tests {
     use super::*;
     use crate::Dummy;
     use std::collections::BTreeMap;
+    use std::path::Path;
     use std::time::Instant;
 
     fn dummy(name: &str, key: &str, value: &str) -> Dummy {
@@ -381,7 +384,9 @@ mod tests {
             let before = two.pending();
             transmit(&one, &[8; 60]);
             eventually("received", || two.pending() == before + 1);
+            // The next one listens on the same path at once.
             drop(one);
+            assert!(!Path::new(&path).exists());
             eventually("disconnected", || two.is_connected() == Some(false));
         }
     }
