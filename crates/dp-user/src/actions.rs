@@ -204,7 +204,7 @@ impl Context<'_> {
                 Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
             };
             if done.is_err() {
-                // No room for another header: nobody's packet has so many.
+                // No room for another header. No real packet has that many.
                 return self.dropped(DropCause::Malformed);
             }
         }

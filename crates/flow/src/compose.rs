@@ -5,16 +5,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::EtherType;
 use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
 
-/// The payload of a packet for which no length is asked.
+/// Bytes of payload if no length is given.
 const PAYLOAD: u8 = 64;
 
-/// The shortest frame that a key says something of: its Ethernet header.
+/// The shortest frame: an Ethernet header.
 const ETHERNET: usize = 14;
 
-/// A packet whose key is the one given, as far as headers can say it: what the key leaves open is
-/// zero, and sums are right. It has `len` bytes from the Ethernet header on, those behind its
-/// headers zero; or, where no length is asked, 64 bytes that count up behind the headers of TCP,
-/// UDP and ICMP, and no payload otherwise. It is longer than `len` where its headers are.
+/// A packet with the given key, as far as headers can hold it. Fields that the key does not have
+/// are zero, and checksums are right. With `len`, it has that many bytes from the Ethernet header
+/// on, or as many as its headers need; bytes behind the headers are zero. Without `len`, 64 bytes
+/// that count up follow the headers of TCP, UDP and ICMP; other packets have no payload.
 pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
     let mut frame = Vec::with_capacity(len.unwrap_or(0).min(usize::from(u16::MAX)) + 128);
     frame.extend(bytes::<6>(key, F::EthDst));

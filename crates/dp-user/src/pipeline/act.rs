@@ -51,8 +51,7 @@ impl Pipeline {
     }
 
     /// Stages 6 and 7 where every packet has a megaflow, and has recirculated `depth` times.
-    /// Returns
-    /// whether the batch is to be recirculated.
+    /// Returns whether the batch is to be recirculated.
     #[inline(never)]
     pub(super) fn act(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) -> bool {
         let recirculation = self.flows.recirculation(batch.runs());
@@ -138,8 +137,8 @@ impl Pipeline {
         lost
     }
 
-    /// Counts packets that actions have left without a byte, for want of room for another header:
-    /// nobody's packet has so many.
+    /// Counts packets that actions have emptied: they had no room for another header. No real
+    /// packet has that many headers.
     #[cold]
     fn lose_emptied(&self, batch: &mut Batch, from: &Source) {
         let (runs, frames) = batch.parts_mut();

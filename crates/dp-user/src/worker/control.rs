@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// How long commands are followed in a turn; the others are in the next ones.
+/// Time for commands in one turn; the rest follows in the next turns.
 const OBEY: Duration = Duration::from_micros(50);
 
 /// Requests of the control plane.
@@ -36,7 +36,7 @@ impl Worker {
     pub(super) fn obey(&mut self, now: Nanos) -> bool {
         let mut go_on = true;
         while let Some(command) = self.control.taken.pop_front() {
-            // Who asked may not wait for the answer any more; that is no error.
+            // The caller may have stopped waiting for the answer; that is no error.
             match command {
                 Command::AddPort {
                     port,

@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Most queues that a spinning worker looks into by itself; with more of them epoll tells sooner
-/// which have packets.
+/// Most queues that a spinning worker polls directly; with more of them epoll is faster.
 pub(super) const LOOK_INTO: usize = 8;
 
 /// Times that a worker looks into its queues before it asks epoll again, for commands, vanished
