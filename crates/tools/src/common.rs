@@ -48,6 +48,34 @@ pub(crate) fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// The command that the first word names, and its arguments. `spec` gives a command's name and the
+/// fewest and the most of its arguments.
+///
+/// # Errors
+/// There is no word, no such command, or another number of arguments.
+pub(crate) fn command<'a, C>(
+    commands: &'a [C],
+    words: &'a [String],
+    spec: impl Fn(&C) -> (&'static str, usize, usize),
+) -> Result<(&'a C, &'a [String]), Failure> {
+    let Some((name, args)) = words.split_first() else {
+        return Err(Failure::new("missing command name; use --help for help"));
+    };
+    let Some(command) = commands.iter().find(|command| spec(command).0 == name) else {
+        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
+    };
+    let (_, fewest, most) = spec(command);
+    if args.len() < fewest {
+        return Err(Failure::new(format!(
+            "'{name}' command requires at least {fewest} arguments"
+        )));
+    }
+    if args.len() > most {
+        return Err(Failure::new(format!("'{name}' command takes at most {most} arguments")));
+    }
+    Ok((command, args))
+}
+
 /// Prints text as it is. A reader that has gone away (`| head`) ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = mgmt::out::Stdout;

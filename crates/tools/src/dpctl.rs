@@ -3,7 +3,7 @@
 //! Open vSwitch's `ovs-dpctl` asks its kernel module. oxvs has none, so this tool sends the
 //! switch's own `dpctl/*` commands and prints the answers.
 
-use crate::common::{Failure, finish, parse_timeout, print, run};
+use crate::common::{Failure, command, finish, parse_timeout, print, run};
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::{daemon, os_text, unixctl};
 use std::ffi::OsString;
@@ -91,20 +91,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Arg(word) => words.push(word),
         }
     }
-    let Some((name, args)) = words.split_first() else {
-        return Err(Failure::new("missing command name; use --help for help"));
-    };
-    let Some((_, _, fewest, most, writes)) = COMMANDS.iter().find(|(known, ..)| known == name) else {
-        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
-    };
-    if args.len() < *fewest {
-        return Err(Failure::new(format!(
-            "'{name}' command requires at least {fewest} arguments"
-        )));
-    }
-    if args.len() > *most {
-        return Err(Failure::new(format!("'{name}' command takes at most {most} arguments")));
-    }
+    let ((name, .., writes), args) = command(COMMANDS, &words, |(name, _, fewest, most, _)| (name, *fewest, *most))?;
     if read_only && *writes {
         return Err(Failure::new(format!(
             "'{name}' command does not work in read only mode"
@@ -113,7 +100,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
     let arguments = [&passed[..], args].concat();
     let mut answer = ask(timeout, name, &arguments)?;
     // A flow that is not there is added, if that is allowed.
-    if name == "mod-flow"
+    if *name == "mod-flow"
         && may_create
         && answer
             .as_ref()

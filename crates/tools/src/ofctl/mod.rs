@@ -31,7 +31,7 @@ mod show;
 mod sort;
 mod tables;
 
-use crate::common::{Failure, finish, print};
+use crate::common::{Failure, command, finish, print};
 use options::{Options, Parsed};
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -223,22 +223,8 @@ fn execute(args: Vec<OsString>) -> Result<(), Failure> {
         }
         Parsed::Run(options, words) => (*options, words),
     };
-    let Some((name, words)) = words.split_first() else {
-        return Err(Failure::new("missing command name; use --help for help"));
-    };
-    let Some(command) = COMMANDS.iter().find(|c| c.name == name) else {
-        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
-    };
-    if words.len() < command.min {
-        let min = command.min;
-        return Err(Failure::new(format!(
-            "'{name}' command requires at least {min} arguments"
-        )));
-    }
-    if words.len() > command.max {
-        let max = command.max;
-        return Err(Failure::new(format!("'{name}' command takes at most {max} arguments")));
-    }
+    let (command, words) = command(COMMANDS, &words, |command| (command.name, command.min, command.max))?;
+    let name = command.name;
     if command.writes && options.read_only {
         return Err(Failure::new(format!(
             "'{name}' command does not work in read only mode"

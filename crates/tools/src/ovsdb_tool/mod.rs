@@ -17,7 +17,7 @@ use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
 use serde_json::{Value, json};
 use telemetry::version;
 
-use crate::common::{Failure, finish, parse_json, print, read_schema};
+use crate::common::{Failure, command, finish, parse_json, print, read_schema};
 use file::{Kind, Locked};
 
 const PROGRAM: &str = "ovsdb-tool";
@@ -86,22 +86,8 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             }
         }
     }
-    if words.is_empty() {
-        return Err(Failure::new("missing command name; use --help for help"));
-    }
-    let name = words.remove(0);
-    let Some((_, min, max)) = COMMANDS.iter().find(|(n, _, _)| *n == name) else {
-        return Err(Failure::new(format!("unknown command '{name}'; use --help for help")));
-    };
-    if words.len() < *min {
-        return Err(Failure::new(format!(
-            "'{name}' command requires at least {min} arguments"
-        )));
-    }
-    if words.len() > *max {
-        return Err(Failure::new(format!("'{name}' command takes at most {max} arguments")));
-    }
-    run(&name, &words, detail)
+    let ((name, ..), args) = command(COMMANDS, &words, |(name, fewest, most)| (name, *fewest, *most))?;
+    run(name, args, detail)
 }
 
 fn run(command: &str, words: &[String], detail: u32) -> Result<(), Failure> {
