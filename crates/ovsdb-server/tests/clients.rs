@@ -80,13 +80,9 @@ fn ovsdb_client_reads_writes_and_watches() {
     let watching = Command::new(&client)
         .args(["monitor", &remote, "D", "T", "name", "--format=json"])
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut watching = Server {
-        child: watching,
-        dir: dir.path().to_owned(),
-    };
-    let mut lines = BufReader::new(watching.child.stdout.take().unwrap()).lines();
+        .spawn();
+    let mut watching = common::Running(watching.unwrap());
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
     while !server.control("memory/show", &[]).unwrap().contains("monitors:1") {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }

@@ -293,7 +293,7 @@ fn a_full_disk_fails_transactions_and_nothing_else() {
     );
     let child = Command::new("/bin/bash").args(["-c", &script]).spawn().unwrap();
     let server = Server {
-        child,
+        child: common::Running(child),
         dir: dir.path().to_owned(),
     };
     let mut client = server.connect();

@@ -35,7 +35,7 @@ pub(crate) fn program() -> PathBuf {
 
 /// A running server, killed when dropped.
 pub(crate) struct Server {
-    pub(crate) child: Child,
+    pub(crate) child: Running,
     pub(crate) dir: PathBuf,
 }
 
@@ -54,7 +54,7 @@ impl Server {
             .spawn()
             .unwrap();
         let server = Server {
-            child,
+            child: Running(child),
             dir: dir.to_owned(),
         };
         server.connect();
@@ -132,10 +132,27 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+/// A process that is killed when this is dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl std::ops::Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.kill();
+        let _ = self.wait();
     }
 }
 
@@ -268,7 +285,7 @@ pub(crate) fn subdirectory(dir: &Path, name: &str) -> PathBuf {
 
 /// Open vSwitch's server, killed when dropped.
 pub(crate) struct Theirs {
-    pub(crate) child: Child,
+    pub(crate) child: Running,
     pub(crate) dir: PathBuf,
 }
 
@@ -294,7 +311,7 @@ impl Theirs {
             .spawn()
             .unwrap();
         let theirs = Theirs {
-            child,
+            child: Running(child),
             dir: dir.to_owned(),
         };
         eventually("Open vSwitch's server listens", || {
@@ -310,12 +327,5 @@ impl Theirs {
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Theirs {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
