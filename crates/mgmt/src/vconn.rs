@@ -6,9 +6,6 @@ use openflow::{Codec, Framer, FramerError, Hello, Version, Versions, negotiate};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 /// How much is read at once.
@@ -19,65 +16,8 @@ const ERROR: u8 = 1;
 const ECHO_REQUEST: u8 = 2;
 const ECHO_REPLY: u8 = 3;
 
-/// A stream to a switch.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub enum Stream {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl From<UnixStream> for Stream {
-    fn from(stream: UnixStream) -> Stream {
-        Stream::Unix(stream)
-    }
-}
-
-impl From<TcpStream> for Stream {
-    fn from(stream: TcpStream) -> Stream {
-        Stream::Tcp(stream)
-    }
-}
-
-impl Stream {
-    fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        match self {
-            Stream::Unix(s) => s.set_nonblocking(on),
-            Stream::Tcp(s) => s.set_nonblocking(on),
-        }
-    }
-}
-
-impl Read for Stream {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(s) => s.read(buf),
-            Stream::Tcp(s) => s.read(buf),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Unix(s) => s.write(buf),
-            Stream::Tcp(s) => s.write(buf),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Unix(s) => s.as_fd(),
-            Stream::Tcp(s) => s.as_fd(),
-        }
-    }
-}
+/// A stream to a switch, of a Unix socket or of TCP.
+pub use socket2::Socket as Stream;
 
 /// A connection to a switch.
 #[derive(Debug)]
@@ -236,10 +176,7 @@ impl Vconn {
     /// # Errors
     /// The system's.
     pub fn writer(&self) -> io::Result<Stream> {
-        Ok(match &self.stream {
-            Stream::Unix(s) => Stream::Unix(s.try_clone()?),
-            Stream::Tcp(s) => Stream::Tcp(s.try_clone()?),
-        })
+        self.stream.try_clone()
     }
 
     /// Reads once.
@@ -319,6 +256,7 @@ fn version_list(bitmap: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
     #[test]

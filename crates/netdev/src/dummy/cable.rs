@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use socket2::Socket;
 
 /// Frames that wait for one peer.
 const WAITING: usize = 256;
@@ -126,7 +127,7 @@ impl Cable {
         match end {
             End::Connect(to) => start(move || connect(&of_thread, &to, &receiver))?,
             End::Accept(at) => {
-                let listener = Listener::bind(&at)?;
+                let listener = listen(&at)?;
                 start(move || accept(&of_thread, &listener, &receiver))?;
             }
         }
@@ -162,7 +163,7 @@ impl Drop for Cable {
             let _ = std::fs::remove_file(path);
         }
         for peer in self.shared.peers.lock().drain(..) {
-            peer.socket.shut_down();
+            shut_down(&peer.socket);
         }
     }
 }
@@ -177,8 +178,8 @@ fn start(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn connect<R: Receiver>(shared: &Arc<Shared>, to: &Address, receiver: &Weak<R>) {
     while !shared.has_ended() {
         let socket = match to {
-            Address::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
-            Address::Tcp(address) => TcpStream::connect_timeout(address, PAUSE).map(Socket::Tcp),
+            Address::Unix(path) => UnixStream::connect(path).map(Socket::from),
+            Address::Tcp(address) => TcpStream::connect_timeout(address, PAUSE).map(Socket::from),
         };
         if let Ok(socket) = socket {
             // An error ends the connection, and the next one follows.
@@ -188,9 +189,13 @@ fn connect<R: Receiver>(shared: &Arc<Shared>, to: &Address, receiver: &Weak<R>) 
     }
 }
 
-fn accept<R: Receiver>(shared: &Arc<Shared>, listener: &Listener, receiver: &Weak<R>) {
+fn accept<R: Receiver>(shared: &Arc<Shared>, listener: &Socket, receiver: &Weak<R>) {
     while !shared.has_ended() {
-        match listener.accept() {
+        let accepted = listener.accept().and_then(|(socket, _)| {
+            socket.set_nonblocking(false)?;
+            Ok(socket)
+        });
+        match accepted {
             Ok(socket) if shared.peers.lock().len() < PEERS => {
                 let (shared, receiver) = (shared.clone(), receiver.clone());
                 // Without a thread the peer is closed.
@@ -218,13 +223,13 @@ fn serve<R: Receiver>(shared: &Arc<Shared>, socket: Socket, receiver: &Weak<R>) 
     let write = move || {
         while let Ok(frame) = waiting.recv() {
             if writer.write_all(&frame).is_err() {
-                writer.shut_down();
+                shut_down(&writer);
                 return;
             }
         }
     };
     let read = start(write).and_then(|()| receive(&mut reader, receiver));
-    reader.shut_down();
+    shut_down(&reader);
     shared.peers.lock().retain(|peer| peer.number != number);
     read
 }
@@ -261,86 +266,25 @@ impl Shared {
     }
 }
 
-enum Listener {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-impl Listener {
-    fn bind(at: &Address) -> io::Result<Listener> {
-        match at {
-            Address::Unix(path) => {
-                // The socket of a process that has ended.
-                if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-                    let _ = std::fs::remove_file(path);
-                }
-                let listener = UnixListener::bind(path)?;
-                listener.set_nonblocking(true)?;
-                Ok(Listener::Unix(listener))
+/// Listens; `accept` does not wait.
+fn listen(at: &Address) -> io::Result<Socket> {
+    let listener = match at {
+        Address::Unix(path) => {
+            // The socket of a process that has ended.
+            if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+                let _ = std::fs::remove_file(path);
             }
-            Address::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                Ok(Listener::Tcp(listener))
-            }
+            Socket::from(UnixListener::bind(path)?)
         }
-    }
-
-    fn accept(&self) -> io::Result<Socket> {
-        let socket = match self {
-            Listener::Unix(listener) => Socket::Unix(listener.accept()?.0),
-            Listener::Tcp(listener) => Socket::Tcp(listener.accept()?.0),
-        };
-        match &socket {
-            Socket::Unix(socket) => socket.set_nonblocking(false)?,
-            Socket::Tcp(socket) => socket.set_nonblocking(false)?,
-        }
-        Ok(socket)
-    }
+        Address::Tcp(address) => Socket::from(TcpListener::bind(address)?),
+    };
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
-enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-impl Socket {
-    fn try_clone(&self) -> io::Result<Socket> {
-        Ok(match self {
-            Socket::Unix(socket) => Socket::Unix(socket.try_clone()?),
-            Socket::Tcp(socket) => Socket::Tcp(socket.try_clone()?),
-        })
-    }
-
-    fn shut_down(&self) {
-        // It fails only if the connection has ended already.
-        let _ = match self {
-            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
-            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
-        };
-    }
-}
-
-impl Read for Socket {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => socket.read(bytes),
-            Socket::Tcp(socket) => socket.read(bytes),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Socket::Unix(socket) => socket.write(bytes),
-            Socket::Tcp(socket) => socket.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// Ends a connection. It fails only if it has ended already.
+fn shut_down(socket: &Socket) {
+    let _ = socket.shutdown(Shutdown::Both);
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn unix(path: &Path) -> io::Result<Stream> {
     // A path longer than a socket address is reached through a descriptor of its directory.
     const MAX: usize = 107;
     if path.as_os_str().len() <= MAX {
-        return UnixStream::connect(path).map(Stream::Unix);
+        return UnixStream::connect(path).map(Stream::from);
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(ErrorKind::InvalidFilename.into());
@@ -103,7 +103,7 @@ fn unix(path: &Path) -> io::Result<Stream> {
         Mode::empty(),
     )?;
     let number = std::os::fd::AsRawFd::as_raw_fd(&directory);
-    UnixStream::connect(PathBuf::from(format!("/proc/self/fd/{number}")).join(name)).map(Stream::Unix)
+    UnixStream::connect(PathBuf::from(format!("/proc/self/fd/{number}")).join(name)).map(Stream::from)
 }
 
 fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
@@ -122,9 +122,9 @@ fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
             };
             let stream = TcpStream::connect((host, port))?;
             stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+            Ok(stream.into())
         }
-        "ssl" => secure::connect(target, keys).map(Stream::Unix),
+        "ssl" => secure::connect(target, keys).map(Stream::from),
         _ => Err(unknown()),
     }
 }
