@@ -5,13 +5,18 @@
 //! addresses count. VXLAN and Geneve have a hash of the flow in the outer source port. The ports of
 //! fragments are ignored, the first fragment's too, so that fragments stay in order.
 //!
-//! This walk is not that of `wire::headers`, which stops at labels and at tunnels, and refuses a
-//! packet with a wrong length. A scheduler has to send such packets too, and their flows must share
-//! its queues fairly.
+//! The steps are those of [`wire::headers`], without its checks of lengths: a scheduler also sends
+//! packets whose headers are wrong, and their flows must share its queues fairly.
 
 use qos::Priority;
 use std::hash::{BuildHasher, RandomState};
 use wire::EtherType;
+use wire::headers::{self, Frag, Ip, Ipv6};
+
+/// A backbone service tag (802.1ah).
+const BACKBONE: EtherType = EtherType(0x88e7);
+/// The IPv6 fragment header.
+const FRAGMENT: u8 = 44;
 
 /// Secrets of one port, so that no sender can predict which flows share a queue.
 pub(crate) struct FlowSecret([u64; 4]);
@@ -34,14 +39,13 @@ impl FlowSecret {
     /// Reads the headers of a packet.
     pub(crate) fn look(&self, data: &[u8]) -> Look {
         let mut walk = Walk {
-            data,
             secret: self,
             hash: self.0[3],
             turn: 0,
             pcp: 0,
             tos: 0,
         };
-        if walk.ethernet(12).is_none() {
+        if walk.frame(data).is_none() {
             // The headers are cut short: the length goes into the hash instead.
             walk.add(data.len() as u64);
         }
@@ -57,7 +61,6 @@ impl FlowSecret {
 }
 
 struct Walk<'a> {
-    data: &'a [u8],
     secret: &'a FlowSecret,
     hash: u64,
     turn: usize,
@@ -72,116 +75,95 @@ impl Walk<'_> {
         self.turn += 1;
     }
 
-    /// From an EtherType on.
-    fn ethernet(&mut self, mut at: usize) -> Option<()> {
-        let mut addresses = 0;
-        let mut outermost = true;
-        loop {
-            let kind = self.word(at)?;
-            let tag = *self.data.get(at + 2)?;
-            match kind {
-                tpid if EtherType(tpid).is_vlan() => at += 4,
-                0x88e7 => {
-                    addresses = at + 6;
-                    at += 18;
-                }
-                0x8847 | 0x8848 => return self.labels(at + 2, addresses),
-                0x0800 => return self.ipv4(at + 2, true, true),
-                0x86dd => return self.ipv6(at + 2, true, true),
-                _ => {
-                    self.add(kind.into());
-                    return self.stations(addresses);
-                }
-            }
-            if std::mem::take(&mut outermost) {
-                self.pcp = tag >> 5;
+    fn frame(&mut self, mut data: &[u8]) -> Option<()> {
+        let (mut kind, mut start) = headers::behind_tags(data, usize::MAX)?;
+        if start > 14 || kind == BACKBONE {
+            self.pcp = data.get(14)? >> 5;
+        }
+        while kind == BACKBONE {
+            // The service's tag, and the customer's frame (802.1ah).
+            data = data.get(start + 4..)?;
+            (kind, start) = headers::behind_tags(data, usize::MAX)?;
+        }
+        let rest = data.get(start..)?;
+        match kind {
+            EtherType::MPLS | EtherType::MPLS_MULTICAST => self.labels(data, rest),
+            EtherType::IPV4 => self.ipv4(rest, true),
+            EtherType::IPV6 => self.ipv6(rest, true),
+            _ => {
+                self.add(kind.0.into());
+                self.stations(data)
             }
         }
     }
 
-    fn stations(&mut self, at: usize) -> Option<()> {
-        let addresses: &[u8; 12] = self.data.get(at..)?.first_chunk()?;
-        let part = |n: usize| u32::from_be_bytes([addresses[n], addresses[n + 1], addresses[n + 2], addresses[n + 3]]);
-        self.add(u64::from(part(0)) << 32 | u64::from(part(4)));
-        self.add(part(8).into());
+    fn stations(&mut self, data: &[u8]) -> Option<()> {
+        self.add(long(data, 0)?);
+        self.add(word(data, 8)?.into());
         Some(())
     }
 
-    fn labels(&mut self, mut at: usize, addresses: usize) -> Option<()> {
+    fn labels(&mut self, data: &[u8], mut rest: &[u8]) -> Option<()> {
         loop {
-            let entry = self.long(at)?;
+            let entry = word(rest, 0)?;
             self.add(u64::from(entry >> 12));
-            at += 4;
+            rest = &rest[4..];
             if entry & 0x100 != 0 {
                 break;
             }
         }
-        match *self.data.get(at)? >> 4 {
-            4 => self.ipv4(at, true, true),
-            6 => self.ipv6(at, true, true),
-            _ => self.stations(addresses),
+        match rest.first()? >> 4 {
+            4 => self.ipv4(rest, true),
+            6 => self.ipv6(rest, true),
+            _ => self.stations(data),
         }
     }
 
-    fn ipv4(&mut self, at: usize, outer: bool, tunnels: bool) -> Option<()> {
-        let header: &[u8; 20] = self.data.get(at..)?.first_chunk()?;
-        let (first, tos, protocol) = (header[0], header[1], header[9]);
-        let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
+    /// `outer`: not inside another IP packet.
+    fn ipv4(&mut self, data: &[u8], outer: bool) -> Option<()> {
+        let (header, ip) = headers::ipv4_header(data)?;
         if outer {
-            self.tos = tos;
+            self.tos = header[1];
         }
-        let addresses = u64::from(self.long(at + 12)?) << 32 | u64::from(self.long(at + 16)?);
-        self.add(addresses);
-        self.transport(protocol, at + usize::from(first & 0xf) * 4, fragment, tunnels)
+        self.add(long(header, 12)?);
+        self.transport(ip.protocol, ip, data, outer)
     }
 
-    fn ipv6(&mut self, at: usize, outer: bool, tunnels: bool) -> Option<()> {
-        let header: &[u8; 40] = self.data.get(at..)?.first_chunk()?;
+    fn ipv6(&mut self, data: &[u8], outer: bool) -> Option<()> {
+        let (header, ip) = headers::ipv6_header(data)?;
         if outer {
             self.tos = header[0] << 4 | header[1] >> 4;
         }
-        let (mut protocol, mut next, mut fragment) = (header[6], at + 40, false);
-        for word in 0..4 {
-            let half = u64::from(self.long(at + 8 + word * 8)?) << 32 | u64::from(self.long(at + 12 + word * 8)?);
-            self.add(half);
+        for at in [8, 16, 24, 32] {
+            self.add(long(header, at)?);
         }
-        while matches!(protocol, 0 | 43 | 44 | 51 | 60) {
-            let (following, len) = (*self.data.get(next)?, usize::from(*self.data.get(next + 1)?));
-            fragment |= protocol == 44;
-            next += match protocol {
-                44 => 8,
-                51 => (len + 2) * 4,
-                _ => (len + 1) * 8,
-            };
-            protocol = following;
-            if fragment {
-                break;
-            }
+        match ip {
+            // Only the first fragment says what follows the other extension headers.
+            Ipv6::Whole(ip) if ip.frag != Frag::No => self.transport(FRAGMENT, ip, data, outer),
+            Ipv6::Whole(ip) => self.transport(ip.protocol, ip, data, outer),
+            Ipv6::Cut => None,
         }
-        self.transport(protocol, next, fragment, tunnels)
     }
 
-    fn transport(&mut self, protocol: u8, at: usize, fragment: bool, tunnels: bool) -> Option<()> {
+    fn transport(&mut self, protocol: u8, ip: Ip, data: &[u8], outer: bool) -> Option<()> {
         self.add(protocol.into());
+        if ip.frag != Frag::No {
+            return Some(());
+        }
+        let rest = data.get(ip.start..);
         match protocol {
-            _ if fragment => {}
             // TCP, UDP, DCCP, SCTP, UDP-Lite: two ports. ESP: the number of the association.
-            6 | 17 | 33 | 132 | 136 | 50 => {
-                let ports = self.long(at)?;
-                self.add(ports.into());
-            }
-            4 if tunnels => return self.ipv4(at, false, false),
-            41 if tunnels => return self.ipv6(at, false, false),
-            47 if tunnels => {
-                let (flags, kind) = (self.word(at)?, self.word(at + 2)?);
-                let options = [0x8000, 0x2000, 0x1000]
-                    .iter()
-                    .filter(|flag| flags & **flag != 0)
-                    .count();
-                let at = at + 4 + 4 * options;
-                match kind {
-                    0x0800 => return self.ipv4(at, false, false),
-                    0x86dd => return self.ipv6(at, false, false),
+            6 | 17 | 33 | 132 | 136 | 50 => self.add(word(rest?, 0)?.into()),
+            4 if outer => return self.ipv4(rest?, false),
+            41 if outer => return self.ipv6(rest?, false),
+            47 if outer => {
+                let header = word(rest?, 0)?;
+                // The checksum, the key, the sequence number (RFC 2890 §2).
+                let options = (header >> 16 & 0xb000).count_ones() as usize;
+                let inner = rest?.get(4 + 4 * options..);
+                match EtherType(header as u16) {
+                    EtherType::IPV4 => return self.ipv4(inner?, false),
+                    EtherType::IPV6 => return self.ipv6(inner?, false),
                     _ => {}
                 }
             }
@@ -189,16 +171,16 @@ impl Walk<'_> {
         }
         Some(())
     }
+}
 
-    #[inline]
-    fn word(&self, at: usize) -> Option<u16> {
-        Some(u16::from_be_bytes(*self.data.get(at..)?.first_chunk()?))
-    }
+#[inline]
+fn word(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
+}
 
-    #[inline]
-    fn long(&self, at: usize) -> Option<u32> {
-        Some(u32::from_be_bytes(*self.data.get(at..)?.first_chunk()?))
-    }
+#[inline]
+fn long(data: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
 #[inline]

@@ -333,6 +333,7 @@ fn update(data: &mut [u8], at: usize, change: Sum) {
 }
 
 #[cfg(test)]
+#[path = "../tests/models/rewrite.rs"]
 pub(crate) mod model;
 #[cfg(test)]
 mod tests;

@@ -92,7 +92,7 @@ fn kinds(data: &[u8]) {
 
 /// The walk over the headers from every even place: what it finds lies in the bytes, whole.
 fn headers(data: &[u8]) {
-    use wire::headers::{Ip, Ipv6, behind_tags, ipv4, ipv6, is_whole, snap};
+    use wire::headers::{Ip, Ipv6, behind_tags, ipv4, ipv4_header, ipv6, ipv6_header, is_whole, snap};
     for at in (0..data.len().min(64)).step_by(2) {
         let data = &data[at..];
         let within = |ip: Ip, v6| is_whole(ip.protocol, v6, &data[ip.start..ip.end]);
@@ -100,9 +100,13 @@ fn headers(data: &[u8]) {
             assert!(behind_tags(data, most).is_none_or(|(_, start)| start <= data.len()));
         }
         assert!(snap(data).is_none() || data.len() >= 8);
-        ipv4(data).map(|(_, ip)| within(ip, false));
+        if let Some((_, ip)) = ipv4(data) {
+            within(ip, false);
+            assert_eq!(ipv4_header(data), ipv4(data));
+        }
         if let Some((_, Ipv6::Whole(ip))) = ipv6(data) {
             within(ip, true);
+            assert_eq!(ipv6_header(data), ipv6(data));
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each step believes a length only where the bytes are there, and takes for whole what Open
 //! vSwitch takes for whole: the version in an IP header, for example, is the EtherType's business.
-//! Nothing here panics, whatever the bytes. Offsets are within the slice that a function gets.
+//! Nothing here panics, whatever the bytes. Offsets are within the slice that a function gets, but
+//! for [`ipv4_header`] and [`ipv6_header`].
 
 use crate::EtherType;
 use crate::extensions::Chain;
@@ -74,15 +75,20 @@ pub fn snap(data: &[u8]) -> Option<EtherType> {
     (data[..6] == [0xaa, 0xaa, 3, 0, 0, 0] && kind >= EtherType::MIN).then_some(kind)
 }
 
-/// IPv4 (RFC 791).
+/// IPv4 (RFC 791); `None` if a length in the header contradicts the bytes.
 #[inline(always)]
 pub fn ipv4(data: &[u8]) -> Option<(&[u8; 20], Ip)> {
+    let (header, ip) = ipv4_header(data)?;
+    (20 <= ip.start && ip.start <= ip.end && ip.end <= data.len()).then_some((header, ip))
+}
+
+/// The IPv4 header of a packet that may be cut, or wrong: `start` and `end` are what it says, and
+/// may lie anywhere.
+#[inline(always)]
+pub fn ipv4_header(data: &[u8]) -> Option<(&[u8; 20], Ip)> {
     let header: &[u8; 20] = data.first_chunk()?;
     let start = usize::from(header[0] & 0xf) * 4;
     let end = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    if start < 20 || end < start || end > data.len() {
-        return None;
-    }
     let fragment = u16::from_be_bytes([header[6], header[7]]);
     let ip = Ip {
         protocol: header[9],
@@ -99,20 +105,39 @@ pub fn ipv4(data: &[u8]) -> Option<(&[u8; 20], Ip)> {
     Some((header, ip))
 }
 
-/// IPv6 and its extension headers (RFC 8200 §4).
+/// IPv6 and its extension headers (RFC 8200 §4); `None` if the length in the header is beyond the
+/// bytes.
 #[inline]
 pub fn ipv6(data: &[u8]) -> Option<(&[u8; 40], Ipv6)> {
     let header: &[u8; 40] = data.first_chunk()?;
-    let end = header.len() + usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let mut rest = data.get(header.len()..end)?;
+    ipv6_until(data, ipv6_end(header))
+}
+
+/// The same for a packet that may be cut, or wrong: `end` is what the header says, and may lie
+/// beyond the bytes or before `start`.
+#[inline]
+pub fn ipv6_header(data: &[u8]) -> Option<(&[u8; 40], Ipv6)> {
+    ipv6_until(data, data.len())
+}
+
+#[inline]
+fn ipv6_end(header: &[u8; 40]) -> usize {
+    header.len() + usize::from(u16::from_be_bytes([header[4], header[5]]))
+}
+
+/// Walks over the extension headers before this offset.
+#[inline(always)]
+fn ipv6_until(data: &[u8], until: usize) -> Option<(&[u8; 40], Ipv6)> {
+    let header: &[u8; 40] = data.first_chunk()?;
+    let mut rest = data.get(header.len()..until)?;
     let mut chain = Chain::new(header[6]);
     if chain.is_extension() && chain.walk(&mut rest).is_none() {
         return Some((header, Ipv6::Cut));
     }
     let ip = Ip {
         protocol: chain.next,
-        start: end - rest.len(),
-        end,
+        start: until - rest.len(),
+        end: ipv6_end(header),
         frag: chain.frag,
         extensions: chain.seen,
         final_destination: chain.final_destination,

@@ -12,7 +12,7 @@ use testkit::Packet;
 use wire::VlanTag;
 
 mod random;
-#[path = "reference.rs"]
+#[path = "../../tests/models/actions.rs"]
 mod reference;
 
 /// Handle, port, bytes, length of the whole.

@@ -14,6 +14,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime};
 use sys::{PacketSocket, timed};
+use wire::headers::{Frag, behind_tags, ipv4_header};
 use wire::{EtherType, MacAddr};
 
 /// Counts the frames that arrive at a device until it is stopped.
@@ -228,17 +229,14 @@ struct Looked {
     sequence: Option<u32>,
 }
 
-/// Looks at the beginning of a frame; `None` if it is too short to be one. The walk of
-/// `wire::headers` would refuse captured packets, which are cut.
+/// Looks at the beginning of a frame; `None` if it is too short to be one.
 fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<Looked> {
-    let (mut ether_type, mut rest) = (half(frame, 12)?, frame.get(14..)?);
     let mut vlan = tag.map(|(_, tci)| tci & 0xfff);
-    let mut header = 14 + if tag.is_some() { 4 } else { 0 };
-    if vlan.is_none() && EtherType(ether_type).is_vlan() {
-        vlan = Some(half(rest, 0)? & 0xfff);
-        ether_type = half(rest, 2)?;
-        rest = rest.get(4..)?;
-        header += 4;
+    let (EtherType(ether_type), start) = behind_tags(frame, usize::from(tag.is_none()))?;
+    let rest = frame.get(start..)?;
+    let header = start as u64 + if tag.is_some() { 4 } else { 0 };
+    if start > 14 {
+        vlan = Some(half(frame, 14)? & 0xfff);
     }
     let mut kind = FrameKind {
         source: MacAddr(*frame.get(6..)?.first_chunk()?).to_string(),
@@ -254,26 +252,25 @@ fn look(frame: &[u8], tag: Option<(u16, u16)>) -> Option<Looked> {
         kind.from = address(rest, 14);
         kind.to = address(rest, 24);
     } else if ether_type == EtherType::IPV4.0 {
-        let own = usize::from(rest.first()? & 0xf) * 4;
-        let total = half(rest, 2)?;
+        let (addresses, ip) = ipv4_header(rest)?;
         // A short frame is padded; a long one is not all here.
-        length = length.max(u64::from(total));
-        kind.protocol = rest.get(9).copied();
-        kind.from = address(rest, 12);
-        kind.to = address(rest, 16);
-        let behind = half(rest, 6)? & 0x1fff != 0;
-        let transport = rest.get(own..).unwrap_or_default();
-        let headers = match kind.protocol {
-            Some(TCP) if !behind => transport.get(12).map(|byte| usize::from(byte >> 4) * 4),
-            Some(UDP) if !behind => Some(8),
-            Some(TCP | UDP) => Some(0),
+        length = length.max(ip.end as u64);
+        kind.protocol = Some(ip.protocol);
+        kind.from = address(addresses, 12);
+        kind.to = address(addresses, 16);
+        let behind = ip.frag == Frag::Later;
+        let transport = rest.get(ip.start..).unwrap_or_default();
+        let headers = match ip.protocol {
+            TCP if !behind => transport.get(12).map(|byte| usize::from(byte >> 4) * 4),
+            UDP if !behind => Some(8),
+            TCP | UDP => Some(0),
             _ => None,
         };
         if let Some(headers) = headers {
-            payload = u64::from(total).saturating_sub((own + headers) as u64);
+            payload = ip.end.saturating_sub(ip.start + headers) as u64;
             if !behind {
                 kind.ports = half(transport, 0).zip(half(transport, 2));
-                sequence = number(transport).filter(|_| kind.protocol == Some(TCP));
+                sequence = number(transport).filter(|_| ip.protocol == TCP);
             }
         }
     }
