@@ -21,8 +21,6 @@ pub(crate) struct Batch {
     pub(super) received: Option<PortNo>,
     /// The keys of all runs were read, and are those of the packets as they are now.
     pub(crate) has_keys: bool,
-    /// Only the first [`flow::ETHERNET_WORDS`] of the keys were read.
-    pub(crate) is_ethernet: bool,
     /// The megaflow generation when those without one were looked for.
     pub(crate) searched: u64,
 }
@@ -65,12 +63,7 @@ impl Batch {
     /// `RECEIVED`: all packets have just come in on `port`. Then nobody asks for their metadata,
     /// which saves seven instructions a packet.
     #[inline(always)]
-    pub(crate) fn read<const RECEIVED: bool>(
-        &mut self,
-        port: PortNo,
-        read: impl Fn(&mut KeySlot, &[u8], &PacketMeta, Option<&KeySlot>) -> Reading,
-        hash: impl Fn(&Key) -> u64,
-    ) {
+    pub(crate) fn read<const RECEIVED: bool>(&mut self, port: PortNo, hash: impl Fn(&Key) -> u64) {
         let packets = self.frames.len();
         self.places.resize_with(self.places.len().max(packets), Run::default);
         let received = PacketMeta::received(port);
@@ -83,14 +76,12 @@ impl Batch {
             let Some(run) = place else { break };
             let len = frame.len() as u32;
             let meta = if RECEIVED { &received } else { &frame.meta };
-            match read(&mut run.key, frame.data(), meta, before.as_ref().map(|run| &run.key)) {
+            match run.key.read(frame.data(), meta, before.as_ref().map(|run| &run.key)) {
                 Reading::Same => {
                     if let Some(before) = &mut before {
                         before.packets += 1;
                         before.bytes += len;
-                        if !self.is_ethernet {
-                            before.take_repeated::<RECEIVED>(frame, &mut frames);
-                        }
+                        before.take_repeated::<RECEIVED>(frame, &mut frames);
                     }
                     place = Some(run);
                     continue;

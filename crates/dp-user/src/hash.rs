@@ -6,7 +6,7 @@
 //! of a table adds a constant and can be left out. So can a pair that is zero in this key: if it is
 //! not zero in another key, the sums differ by a product with secrets of its own.
 
-use flow::{ETHERNET_WORDS, Field, KEY_WORDS, Key, Mask};
+use flow::{Field, KEY_WORDS, Key, Mask};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, RandomState};
 use wire::EtherType;
@@ -132,13 +132,6 @@ impl KeyHasher {
     #[inline(always)]
     pub(crate) fn recirculated(&self, hash: u64, id: u32) -> u64 {
         finish(product(hash, id.into(), &self.secrets[Field::RecircId.word() / 2]))
-    }
-
-    /// The hash of the first [`ETHERNET_WORDS`] of a key.
-    #[inline(always)]
-    pub(crate) fn ethernet(&self, key: &Key) -> u64 {
-        let part = |sum: u128, n: usize| sum.wrapping_add(self.part(key, n));
-        finish((0..ETHERNET_WORDS / 2).fold(0, part))
     }
 
     /// The hash of the bits of a key that a mask leaves.

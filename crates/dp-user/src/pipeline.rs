@@ -74,11 +74,6 @@ use upcalls::Upcalls;
 pub struct Pipeline {
     hasher: Arc<KeyHasher>,
     signatures: SignatureCache,
-    /// No megaflow looked behind the Ethernet header when keys were last read.
-    ethernet: bool,
-    /// For so many more keys the megaflow is looked for by all of the key and by the Ethernet
-    /// header.
-    by_both: u32,
     flows: FlowTable,
     actor: Actor,
     slowpath: Arc<dyn Slowpath>,
@@ -114,8 +109,6 @@ impl Pipeline {
             flows: FlowTable::new(hasher.clone(), flow_limit, idle),
             hasher,
             signatures: SignatureCache::new(),
-            ethernet: true,
-            by_both: 0,
             actor: Actor::new(MeterView::new(meters), slowpath.clone(), stats.clone()),
             slowpath,
             // There is nothing yet that could be stale.

@@ -63,11 +63,6 @@ impl SignatureCache {
         }
     }
 
-    /// Number of keys that the cache can remember now.
-    pub(crate) fn places(&self) -> u32 {
-        (self.lines.len() * PLACES) as u32
-    }
-
     /// Address of the line that [`SignatureCache::guess`] reads.
     #[inline(always)]
     pub(crate) fn line(&self, hash: u64) -> &Line {

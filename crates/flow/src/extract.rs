@@ -13,7 +13,7 @@ mod plain;
 mod slot;
 
 pub use plain::repeats;
-use plain::{Plain, begins_with, origin, untagged, write_ethernet};
+use plain::{Plain, origin};
 pub use slot::{KeySlot, Reading};
 
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header

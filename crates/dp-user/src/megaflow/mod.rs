@@ -199,12 +199,6 @@ impl FlowTable {
         (!flow.recirculates || flow.ending != Ending::Other).then_some(number)
     }
 
-    /// Whether lookups read the first [`ETHERNET_WORDS`](flow::ETHERNET_WORDS) of a key only.
-    #[inline]
-    pub(crate) fn is_ethernet(&self) -> bool {
-        self.subtables.is_ethernet()
-    }
-
     /// Finds a megaflow that covers `key`.
     #[inline]
     pub(crate) fn lookup(&mut self, key: &Key) -> Option<u32> {

@@ -6,7 +6,7 @@ use crate::batch::{BATCH, Run};
 use crate::hash::{KeyHasher, MaskPairs};
 use crate::signature::NONE;
 use dp::Region;
-use flow::{ETHERNET_WORDS, Key, Mask};
+use flow::{Key, Mask};
 use hashbrown::HashMap;
 
 /// Number of megaflows whose keys are prefetched at once.
@@ -21,8 +21,6 @@ pub(super) struct Subtables {
     /// Numbers of the subtables in use, most hits first.
     order: Vec<u32>,
     free: Vec<u32>,
-    /// Number of subtables that match fields behind the Ethernet header.
-    deep: usize,
     /// Megaflows put in, ever.
     made: u64,
     /// Subtables searched for the keys that matched a megaflow.
@@ -40,12 +38,6 @@ struct Subtable {
 }
 
 impl Subtables {
-    /// Whether all of them match only the first [`ETHERNET_WORDS`] of a key.
-    #[inline]
-    pub(super) fn is_ethernet(&self) -> bool {
-        self.deep == 0
-    }
-
     /// No subtables, of a table from which all megaflows have gone.
     pub(super) fn emptied(&self) -> Subtables {
         Subtables {
@@ -231,7 +223,6 @@ impl Subtables {
         };
         self.by_mask.insert(*mask, number);
         self.order.push(number);
-        self.deep += usize::from(is_deep(mask));
         number
     }
 
@@ -249,7 +240,6 @@ impl Subtables {
         if table.index.len() == 0 {
             table.index = Index::new();
             self.by_mask.remove(&table.mask);
-            self.deep -= usize::from(is_deep(&table.mask));
             self.order.retain(|number| *number != subtable);
             self.free.push(subtable);
         }
@@ -264,11 +254,6 @@ impl Subtables {
             table.hits /= 2;
         }
     }
-}
-
-/// Whether a mask covers fields behind the Ethernet header, or marks.
-fn is_deep(mask: &Mask) -> bool {
-    mask.words()[ETHERNET_WORDS..].iter().any(|word| *word != 0)
 }
 
 impl Subtable {

@@ -161,16 +161,11 @@ impl Pipeline {
     pub(super) fn act_in_order(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) {
         self.flows.traffic();
         let removals = self.flows.removals();
-        let (is_ethernet, searched) = (batch.is_ethernet, batch.searched);
+        let searched = batch.searched;
         let (runs, frames) = batch.parts_mut();
         let mut frames = frames.drain(..);
         for Run { key, flow, packets, .. } in runs {
             for frame in frames.by_ref().take(*packets as usize) {
-                if is_ethernet {
-                    // A packet that makes an upcall, or may have to wait behind others of its
-                    // connection, needs its whole key.
-                    key.read(frame.data(), &frame.meta, None);
-                }
                 let mut is_known = *flow < MALFORMED && removals == self.flows.removals();
                 let collects = is_known && matches!(self.flows.flow_mut(*flow).ending, Ending::Recirculate(_));
                 if !collects {

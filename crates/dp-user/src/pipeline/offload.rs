@@ -73,12 +73,8 @@ impl Pipeline {
             NONE if !self.flows.has_time_to_offload(now) => None,
             NONE => self.flows.lookup(&run.key),
             flow if self.flows.removals() == last.removals => Some(flow),
-            // Numbers may mean others. A key that was read as far as megaflows looked then may not
-            // be enough.
-            flow => {
-                let is_read = !batch.is_ethernet || self.flows.is_ethernet();
-                (is_read && self.flows.covers(flow, &run.key)).then_some(flow)
-            }
+            // Numbers may mean others.
+            flow => self.flows.covers(flow, &run.key).then_some(flow),
         }
     }
 

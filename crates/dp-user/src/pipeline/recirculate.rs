@@ -76,7 +76,7 @@ impl Pipeline {
             batch.frames.clear();
             return false;
         }
-        batch.has_keys &= !is_changed && !batch.is_ethernet && !self.hashes_ethernet();
+        batch.has_keys &= !is_changed;
         let has_keys = batch.has_keys;
         let (runs, frames) = batch.parts_mut();
         if let Some(id) = id {

@@ -12,5 +12,4 @@ mod pending;
 mod queues;
 mod recirculation;
 mod scheduled;
-mod signatures;
 mod upcall_queue;

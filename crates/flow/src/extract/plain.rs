@@ -1,15 +1,13 @@
 //! The fast reader of plain packets: TCP or UDP over IPv4 without tags, options and fragments.
 //! Their fields have fixed places. The result is that of the walk, which a property test checks.
 
-use crate::ETHERNET_WORDS;
 use crate::field::{Field, word};
 use crate::key::Key;
 use crate::meta::PacketMeta;
-use wire::EtherType;
 use wire::headers::Frag;
 
 /// The words of an untagged Ethernet header.
-const ETHERNET: [usize; ETHERNET_WORDS] = [
+const ETHERNET: [usize; 4] = [
     Field::InPort.word(),
     Field::EthDst.word(),
     Field::EthSrc.word(),
@@ -23,7 +21,7 @@ const TRANSPORT: usize = Field::TpSrc.word();
 /// The words of a plain packet's key.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
-    ethernet: [u64; ETHERNET_WORDS],
+    ethernet: [u64; ETHERNET.len()],
     ip: u64,
     addresses: u64,
     transport: u64,
@@ -124,7 +122,7 @@ pub fn repeats((packet, meta): (&[u8], &PacketMeta), (before, meta_before): (&[u
 
 /// Whether a key has these words of an Ethernet header.
 #[inline(always)]
-pub(super) fn begins_with(key: &Key, words: &[u64; ETHERNET_WORDS]) -> bool {
+fn begins_with(key: &Key, words: &[u64; ETHERNET.len()]) -> bool {
     // Addresses first: they differ most often.
     let same = |n: usize| key.words[ETHERNET[n]] == words[n];
     same(2) && same(1) && same(0) && same(3)
@@ -132,21 +130,10 @@ pub(super) fn begins_with(key: &Key, words: &[u64; ETHERNET_WORDS]) -> bool {
 
 /// Writes the words of an Ethernet header to a key.
 #[inline(always)]
-pub(super) fn write_ethernet(key: &mut Key, words: &[u64; ETHERNET_WORDS]) {
+fn write_ethernet(key: &mut Key, words: &[u64; ETHERNET.len()]) {
     for (n, word) in ETHERNET.into_iter().zip(*words) {
         key.words[n] = word;
     }
-}
-
-/// The first words of the key of a packet without tags; `None` for others.
-#[inline(always)]
-pub(super) fn untagged(data: &[u8], meta: &PacketMeta) -> Option<[u64; ETHERNET_WORDS]> {
-    let header: &[u8; 14] = data.first_chunk()?;
-    let kind = EtherType(u16::from_be_bytes([header[12], header[13]]));
-    if kind.is_vlan() || kind.0 < EtherType::MIN.0 {
-        return None;
-    }
-    Some(ethernet(header, kind.0.into(), meta))
 }
 
 /// The fields that say where a packet comes from.
@@ -159,7 +146,7 @@ pub(super) fn origin(meta: &PacketMeta) -> [(Field, u64); 2] {
 }
 
 #[inline(always)]
-fn ethernet(header: &[u8; 14], kind: u64, meta: &PacketMeta) -> [u64; ETHERNET_WORDS] {
+fn ethernet(header: &[u8; 14], kind: u64, meta: &PacketMeta) -> [u64; ETHERNET.len()] {
     [
         word(origin(meta)),
         word([(Field::EthDst, be64(header, 0) >> 16), (Field::EthType, kind)]),

@@ -1,8 +1,8 @@
 //! A key that is read into again and again.
 
-use super::{Plain, begins_with, ethernet, payload, untagged, write_ethernet};
+use super::{Plain, ethernet, payload};
 use crate::field::fill;
-use crate::{ETHERNET_WORDS, Field, Key, PacketMeta};
+use crate::{Field, Key, PacketMeta};
 use std::ops::Deref;
 use wire::EtherType;
 
@@ -88,21 +88,6 @@ impl KeySlot {
     #[inline]
     pub fn recirculate(&mut self, id: u32) {
         self.key.set(Field::RecircId, id.into());
-    }
-
-    /// Reads only the first [`ETHERNET_WORDS`] words of a packet's key. The other words have no
-    /// meaning.
-    #[inline(always)]
-    pub fn read_ethernet(&mut self, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>) -> Reading {
-        let Some(words) = untagged(data, meta) else {
-            self.key.words[..ETHERNET_WORDS].fill(0);
-            return reading(ethernet(&mut self.key, data, meta).is_some());
-        };
-        if before.is_some_and(|before| begins_with(before, &words)) {
-            return Reading::Same;
-        }
-        write_ethernet(&mut self.key, &words);
-        Reading::Key
     }
 }
 

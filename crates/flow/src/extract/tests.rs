@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Connection, ETHERNET_WORDS, PortNo};
+use crate::{Connection, PortNo};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
 
@@ -137,21 +137,17 @@ proptest! {
         let again = slot.read(&packets[0], &metas[0], Some(&before)) == Reading::Same;
         let repeats = again && repeats((&packets[1], &metas[1]), (&packets[0], &metas[0]));
         prop_assert!(!repeats || alike);
-        before.read_ethernet(&packets[0], &metas[0], None);
-        let same = slot.read_ethernet(&packets[1], &metas[1], Some(&before)) == Reading::Same;
-        let fronts = keys.map(|key| key.map(|key| key.words()[..ETHERNET_WORDS].to_vec()));
-        prop_assert!(!same || fronts[0].is_some() && fronts[0] == fronts[1]);
     }
 
     #[test]
     fn what_was_read_before_leaves_nothing_in_a_slot(
         packets in proptest::collection::vec(
-            (0..KINDS, proptest::collection::vec((12usize..70, any::<u8>()), 0..2), any_meta(), any::<bool>()),
+            (0..KINDS, proptest::collection::vec((12usize..70, any::<u8>()), 0..2), any_meta()),
             1..6,
         ),
     ) {
         let mut slot = KeySlot::default();
-        for (kind, damage, meta, ethernet) in packets {
+        for (kind, damage, meta) in packets {
             let mut data = of_kind(kind);
             for (at, byte) in damage {
                 data.get_mut(at).into_iter().for_each(|own| *own = byte);
@@ -160,11 +156,7 @@ proptest! {
             if let Some(key) = key {
                 prop_assert_eq!(fields(&key, &META_FIELDS), [meta.in_port.0, meta.recirc_id, meta.mark, meta.priority].map(u128::from));
             }
-            if ethernet {
-                prop_assert_eq!(slot.read_ethernet(&data, &meta, None) == Reading::Key, key.is_some());
-            } else {
-                prop_assert_eq!((slot.read(&data, &meta, None) == Reading::Key).then(|| *slot), key);
-            }
+            prop_assert_eq!((slot.read(&data, &meta, None) == Reading::Key).then(|| *slot), key);
         }
     }
 
@@ -189,11 +181,6 @@ proptest! {
     fn no_bytes_make_it_panic(data in proptest::collection::vec(any::<u8>(), 0..200)) {
         let key = extract(&data, &PortNo(1).into());
         prop_assert_eq!(key.is_some(), has_key(&data));
-        let mut front = KeySlot::default();
-        prop_assert_eq!(key.is_some(), front.read_ethernet(&data, &PortNo(1).into(), None) == Reading::Key);
-        if let Some(key) = key {
-            prop_assert_eq!(&key.words()[..ETHERNET_WORDS], &front.words()[..ETHERNET_WORDS]);
-        }
         prop_assert_eq!(key.is_none(), data.len() < 14 || (data[12..14] == [0x81, 0] || data[12..14] == [0x88, 0xa8]) && data.len() < 18);
     }
 
@@ -294,16 +281,7 @@ fn packets_of_a_connection_are_called_the_same() {
         assert_eq!(slot.read(&other, &PortNo(1).into(), Some(&before)), Reading::Key);
         assert!(!repeats((&other, &meta), (&tcp, &meta)));
         assert_eq!(Some(*slot), extract(&other, &PortNo(1).into()));
-        assert_eq!(
-            slot.read_ethernet(&other, &PortNo(1).into(), Some(&before)),
-            Reading::Same
-        );
     }
-    next[3] ^= 1;
-    assert_eq!(
-        slot.read_ethernet(&next, &PortNo(1).into(), Some(&before)),
-        Reading::Key
-    );
 }
 
 #[test]
