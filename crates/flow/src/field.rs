@@ -20,16 +20,31 @@ pub const KEY_WORDS: usize = {
     words
 };
 
+/// Words at the front of a key that have where a packet comes from, and its Ethernet header and
+/// tags.
+pub const ETHERNET_WORDS: usize = {
+    let (mut words, mut n) = (0, 0);
+    while n < Field::ALL.len() {
+        let info = Field::ALL[n].info();
+        let is_front = matches!(info.group, Group::Packet) && info.prerequisite.is_of_ethernet();
+        let end = info.word as usize + 1;
+        words = if is_front && end > words { end } else { words };
+        n += 1;
+    }
+    words
+};
+
 // See the module's page.
 const _: () = assert!(KEY_WORDS + 20 <= u64::BITS as usize);
 
-// Each word belongs to one group.
+// Each word belongs to one group, and the front of a key to Ethernet and metadata.
 const _: () = {
     let mut groups = [None::<Group>; KEY_WORDS];
     let mut n = 0;
     while n < Field::ALL.len() {
         let info = Field::ALL[n].info();
         let word = info.word as usize;
+        assert!(word >= ETHERNET_WORDS || info.prerequisite.is_of_ethernet());
         match groups[word] {
             Some(group) => assert!(group as u8 == info.group as u8),
             None => groups[word] = Some(info.group),
