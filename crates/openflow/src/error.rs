@@ -123,9 +123,7 @@ impl ErrorBody {
     pub(crate) fn decode(version: Version, mut body: Reader<'_>) -> Result<ErrorBody, OfError> {
         let (mut kind, mut code) = (body.u16()?, body.u16()?);
         let mut vendor = 0;
-        if body.peek().first_chunk() == Some(&[0; 4]) {
-            // An experimenter without a number has no errors.
-        } else if version >= Version::V12 && kind == EXPERIMENTER {
+        if version >= Version::V12 && kind == EXPERIMENTER {
             (kind, code) = (code, 0);
             vendor = body.u32()?;
         } else if version < Version::V12 && (kind, code) == NICIRA_VENDOR_ERROR {

@@ -26,15 +26,15 @@ fn decode_any(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
     if version == Version::V10 {
         return decode_as_actions(version, data);
     }
-    let mut data = Reader::new(data, bad_len(version));
+    let mut data = Reader::new(data, OfError::BicBadLen);
     let mut result = Instructions::default();
     let mut seen = 0u8;
     while !data.is_empty() {
         let (kind, len) = (data.u16()?, usize::from(data.u16()?));
         if len < 8 || len % 8 != 0 {
-            return Err(bad_len(version));
+            return Err(OfError::BicBadLen);
         }
-        let mut body = data.sub(len - 4, bad_len(version))?;
+        let mut body = data.sub(len - 4, OfError::BicBadLen)?;
         if kind <= METER {
             if seen & 1 << kind != 0 {
                 return Err(OfError::BicDupInst);
@@ -74,14 +74,6 @@ fn decode_any(version: Version, data: &[u8]) -> Result<Instructions, OfError> {
         body.end()?;
     }
     Ok(result)
-}
-
-/// The error for wrong lengths; OpenFlow 1.1 has none of its own.
-fn bad_len(version: Version) -> OfError {
-    match version {
-        Version::V11 => OfError::BacBadLen,
-        _ => OfError::BicBadLen,
-    }
 }
 
 /// Reads what a rule does where it is a list of actions, as in OpenFlow 1.0 and in Nicira's

@@ -28,5 +28,6 @@ pub use error::{Code, ErrorBody, ErrorKind, OfError, Vendor};
 pub use framer::{Framer, FramerError, HEADER_LEN, MAX_LEN};
 pub use instruction::decode as decode_instructions;
 pub use msg::Codec;
+pub(crate) use msg::event::reasons as async_reasons;
 pub use msg::fixed::{decode_match10, decode_match11, encode_match10, encode_match11};
 pub use version::{Hello, UnknownVersion, Version, Versions, negotiate};

@@ -120,15 +120,15 @@ fn last(version: Version) -> u16 {
     if version >= Version::V15 { 15 } else { 11 }
 }
 
-/// The defined reasons of each kind of event: bits that a mask may set.
-fn reasons(version: Version, kind: u16) -> u32 {
-    match kind / 2 {
+/// The defined reasons of a kind of event, by its place in [`AsyncConfig::masks`]: bits that a mask
+/// may set.
+pub(crate) fn reasons(version: Version, kind: usize) -> u32 {
+    match kind {
         // Packet-ins, with the reasons that OpenFlow 1.4 added.
         0 if version >= Version::V14 => 0x3f,
         0 => 0x7,
         1 => 0x7,
-        2 if version >= Version::V14 => 0x3f,
-        2 => 0xf,
+        2 => 0x3f,
         3 => 0x7,
         4 => 0x18,
         5 => 0x3,
@@ -147,7 +147,7 @@ pub(super) fn decode_async14(codec: &Codec, data: &mut Reader<'_>, request: bool
             _ if kind <= last(codec.version) => {
                 let mask = value.u32()?;
                 value.end()?;
-                if request && mask & !reasons(codec.version, kind) != 0 {
+                if request && mask & !reasons(codec.version, usize::from(kind / 2)) != 0 {
                     return Err(OfError::AcfcInvalid);
                 }
                 masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)] = mask;
@@ -179,7 +179,10 @@ pub(super) fn encode_async14(codec: &Codec, out: &mut Writer, config: &AsyncConf
     for kind in 0..=last(codec.version) {
         if config.given & 1 << kind != 0 {
             put(out, kind, |out| {
-                out.u32(masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)] & reasons(codec.version, kind));
+                out.u32(
+                    masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)]
+                        & reasons(codec.version, usize::from(kind / 2)),
+                );
             });
         }
     }

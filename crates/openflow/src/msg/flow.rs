@@ -68,7 +68,7 @@ fn decode_mod10(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
         // Rules without wildcards have the highest priority (OpenFlow 1.0 §3.4).
         priority: if exact { 0xffff } else { priority },
         buffer_id,
-        out_port: if command as u8 >= 3 { out_port } else { Port::ANY },
+        out_port,
         flags,
         matching,
         instructions: instruction::decode(Version::V10, data.rest())?,
@@ -110,12 +110,13 @@ pub(super) fn decode_mod_nx(codec: &Codec, data: &mut Reader<'_>) -> Result<Flow
         table,
         cookie: filter,
         cookie_mask: mask,
-        new_cookie: (changes && !keeps).then_some(cookie),
+        // Where rules are deleted it has no effect.
+        new_cookie: (!keeps && (changes || cookie != 0)).then_some(cookie),
         idle_timeout,
         hard_timeout,
         priority,
         buffer_id,
-        out_port: if changes { Port::ANY } else { out_port },
+        out_port,
         flags,
         matching,
         instructions: instruction::decode(Version::V10, data.rest())?,
@@ -148,13 +149,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     let (idle_timeout, hard_timeout, priority) = (data.u16()?, data.u16()?, data.u16()?);
     let buffer_id = buffer(data.u32()?);
     let deletes = command as u8 >= 3;
-    let mut out_port = Port(data.u32()?);
-    let mut out_group = data.u32()?;
-    if deletes {
-        out_port = port11(out_port.0, OfError::BacBadOutPort)?;
-    } else {
-        (out_port, out_group) = (Port::ANY, ANY_GROUP);
-    }
+    let (out_port, out_group) = (port11(data.u32()?, OfError::BacBadOutPort)?, data.u32()?);
     let flags = FlowFlags(data.u16()?);
     if flags.0 & !flags_of(version) != 0 {
         return Err(OfError::FmfcBadFlags);
@@ -167,7 +162,7 @@ fn decode_mod11(codec: &Codec, data: &mut Reader<'_>) -> Result<FlowMod, OfError
     Ok(FlowMod {
         command,
         table,
-        cookie: if adds { 0 } else { cookie & cookie_mask },
+        cookie: if adds { 0 } else { cookie },
         cookie_mask: if adds { 0 } else { cookie_mask },
         new_cookie: sets.then_some(cookie),
         keeps_cookies: sets && !adds,
@@ -280,7 +275,7 @@ pub(super) fn decode_removed(codec: &Codec, data: &mut Reader<'_>) -> Result<Flo
     let old = first.is_some();
     let matching = match first {
         Some(matching) => matching,
-        None => decode_match(codec.version, data, oxm::Unknown::Skip)?,
+        None => decode_match(codec.version, data, oxm::Unknown::Refuse)?,
     };
     data.end()?;
     Ok(FlowRemoved {
@@ -300,7 +295,7 @@ pub(super) fn decode_removed(codec: &Codec, data: &mut Reader<'_>) -> Result<Flo
 fn decode_removed15(data: &mut Reader<'_>) -> Result<FlowRemoved, OfError> {
     let (table, reason, priority) = (data.u8()?, data.u8()?, data.u16()?);
     let (idle_timeout, hard_timeout, cookie) = (data.u16()?, data.u16()?, data.u64()?);
-    let matching = decode_match(Version::V15, data, oxm::Unknown::Skip)?;
+    let matching = decode_match(Version::V15, data, oxm::Unknown::Refuse)?;
     let stats = oxs::decode(data)?;
     Ok(FlowRemoved {
         table: Some(table),

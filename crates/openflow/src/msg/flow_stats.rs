@@ -47,8 +47,8 @@ pub(super) fn decode_stats(codec: &Codec, nxm: bool, data: &mut Reader<'_>) -> R
     let (cookie, packets, bytes) = (data.u64()?, data.u64()?, data.u64()?);
     let matching = match first {
         Some(matching) => matching,
-        None if nxm => decode_nx_match(&mut data, match_len, oxm::Unknown::Skip)?.0,
-        None => decode_match(version, &mut data, oxm::Unknown::Skip)?,
+        None if nxm => decode_nx_match(&mut data, match_len, oxm::Unknown::Refuse)?.0,
+        None => decode_match(version, &mut data, oxm::Unknown::Refuse)?,
     };
     if cut_off {
         return Err(if old { OfError::BrcBadLen } else { OfError::BicBadLen });
@@ -200,7 +200,7 @@ fn decode_desc15(data: &mut Reader<'_>) -> Result<FlowStats, OfError> {
     data.skip(1)?;
     let (priority, idle_timeout, hard_timeout) = (data.u16()?, data.u16()?, data.u16()?);
     let (flags, importance, cookie) = (FlowFlags(data.u16()?), data.u16()?, data.u64()?);
-    let matching = decode_match(Version::V15, &mut data, oxm::Unknown::Skip)?;
+    let matching = decode_match(Version::V15, &mut data, oxm::Unknown::Refuse)?;
     let stats = oxs::decode(&mut data)?;
     Ok(FlowStats {
         table,
@@ -240,7 +240,7 @@ pub(super) fn decode_counters(data: &mut Reader<'_>) -> Result<FlowCounters, OfE
     let mut data = part(data)?;
     data.skip(2)?;
     let (table, reason, priority) = (data.u8()?, data.u8()?, data.u16()?);
-    let matching = decode_match(Version::V15, &mut data, oxm::Unknown::Skip)?;
+    let matching = decode_match(Version::V15, &mut data, oxm::Unknown::Refuse)?;
     let stats = oxs::decode(&mut data)?;
     data.end()?;
     Ok(FlowCounters {

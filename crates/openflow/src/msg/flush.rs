@@ -30,9 +30,8 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<CtFlush, OfError> {
             ORIG => decode_tuple(&mut value, flush.proto, &mut flush.orig)?,
             REPLY => decode_tuple(&mut value, flush.proto, &mut flush.reply)?,
             ZONE => flush.zone = Some(value.u16()?),
-            _ => return Err(OfError::BpcBadType),
+            _ => {}
         }
-        value.zeros(value.len(), OfError::BpcBadLen)?;
     }
     Ok(flush)
 }
@@ -43,6 +42,7 @@ fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result
     let icmp = matches!(proto, 1 | 58);
     let mut properties = Properties::new(data);
     while let Some((kind, mut value)) = properties.next()? {
+        // As Open vSwitch does, ignore fields that are unknown, and bytes behind a field.
         match kind {
             SRC => tuple.src = Some(value.array::<16>()?.into()),
             DST => tuple.dst = Some(value.array::<16>()?.into()),
@@ -51,9 +51,8 @@ fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result
             ICMP_ID if icmp => tuple.icmp_id = Some(value.u16()?),
             ICMP_TYPE if icmp => tuple.icmp_type = Some(value.u8()?),
             ICMP_CODE if icmp => tuple.icmp_code = Some(value.u8()?),
-            _ => return Err(OfError::BpcBadType),
+            _ => {}
         }
-        value.zeros(value.len(), OfError::BpcBadLen)?;
     }
     let old = |addr: Option<std::net::Ipv6Addr>| addr.map(|a| a.to_ipv4_mapped().is_some());
     match (old(tuple.src), old(tuple.dst)) {

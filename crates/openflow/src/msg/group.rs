@@ -432,6 +432,7 @@ pub(super) fn decode_meter_mod(data: &mut Reader<'_>) -> Result<MeterMod, OfErro
     let (flags, meter) = (data.u16()?, data.u32()?);
     let virtual_meter = matches!(meter, 0xffff_fffd..=0xffff_ffff);
     let deletes = command == MeterCommand::Delete;
+    let flags = if deletes { 0 } else { flags };
     if meter == 0 || meter > 0xffff_0000 && !virtual_meter || meter == ALL_METERS && !deletes {
         return Err(OfError::MmfcInvalidMeter);
     }

@@ -1,7 +1,7 @@
 //! Messages: bytes to model and back.
 
 mod bundle;
-mod event;
+pub(crate) mod event;
 pub(crate) mod fixed;
 mod flow;
 mod flow_stats;
@@ -13,7 +13,7 @@ mod oxs;
 mod packet;
 mod port;
 mod port_stats;
-mod property;
+pub(crate) mod property;
 mod queue;
 mod stats;
 mod switch;
@@ -417,7 +417,7 @@ fn encode_match(version: Version, out: &mut Writer, matching: &Match) {
 fn decode_port(version: Version, data: &mut Reader<'_>) -> Result<Port, OfError> {
     match version {
         Version::V10 => Ok(crate::action::port10(data.u16()?)),
-        _ => crate::action::port11(data.u32()?, OfError::BrcBadPort),
+        _ => crate::action::port11(data.u32()?, OfError::BacBadOutPort),
     }
 }
 

@@ -11,10 +11,10 @@ use crate::{OfError, Version, instruction, oxm};
 pub(super) fn decode_nx(data: &mut Reader<'_>) -> Result<FlowMonitorRequest, OfError> {
     let (id, flags, out_port, match_len) = (data.u32()?, data.u16()?, port10(data.u16()?), data.u16()?);
     let table = table(data.u8()?);
-    data.zeros(5, OfError::NxBrcMustBeZero)?;
     if flags & !0x3f != 0 || flags & 0xf == 0 {
         return Err(OfError::MofcBadFlags);
     }
+    data.zeros(5, OfError::NxBrcMustBeZero)?;
     let (matching, _) = decode_nx_match(data, match_len, oxm::Unknown::Refuse)?;
     Ok(FlowMonitorRequest {
         id,
@@ -44,10 +44,10 @@ pub(super) fn decode_onf(version: Version, data: &mut Reader<'_>) -> Result<Flow
     let (id, flags, match_len) = (data.u32()?, data.u16()?, data.u16()?);
     let out_port = port11(data.u32()?, OfError::BacBadOutPort)?;
     let table = table(data.u8()?);
-    data.zeros(3, OfError::NxBrcMustBeZero)?;
     if flags & !0x3f != 0 || flags & 0xf == 0 {
         return Err(OfError::MofcBadFlags);
     }
+    data.zeros(3, OfError::NxBrcMustBeZero)?;
     let matching = decode_match_of(version, data, match_len, oxm::Unknown::Refuse)?;
     Ok(FlowMonitorRequest {
         id,
@@ -150,8 +150,8 @@ pub(super) fn decode_update_nx(version: Version, data: &mut Reader<'_>) -> Resul
     let cookie = data.u64()?;
     let onf = version >= Version::V13;
     let matching = match onf {
-        true => decode_match_of(version, &mut data, match_len, oxm::Unknown::Skip)?,
-        false => decode_nx_match(&mut data, match_len, oxm::Unknown::Skip)?.0,
+        true => decode_match_of(version, &mut data, match_len, oxm::Unknown::Refuse)?,
+        false => decode_nx_match(&mut data, match_len, oxm::Unknown::Refuse)?.0,
     };
     let instructions = match onf {
         true => instruction::decode(version, data.rest())?,
@@ -248,7 +248,7 @@ pub(super) fn decode_update(version: Version, data: &mut Reader<'_>) -> Result<F
     let (idle_timeout, hard_timeout, priority) = (data.u16()?, data.u16()?, data.u16()?);
     data.skip(4)?;
     let cookie = data.u64()?;
-    let matching = decode_match(version, &mut data, oxm::Unknown::Skip)?;
+    let matching = decode_match(version, &mut data, oxm::Unknown::Refuse)?;
     Ok(FlowUpdate::Full {
         event,
         reason: reason.into(),

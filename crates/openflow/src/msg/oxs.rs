@@ -65,12 +65,12 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<Stats, OfError> {
     let fields = len.checked_sub(HEADER).ok_or(OfError::BmcBadLen)?;
     let padded = len.next_multiple_of(8) - HEADER;
     let mut body = data.sub(padded, OfError::BmcBadLen).map_err(|_| OfError::BmcBadLen)?;
-    let mut fields = body.sub(fields, OfError::BrcBadLen)?;
+    let mut fields = body.sub(fields, OfError::BmcBadLen)?;
     let mut stats = Stats::default();
     while !fields.is_empty() {
         let (class, number, len) = (fields.u16()?, fields.u8()?, usize::from(fields.u8()?));
-        let mut value = fields.sub(len, OfError::BrcBadLen)?;
-        if class != BASIC {
+        let mut value = fields.sub(len, OfError::BmcBadLen)?;
+        if class != BASIC || number & 1 != 0 {
             continue;
         }
         match number >> 1 {

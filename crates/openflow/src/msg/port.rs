@@ -12,11 +12,14 @@ const NAME: usize = 16;
 pub(super) const ETHERNET: u16 = 0;
 pub(super) const OPTICAL: u16 = 1;
 pub(super) const EXPERIMENTER: u16 = 0xffff;
-/// Bits of a port's configuration that OpenFlow 1.1 and later have.
+/// Bits of a port's configuration that OpenFlow 1.0 has, and that later versions have.
+const CONFIG10: u32 = 0x7f;
 const CONFIG11: u32 = 0x65;
 /// Bits of a port's state that OpenFlow 1.0 has, and that later versions have.
 const STATE10: u32 = 0x301;
 const STATE11: u32 = 0x7;
+/// All features.
+const FEATURES: u32 = 0xffff;
 /// The features up to 10 Gbit/s, which have the same numbers in all versions.
 const SPEEDS: u32 = 0x7f;
 
@@ -38,7 +41,7 @@ pub(super) fn decode_desc(codec: &Codec, data: &mut Reader<'_>) -> Result<PortDe
     let version = codec.version;
     let port = match version {
         Version::V10 => crate::action::port10(data.u16()?),
-        _ => Port(data.u32()?),
+        _ => crate::action::port11(data.u32()?, OfError::BacBadOutPort)?,
     };
     let mut desc = PortDesc {
         port,
@@ -58,7 +61,9 @@ pub(super) fn decode_desc(codec: &Codec, data: &mut Reader<'_>) -> Result<PortDe
         data.skip(2)?;
     }
     desc.name = data.text(NAME)?;
-    (desc.config, desc.state) = (data.u32()?, data.u32()?);
+    let old = version == Version::V10;
+    desc.config = data.u32()? & if old { CONFIG10 } else { CONFIG11 };
+    desc.state = data.u32()? & if old { STATE10 } else { STATE11 };
     match properties {
         None => ethernet(version, data, &mut desc)?,
         Some(len) => {
@@ -85,8 +90,10 @@ pub(super) fn decode_desc(codec: &Codec, data: &mut Reader<'_>) -> Result<PortDe
 }
 
 fn ethernet(version: Version, data: &mut Reader<'_>, desc: &mut PortDesc) -> Result<(), OfError> {
-    let same = |features| features;
-    let known = if version == Version::V10 { features11 } else { same };
+    let known = |features| match version {
+        Version::V10 => features11(features),
+        _ => features & FEATURES,
+    };
     desc.current = known(data.u32()?);
     desc.advertised = known(data.u32()?);
     desc.supported = known(data.u32()?);
@@ -130,7 +137,7 @@ pub(super) fn encode_desc(codec: &Codec, out: &mut Writer, desc: &PortDesc) {
     }
     out.text(&desc.name, NAME);
     let old = version == Version::V10;
-    out.u32(desc.config & if old { 0x7f } else { CONFIG11 });
+    out.u32(desc.config & if old { CONFIG10 } else { CONFIG11 });
     out.u32(desc.state & if old { STATE10 } else { STATE11 });
     if version >= Version::V14 {
         out.u16(ETHERNET);
@@ -175,7 +182,7 @@ pub(super) fn decode_mod(codec: &Codec, data: &mut Reader<'_>) -> Result<PortMod
     let version = codec.version;
     let port = match version {
         Version::V10 => crate::action::port10(data.u16()?),
-        _ => crate::action::port11(data.u32()?, OfError::PmfcBadPort)?,
+        _ => crate::action::port11(data.u32()?, OfError::BacBadOutPort)?,
     };
     if version > Version::V10 {
         data.skip(4)?;
@@ -206,17 +213,19 @@ pub(super) fn decode_mod(codec: &Codec, data: &mut Reader<'_>) -> Result<PortMod
             }
         }
     }
-    let known = if version == Version::V10 { 0x7f } else { CONFIG11 };
+    let known = if version == Version::V10 { CONFIG10 } else { CONFIG11 };
     if config & !known != 0 || mask & !known != 0 {
         return Err(OfError::PmfcBadConfig);
     }
-    let old = version == Version::V10;
     Ok(PortMod {
         port,
         hw_addr,
         config,
         mask,
-        advertise: if old { features11(advertise) } else { advertise },
+        advertise: match version {
+            Version::V10 => features11(advertise),
+            _ => advertise & FEATURES,
+        },
     })
 }
 
@@ -230,7 +239,7 @@ pub(super) fn encode_mod(codec: &Codec, out: &mut Writer, m: &PortMod) {
     if version > Version::V10 {
         out.zeros(2);
     }
-    let known = if version == Version::V10 { 0x7f } else { CONFIG11 };
+    let known = if version == Version::V10 { CONFIG10 } else { CONFIG11 };
     out.u32(m.config & known);
     out.u32(m.mask & known);
     match version {

@@ -22,14 +22,15 @@ pub(super) fn decode(codec: &Codec, data: &mut Reader<'_>) -> Result<PortStats, 
     }
     let port = match version {
         Version::V10 => crate::action::port10(data.u16()?),
-        _ => Port(data.u32()?),
+        _ => crate::action::port11(data.u32()?, OfError::BacBadOutPort)?,
     };
     match version {
         Version::V10 => data.skip(6)?,
         Version::V14 | Version::V15 => duration = flow::duration(data)?,
         _ => data.skip(4)?,
     }
-    let mut counters = [0; 12];
+    // Later versions have some counters in a property that may be absent.
+    let mut counters = [u64::MAX; 12];
     let ethernet = if version >= Version::V14 { 8 } else { 12 };
     for counter in &mut counters[..ethernet] {
         *counter = data.u64()?;

@@ -6,19 +6,19 @@ use crate::buf::{Reader, Writer};
 use crate::model::Property;
 
 /// Takes the properties of a message one by one.
-pub(super) struct Properties<'r, 'a> {
+pub(crate) struct Properties<'r, 'a> {
     data: &'r mut Reader<'a>,
 }
 
 impl<'r, 'a> Properties<'r, 'a> {
     /// Up to the end of what `data` reads.
-    pub(super) fn new(data: &'r mut Reader<'a>) -> Properties<'r, 'a> {
+    pub(crate) fn new(data: &'r mut Reader<'a>) -> Properties<'r, 'a> {
         Properties { data }
     }
 
     /// The next property: its type and its value. If it is too short, the error is
     /// `OFPBPC_BAD_LEN`.
-    pub(super) fn next(&mut self) -> Result<Option<(u16, Reader<'a>)>, OfError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u16, Reader<'a>)>, OfError> {
         match self.data.is_empty() {
             true => Ok(None),
             false => next(self.data).map(Some),

@@ -58,7 +58,7 @@ pub(super) fn decode_request(codec: &Codec, data: &mut Reader<'_>) -> Result<Por
     let old = codec.version == Version::V10;
     let port = match old {
         true => crate::action::port10(data.u16()?),
-        false => crate::action::port11(data.u32()?, OfError::QofcBadPort)?,
+        false => crate::action::port11(data.u32()?, OfError::BacBadOutPort)?,
     };
     data.skip(if old { 2 } else { 4 })?;
     // OpenFlow 1.0 asks for one port.
@@ -141,7 +141,7 @@ pub(super) fn encode_reply(codec: &Codec, out: &mut Writer, port: Port, queues: 
 /// A queue and its rates, in OpenFlow 1.4's statistics.
 pub(super) fn decode_desc(data: &mut Reader<'_>) -> Result<(Port, QueueConfig), OfError> {
     const FIXED: usize = 16;
-    let port = crate::action::port11(data.u32()?, OfError::BrcBadPort)?;
+    let port = crate::action::port11(data.u32()?, OfError::BacBadOutPort)?;
     let queue = data.u32()?;
     let len = usize::from(data.u16()?).checked_sub(FIXED).ok_or(OfError::BrcBadLen)?;
     data.skip(6)?;

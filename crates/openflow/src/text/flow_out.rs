@@ -191,6 +191,11 @@ fn put_duration(out: &mut String, d: Duration) {
     if unit > 0 {
         out.push('.');
     }
+    if d.nsec >= 1_000_000_000 {
+        // More than a second has more digits.
+        put_decimal(out, decimals.into());
+        unit = 0;
+    }
     while unit > 0 {
         let digit = (decimals / unit).min(9) as u8;
         out.push(char::from(b'0' + digit));

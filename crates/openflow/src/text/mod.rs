@@ -160,6 +160,8 @@ fn put_port(out: &mut String, port: Port, style: Style<'_>) {
     match style.names.and_then(|names| names.ports.get(&port.0)) {
         Some(name) if plain(name) => out.push_str(name),
         Some(name) => *out += &format!("{name:?}"),
+        // Reserved numbers without a name are 16 bits wide, as OpenFlow 1.0 has them.
+        None if port.0 >= 0xffff_ff00 => number::put_decimal(out, (port.0 & 0xffff).into()),
         None => number::put_decimal(out, port.0.into()),
     }
 }

@@ -1,9 +1,7 @@
 //! A controller's settings for asynchronous messages.
 
 use super::Printer;
-use super::name::Name;
-use crate::buf::Reader;
-use crate::{OfError, Version};
+use crate::model::AsyncConfig;
 use std::fmt::Write;
 
 /// The reasons of a change of role.
@@ -27,37 +25,14 @@ const KINDS: [(&str, &[&str]); 6] = [
 
 impl Printer<'_> {
     /// Prints the enabled reasons of each asynchronous message, for primaries and secondaries.
-    pub(super) fn asynchronous(&mut self, name: &Name) -> Result<(), OfError> {
-        let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
-        // Of each kind, for primaries and for secondaries.
-        let mut masks = [[0u32; 2]; 6];
-        let properties = match name.text() {
-            "NXT_SET_ASYNC_CONFIG" => false,
-            "NXT_SET_ASYNC_CONFIG2" => true,
-            _ => self.version >= Version::V14,
-        };
-        if properties {
-            while !body.is_empty() {
-                let (kind, len) = (usize::from(body.u16()?), usize::from(body.u16()?));
-                let mut property = body.sub(len.checked_sub(4).ok_or(OfError::BpcBadLen)?, OfError::BpcBadLen)?;
-                body.skip((len.next_multiple_of(8) - len).min(body.len()))?;
-                let Some(masks) = masks.get_mut(kind / 2) else {
-                    return Err(OfError::BpcBadType);
-                };
-                // The first of each pair is for secondaries.
-                masks[1 - kind % 2] = property.u32()?;
-            }
-        } else {
-            for masks in &mut masks[..3] {
-                *masks = [body.u32()?, body.u32()?];
-            }
-            body.end()?;
-        }
+    /// Reasons that the version does not have are left out.
+    pub(super) fn asynchronous(&mut self, config: &AsyncConfig) {
+        let masks = config.masks();
         for (role, title) in ["primary", "secondary"].into_iter().enumerate() {
             let _ = writeln!(self.out, "\n {title}:");
-            for ((kind, reasons), masks) in KINDS.iter().zip(masks) {
+            for (n, ((kind, reasons), masks)) in KINDS.iter().zip(masks).enumerate() {
                 let _ = write!(self.out, "{kind:>16}:");
-                let mask = masks[role];
+                let mask = masks[role] & crate::async_reasons(self.version, n);
                 for n in (0..32).filter(|n| mask & 1 << n != 0) {
                     let name = reasons.get(n).filter(|r| **r != "?");
                     let _ = match name {
@@ -71,6 +46,5 @@ impl Printer<'_> {
                 self.out.push('\n');
             }
         }
-        Ok(())
     }
 }

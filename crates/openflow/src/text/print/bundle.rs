@@ -18,8 +18,7 @@ impl Printer<'_> {
             "DISCARD_REPLY",
         ];
         let _ = write!(self.out, "\n bundle_id={} type=", hash_hex(control.bundle));
-        self.out
-            .push_str(KINDS.get(usize::from(control.kind)).unwrap_or(&"UNKNOWN"));
+        self.out.push_str(KINDS.get(usize::from(control.kind)).unwrap_or(&""));
         self.bundle_flags(control.flags);
     }
 

@@ -69,8 +69,10 @@ impl Printer<'_> {
                 hash_hex(features.max_groups[n])
             );
             self.out.push_str("       actions: ");
-            action_names(self.out, features.actions[n], self.version);
-            self.out.push('\n');
+            let mut names = String::new();
+            action_names(&mut names, features.actions[n], self.version);
+            let names = if names.is_empty() { "<none>" } else { &names };
+            let _ = writeln!(self.out, "{names}");
         }
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn id(out: &mut String, meter: u32, separator: char) {
         0xffff_fffd => write!(out, "meter{separator}slowpath"),
         0xffff_fffe => write!(out, "meter{separator}controller"),
         ALL_METERS => write!(out, "meter{separator}all"),
+        0xffff_0001.. => write!(out, "meter{separator}unknown"),
         meter => write!(out, "meter{separator}{meter}"),
     };
 }

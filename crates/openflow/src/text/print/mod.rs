@@ -13,6 +13,7 @@ mod hello;
 mod hex;
 mod ipfix;
 mod kinds;
+mod lenient;
 mod lists;
 mod match10;
 mod meter;
@@ -28,6 +29,7 @@ mod table_desc;
 mod tlv;
 
 use super::{Names, Style};
+use crate::check::Limits;
 use crate::model::{ALL_QUEUES, Body, Message, StatsReply, StatsRequest};
 use crate::{Codec, ErrorKind, HEADER_LEN, OfError, Version};
 use hex::hex_dump;
@@ -141,8 +143,16 @@ fn known(
         hello::hello(out, data);
         return Ok(());
     }
+    name.flags(out);
+    // Echoes and errors are read in any version; no error is known in an unknown one.
     let Some(version) = Version::from_number(data[0]) else {
-        return Err(OfError::BrcBadVersion);
+        return match name.text().starts_with("OFPT_ECHO") {
+            true => {
+                echo(out, &data[HEADER_LEN..], verbosity);
+                Ok(())
+            }
+            false => Err(OfError::BrcBadLen),
+        };
     };
     let mut printer = Printer {
         out,
@@ -160,10 +170,13 @@ fn known(
         nxm: name.is_nicira(),
         table_id: true,
     };
-    match codec.decode(data).or_else(|error| beyond(codec, data, error)) {
+    match codec
+        .decode(data)
+        .or_else(|error| lenient::decode(codec, name, data, error))
+    {
         Ok(message) => printer.body(&message),
         Err(error) => {
-            if let Some(valid) = parts::valid(codec, name, data) {
+            if let Some(valid) = parts::valid(codec, name, data).filter(|valid| !parts::is_silent(valid)) {
                 let before = printer.out.len();
                 printer.body(&valid)?;
                 if matches!(name.text(), "OFPST_GROUP reply" | "NXST_GROUP reply") {
@@ -178,27 +191,12 @@ fn known(
     }
 }
 
-/// Decodes a group-mod or meter-mod whose number is out of range, to print it where a switch
-/// refuses it.
-fn beyond(codec: Codec, data: &[u8], error: OfError) -> Result<Message, OfError> {
-    const NUMBER: std::ops::Range<usize> = 12..16;
-    let mut possible = data.to_vec();
-    let bytes = possible.get_mut(NUMBER).ok_or(error)?;
-    let number = bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-    bytes.copy_from_slice(&1u32.to_be_bytes());
-    let may = match error {
-        OfError::GmfcInvalidGroup => number > 0xffff_ff00,
-        OfError::MmfcInvalidMeter => number == u32::MAX,
-        _ => false,
-    };
-    let read = |possible: &[u8]| codec.decode(possible).ok();
-    let mut message = read(&possible).filter(|_| may).ok_or(error)?;
-    match &mut message.body {
-        Body::GroupMod(m) => m.group = number,
-        Body::MeterMod(m) => m.config.meter = number,
-        _ => return Err(error),
+/// Prints the length of an echo's payload, and the payload if more than that is asked for.
+fn echo(out: &mut String, payload: &[u8], verbosity: u8) {
+    let _ = writeln!(out, " {} bytes of payload", payload.len());
+    if verbosity > 1 {
+        hex_dump(out, payload);
     }
-    Ok(message)
 }
 
 impl Printer<'_> {
@@ -206,11 +204,9 @@ impl Printer<'_> {
     /// such a message.
     fn raw(&mut self, name: &name::Name) -> Result<bool, OfError> {
         match name.text() {
-            "OFPT_GET_ASYNC_REPLY" | "OFPT_SET_ASYNC" | "NXT_SET_ASYNC_CONFIG" | "NXT_SET_ASYNC_CONFIG2" => {
-                self.asynchronous(name)?;
-            }
+            "NXT_SET_FLOW_FORMAT" => self.flow_format(),
             "OFPST_TABLE reply" => self.table_stats(name)?,
-            "OFPST_TABLE_FEATURES reply" | "OFPST_TABLE_FEATURES request" => self.table_features(name)?,
+            "OFPST_TABLE_FEATURES reply" | "OFPST_TABLE_FEATURES request" => self.table_features()?,
             "OFPST_TABLE_DESC reply" => self.table_descs(name)?,
             "OFPT_TABLE_STATUS" => self.table_status(name)?,
             "OFPT_TABLE_MOD" => self.table_mod(name)?,
@@ -223,22 +219,14 @@ impl Printer<'_> {
         match &message.body {
             Body::Hello(_) => {}
             Body::Error(error) => {
+                let ErrorKind::Known(known) = error.kind else {
+                    return Err(OfError::BrcBadLen);
+                };
                 self.out.push(' ');
-                match error.kind {
-                    ErrorKind::Known(known) => self.error(known, &error.data),
-                    ErrorKind::Unknown { vendor, kind, code } => {
-                        let _ = write!(
-                            self.out,
-                            "***unknown error, vendor {vendor:#x}, type {kind}, code {code}***"
-                        );
-                    }
-                }
+                self.error(known, &error.data);
             }
             Body::EchoRequest(data) | Body::EchoReply(data) => {
-                let _ = writeln!(self.out, " {} bytes of payload", data.len());
-                if self.verbosity > 1 {
-                    hex_dump(self.out, data);
-                }
+                echo(self.out, data, self.verbosity);
             }
             Body::FeaturesReply(features) => self.features(features),
             Body::GetConfigReply(config) | Body::SetConfig(config) => self.config(*config),
@@ -248,6 +236,12 @@ impl Printer<'_> {
             Body::PortStatus(status) => self.port_status(status),
             Body::PacketOut(packet) => self.packet_out(packet),
             Body::FlowMod(m) => {
+                let limits = Limits {
+                    tables: 255,
+                    ports: 0xff00,
+                    max_meter: u32::MAX,
+                };
+                crate::check::instructions(self.version, m.table, &m.matching, &m.instructions, &limits)?;
                 let mut m = m.clone();
                 m.table = m.table.or(Some(255));
                 self.out.push(' ');
@@ -260,6 +254,7 @@ impl Printer<'_> {
             Body::QueueGetConfigRequest(port) => self.queue_config_request(*port),
             Body::QueueGetConfigReply { port, queues } => self.queue_config_reply(*port, queues),
             Body::RoleRequest(role) | Body::RoleReply(role) => self.role(*role),
+            Body::GetAsyncReply(config) | Body::SetAsync(config) => self.asynchronous(config),
             Body::RoleStatus(status) => self.role_status(status),
             Body::RequestForward(forwarded) => {
                 self.out.push_str(" reason=");
@@ -272,22 +267,8 @@ impl Printer<'_> {
             }
             Body::BundleControl(control) => self.bundle_control(*control),
             Body::BundleAdd(add) => self.bundle_add(add),
-            Body::StatsRequest { more, request } => {
-                if *more {
-                    self.out.push_str(" flags=[more]");
-                }
-                self.stats_request(request);
-            }
-            Body::StatsReply { more, reply } => {
-                if *more {
-                    self.out.push_str(" flags=[more]");
-                }
-                self.stats_reply(reply);
-            }
-            Body::SetFlowFormat { nxm } => {
-                self.out
-                    .push_str(if *nxm { " format=nxm" } else { " format=openflow10" });
-            }
+            Body::StatsRequest { request, .. } => self.stats_request(request),
+            Body::StatsReply { reply, .. } => self.stats_reply(reply),
             Body::FlowModTableId(on) => self.out.push_str(if *on { " enable" } else { " disable" }),
             Body::SetPacketInFormat(format) => {
                 let names = ["standard", "nxt_packet_in", "nxt_packet_in2"];
@@ -308,6 +289,16 @@ impl Printer<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn flow_format(&mut self) {
+        self.out.push_str(" format=");
+        self.out.push_str(match self.data.last() {
+            _ if self.data[16..19] != [0; 3] => "(unknown)",
+            Some(0) => "openflow10",
+            Some(2) => "nxm",
+            _ => "(unknown)",
+        });
     }
 
     /// The match of an OpenFlow 1.0 flow-mod as the message has it.

@@ -12,8 +12,8 @@ pub(super) struct Name {
     xid: u32,
     /// Offset of the body behind the headers.
     pub(super) body: usize,
-    /// Whether more parts follow.
-    pub(super) more: bool,
+    /// The flags of a multipart message.
+    flags: u16,
 }
 
 const NICIRA_ID: u32 = 0x0000_2320;
@@ -28,10 +28,10 @@ impl Name {
     /// cannot have has no name.
     pub(super) fn of(data: &[u8]) -> Result<Name, OfError> {
         let (version, kind) = (data[0], data[1]);
-        let (found, body, more) = match (version, kind) {
-            (_, EXPERIMENTER) => (experimenter(data)?, 16, false),
-            (1, 16 | 17) | (2..=6, 18 | 19) => statistics(data)?,
-            _ => (in_table(&MESSAGES, kind, version).ok_or(OfError::BrcBadType)?, 8, false),
+        let (found, body, flags) = match (version, kind) {
+            (_, EXPERIMENTER) => (experimenter(data)?, 16, 0),
+            (1, 16 | 17) | (0 | 2.., 18 | 19) => statistics(data)?,
+            _ => (in_table(&MESSAGES, kind, version).ok_or(OfError::BrcBadType)?, 8, 0),
         };
         match data.len().checked_sub(body) {
             Some(len) if found.fits(len) => Ok(Name {
@@ -39,7 +39,7 @@ impl Name {
                 version,
                 xid: word(data, 4)?,
                 body,
-                more,
+                flags,
             }),
             _ => Err(OfError::BrcBadLen),
         }
@@ -54,6 +54,25 @@ impl Name {
             version => write!(out, " (OF 0x{version:02x})"),
         };
         let _ = write!(out, " (xid={:#x}):", self.xid);
+    }
+
+    /// Prints the flags of a multipart message. Requests have the flag for more parts since
+    /// OpenFlow 1.3.
+    pub(super) fn flags(&self, out: &mut String) {
+        const MORE: u16 = 1;
+        if self.flags == 0 {
+            return;
+        }
+        let may = self.version >= 4 || self.kind.name.ends_with("reply");
+        let more = may && self.flags & MORE != 0;
+        out.push_str(" flags=");
+        if more {
+            out.push_str("[more]");
+        }
+        let rest = self.flags & !u16::from(more);
+        if rest != 0 {
+            let _ = write!(out, "[***unknown flags 0x{rest:04x}***]");
+        }
     }
 
     /// The name.
@@ -96,8 +115,8 @@ fn experimenter(data: &[u8]) -> Result<Kind, OfError> {
     in_table(table, subtype, data[0]).ok_or(OfError::BrcBadSubtype)
 }
 
-/// The kind of a multipart message, the offset of its body, and whether more parts follow.
-fn statistics(data: &[u8]) -> Result<(Kind, usize, bool), OfError> {
+/// The kind of a multipart message, the offset of its body, and its flags.
+fn statistics(data: &[u8]) -> Result<(Kind, usize, u16), OfError> {
     let version = data[0];
     let first = version == 1;
     let reply = data[1] == if first { 17 } else { 19 };
@@ -105,13 +124,17 @@ fn statistics(data: &[u8]) -> Result<(Kind, usize, bool), OfError> {
     if data.len() < header {
         return Err(OfError::BrcBadLen);
     }
-    let (kind, more) = (half(data, 8)?, half(data, 10)? & 1 != 0);
+    let (kind, flags) = (half(data, 8)?, half(data, 10)?);
     let of_direction = |kind: &Kind| kind.name.ends_with("reply") == reply;
     if kind != EXPERIMENTER_STATS {
         let table = STATS.iter().filter(|(_, kind)| of_direction(kind));
         let table: Vec<_> = table.copied().collect();
-        let found = in_table(&table, kind, version).ok_or(OfError::BrcBadStat)?;
-        return Ok((found, header, more));
+        let unknown = match version {
+            1..=6 => OfError::BrcBadStat,
+            _ => OfError::BrcBadType,
+        };
+        let found = in_table(&table, kind, version).ok_or(unknown)?;
+        return Ok((found, header, flags));
     }
     let vendor = word(data, header)?;
     if first && vendor != NICIRA_ID {
@@ -129,5 +152,5 @@ fn statistics(data: &[u8]) -> Result<(Kind, usize, bool), OfError> {
     };
     let table: Vec<_> = table.iter().filter(|(_, kind)| of_direction(kind)).copied().collect();
     let found = in_table(&table, word(data, header + 4)?, version).ok_or(OfError::BrcBadSubtype)?;
-    Ok((found, BODY, more))
+    Ok((found, BODY, flags))
 }

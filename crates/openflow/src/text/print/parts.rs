@@ -1,34 +1,54 @@
 //! The valid parts at the beginning of a list with a bad part: they are printed before the error.
 
 use super::name::Name;
-use crate::model::Message;
+use crate::model::{Body, Message, StatsReply};
 use crate::{Codec, HEADER_LEN, Version};
 
-/// Where a part of a kind of list has its length: none for lists of other kinds. The lengths of the
-/// parts of old versions are fixed, and there are no bad parts.
-fn length_at(name: &str, version: Version) -> Option<usize> {
+/// The length of the part of a list that begins with `part`; `None` for lists of other kinds.
+fn length(name: &str, version: Version, part: &[u8]) -> Option<usize> {
     let new = version >= Version::V14;
-    Some(match name {
-        "OFPST_FLOW reply" | "NXST_FLOW reply" => 0,
-        "OFPST_GROUP reply" | "NXST_GROUP reply" => 0,
-        "OFPST_GROUP_DESC reply" | "NXST_GROUP_DESC reply" => 0,
-        "OFPST_METER_CONFIG reply" => 0,
-        "OFPST_METER reply" => 4,
-        "OFPST_FLOW_MONITOR reply" | "NXST_FLOW_MONITOR reply" | "ONFST_FLOW_MONITOR reply" => 0,
-        "OFPST_PORT reply" | "OFPST_QUEUE reply" if new => 0,
-        "OFPST_PORT_DESC reply" if new => 4,
-        "OFPST_QUEUE_DESC reply" => 8,
-        _ => return None,
-    })
+    let at = |at: usize| {
+        let bytes = part.get(at..)?.first_chunk()?;
+        Some(usize::from(u16::from_be_bytes(*bytes)))
+    };
+    match name {
+        "OFPST_FLOW reply" | "NXST_FLOW reply" => at(0),
+        "OFPST_GROUP reply" | "NXST_GROUP reply" => at(0),
+        "OFPST_GROUP_DESC reply" | "NXST_GROUP_DESC reply" => at(0),
+        "OFPST_METER_CONFIG reply" => at(0),
+        "OFPST_METER reply" => at(4),
+        "OFPST_FLOW_MONITOR reply" | "NXST_FLOW_MONITOR reply" | "ONFST_FLOW_MONITOR reply" => at(0),
+        "OFPST_PORT reply" | "OFPST_QUEUE reply" if new => at(0),
+        "OFPST_PORT reply" => Some(if version < Version::V13 { 104 } else { 112 }),
+        "OFPST_QUEUE reply" => Some(if version < Version::V13 { 32 } else { 40 }),
+        "OFPST_PORT_DESC reply" if new => at(4),
+        "OFPST_PORT_DESC reply" => Some(if version == Version::V10 { 48 } else { 64 }),
+        "OFPST_QUEUE_DESC reply" => at(8),
+        "OFPT_QUEUE_GET_CONFIG_REPLY" => at(if version < Version::V12 { 4 } else { 8 }),
+        _ => None,
+    }
+}
+
+/// Whether nothing is printed for a list without parts.
+pub(super) fn is_silent(list: &Message) -> bool {
+    match &list.body {
+        Body::StatsReply {
+            reply: StatsReply::QueueDesc(queues),
+            ..
+        } => queues.is_empty(),
+        Body::QueueGetConfigReply { queues, .. } => queues.is_empty(),
+        _ => false,
+    }
 }
 
 /// A message of the valid parts at the beginning of a list.
 pub(super) fn valid(codec: Codec, name: &Name, data: &[u8]) -> Option<Message> {
-    let length_at = length_at(name.text(), codec.version)?;
-    let mut ends = vec![name.body];
-    let mut at = name.body;
-    while let Some([high, low]) = data.get(at + length_at..).and_then(|b| b.first_chunk()) {
-        let len = usize::from(u16::from_be_bytes([*high, *low]));
+    let queues = name.text() == "OFPT_QUEUE_GET_CONFIG_REPLY";
+    let mut at = name.body + if queues { 8 } else { 0 };
+    let mut ends = vec![at];
+    // A kind of list whose parts have a length has one even where there is no room for it.
+    length(name.text(), codec.version, &[0; 16])?;
+    while let Some(len) = data.get(at..).and_then(|part| length(name.text(), codec.version, part)) {
         at += len;
         if len == 0 || at > data.len() {
             break;

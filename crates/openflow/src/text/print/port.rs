@@ -64,9 +64,10 @@ fn speed(features: u32) -> u32 {
 pub fn port_desc(out: &mut String, port: &PortDesc, version: Version) {
     let number = crate::text::port(port.port, Style::of(version));
     let _ = write!(out, " {number}");
-    if !port.name.is_empty() {
-        let _ = write!(out, "({})", port.name);
-    }
+    // A name ends before its first unprintable character.
+    let printable = |c: char| c == ' ' || c.is_ascii_graphic();
+    let end = port.name.find(|c| !printable(c)).unwrap_or(port.name.len());
+    let _ = write!(out, "({})", &port.name[..end]);
     let _ = write!(out, ": addr:{}\n     config:     ", port.hw_addr);
     config(out, port.config);
     out.push_str("\n     state:      ");
@@ -95,16 +96,14 @@ fn port_state(out: &mut String, value: u32) {
     const STP: [&str; 4] = ["STP_LISTEN", "STP_LEARN", "STP_FORWARD", "STP_BLOCK"];
     let stp = (value & state::STP_MASK) >> 8;
     let rest = value & !state::STP_MASK;
+    // As Open vSwitch prints them, without a space between the two.
+    if stp != 0 {
+        out.push_str(STP[stp as usize]);
+    }
     if rest != 0 || stp == 0 {
         bits(out, rest, ' ', |n| {
             ["LINK_DOWN", "BLOCKED", "LIVE"].get(n as usize).copied()
         });
-    }
-    if stp != 0 {
-        if rest != 0 {
-            out.push(' ');
-        }
-        out.push_str(STP[stp as usize]);
     }
 }
 
@@ -123,7 +122,7 @@ impl Printer<'_> {
         self.out.push_str(" port: ");
         self.port(m.port);
         let _ = write!(self.out, ": addr:{}\n     config: ", m.hw_addr);
-        config(self.out, m.config);
+        config(self.out, m.config & m.mask);
         self.out.push_str("\n     mask:   ");
         config(self.out, m.mask);
         self.out.push_str("\n     advertise: ");

@@ -27,9 +27,12 @@ impl Printer<'_> {
             // Without queues it prints nothing, not even the port.
             return self.out.push('\n');
         }
-        self.out.push_str(" port=");
-        self.port(port);
-        self.out.push('\n');
+        self.out.push(' ');
+        if port != Port(0) {
+            self.out.push_str("port=");
+            self.port(port);
+            self.out.push('\n');
+        }
         for queue in queues {
             self.queue_config(queue);
         }

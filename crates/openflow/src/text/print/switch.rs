@@ -18,7 +18,12 @@ impl Printer<'_> {
         }
         self.out.push_str("\ncapabilities: ");
         let old = self.version == Version::V10;
-        bits(self.out, features.capabilities, ' ', |n| match n {
+        let known = match self.version {
+            Version::V10 | Version::V11 => 0x0ef,
+            Version::V12 | Version::V13 => 0x16f,
+            _ => 0x76f,
+        };
+        bits(self.out, features.capabilities & known, ' ', |n| match n {
             0 => Some("FLOW_STATS"),
             1 => Some("TABLE_STATS"),
             2 => Some("PORT_STATS"),
@@ -34,9 +39,11 @@ impl Printer<'_> {
         });
         self.out.push('\n');
         if old {
-            self.out.push_str("actions: ");
-            action_names(self.out, features.actions, self.version);
-            self.out.push('\n');
+            let mut names = String::new();
+            action_names(&mut names, features.actions, self.version);
+            if !names.is_empty() {
+                let _ = writeln!(self.out, "actions: {names}");
+            }
         }
         let mut ports: Vec<_> = features.ports.iter().collect();
         ports.sort_by_key(|port| port.port.0);
@@ -48,12 +55,8 @@ impl Printer<'_> {
     pub(super) fn config(&mut self, config: Config) {
         self.out.push_str(" frags=");
         self.out.push_str(fragments(config.flags & 3));
-        let rest = config.flags & !3;
-        if rest & 4 != 0 {
+        if config.flags & 4 != 0 && self.version < Version::V13 {
             self.out.push_str(" invalid_ttl_to_controller");
-        }
-        if rest & !4 != 0 {
-            let _ = write!(self.out, " ***unknown flags 0x{:04x}***", rest & !4);
         }
         let _ = writeln!(self.out, " miss_send_len={}", config.miss_send_len);
     }

@@ -506,7 +506,6 @@ fn read_stats(body: &mut Reader<'_>, version: Version) -> Result<Table, OfError>
 
 impl Printer<'_> {
     pub(super) fn table_stats(&mut self, name: &Name) -> Result<(), OfError> {
-        self.more(name);
         let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
         let mut tables = TablePrinter::default();
         while !body.is_empty() {
@@ -517,17 +516,10 @@ impl Printer<'_> {
         Ok(())
     }
 
-    pub(super) fn table_features(&mut self, name: &Name) -> Result<(), OfError> {
-        self.more(name);
+    pub(super) fn table_features(&mut self) -> Result<(), OfError> {
         let mut tables = TablePrinter::default();
         tables.features(self.out, self.data)?;
         tables.finish(self.out);
         Ok(())
-    }
-
-    fn more(&mut self, name: &Name) {
-        if name.more {
-            self.out.push_str(" flags=[more]");
-        }
     }
 }

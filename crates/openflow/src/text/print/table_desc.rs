@@ -3,6 +3,7 @@
 use super::Printer;
 use super::name::Name;
 use crate::buf::Reader;
+use crate::msg::property::Properties;
 use crate::{OfError, Version};
 use std::fmt::Write;
 
@@ -17,20 +18,31 @@ struct Settings {
 }
 
 impl Settings {
-    fn read(config: u32, body: &mut Reader<'_>) -> Result<Settings, OfError> {
+    /// Reads the properties of a description, or of a change, which is checked.
+    fn read(config: u32, body: &mut Reader<'_>, change: bool) -> Result<Settings, OfError> {
         let mut settings = Settings {
             eviction: config & 4 != 0,
             vacancy: config & 8 != 0,
             ..Settings::default()
         };
-        while !body.is_empty() {
-            let (kind, len) = (body.u16()?, usize::from(body.u16()?));
-            let mut property = body.sub(len.checked_sub(4).ok_or(OfError::BpcBadLen)?, OfError::BpcBadLen)?;
-            body.skip((len.next_multiple_of(8) - len).min(body.len()))?;
+        let mut properties = Properties::new(body);
+        while let Some((kind, mut value)) = properties.next()? {
             match kind {
-                2 => settings.eviction_flags = Some(property.u32()?),
-                3 => settings.thresholds = [property.u8()?, property.u8()?, property.u8()?],
-                _ => return Err(OfError::BpcBadType),
+                2 => {
+                    settings.eviction_flags = Some(value.u32()?);
+                    value.end()?;
+                }
+                3 => {
+                    settings.thresholds = [value.u8()?, value.u8()?, value.u8()?];
+                    value.skip(1)?;
+                    value.end()?;
+                    let [down, up, now] = settings.thresholds;
+                    if change && (now != 0 || down > up || up > 100) {
+                        return Err(OfError::BpcBadValue);
+                    }
+                }
+                _ if change => return Err(OfError::BrcBadType),
+                _ => {}
             }
         }
         Ok(settings)
@@ -53,11 +65,11 @@ fn eviction_flags(out: &mut String, flags: u32) {
 impl Printer<'_> {
     fn table_desc(&mut self, body: &mut Reader<'_>) -> Result<(), OfError> {
         let len = usize::from(body.u16()?);
-        let mut data = body.sub(len.checked_sub(2).ok_or(OfError::BpcBadLen)?, OfError::BpcBadLen)?;
+        let mut data = body.sub(len.checked_sub(2).ok_or(OfError::BrcBadLen)?, OfError::BrcBadLen)?;
         let table = data.u8()?;
         data.skip(1)?;
         let config = data.u32()?;
-        let settings = Settings::read(config, &mut data)?;
+        let settings = Settings::read(config, &mut data, false)?;
         let _ = write!(
             self.out,
             "\n  table {}:\n   eviction={} eviction_flags=",
@@ -78,9 +90,6 @@ impl Printer<'_> {
     }
 
     pub(super) fn table_descs(&mut self, name: &Name) -> Result<(), OfError> {
-        if name.more {
-            self.out.push_str(" flags=[more]");
-        }
         let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
         while !body.is_empty() {
             self.table_desc(&mut body)?;
@@ -92,13 +101,15 @@ impl Printer<'_> {
         let mut body = Reader::new(self.data.get(name.body..).unwrap_or_default(), OfError::BrcBadLen);
         let reason = body.u8()?;
         body.skip(7)?;
-        self.out.push_str(match reason {
+        let reason = match reason {
             3 => " reason=VACANCY_DOWN",
             4 => " reason=VACANCY_UP",
             _ => return Err(OfError::BpcBadValue),
-        });
-        self.out.push_str("\ntable_desc:-");
-        self.table_desc(&mut body)
+        };
+        let before = self.out.len();
+        self.table_desc(&mut body)?;
+        self.out.insert_str(before, &format!("{reason}\ntable_desc:-"));
+        Ok(())
     }
 
     pub(super) fn table_mod(&mut self, name: &Name) -> Result<(), OfError> {
@@ -106,7 +117,7 @@ impl Printer<'_> {
         let table = body.u8()?;
         body.skip(3)?;
         let config = body.u32()?;
-        let settings = Settings::read(config, &mut body)?;
+        let settings = Settings::read(config, &mut body, true)?;
         match table {
             255 => self.out.push_str(" table_id: ALL_TABLES"),
             table => {
