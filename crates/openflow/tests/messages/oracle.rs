@@ -108,6 +108,8 @@ const OTHERWISE: &[(&str, &str, &str)] = &[
     ("FlowMod", "ok", "OFPBAC_BAD_VENDOR_TYPE"),
     ("FlowMod", "OFPBAC_BAD_LEN", "OFPBAC_BAD_VENDOR_TYPE"),
     ("FlowMod", "OFPBAC_BAD_ARGUMENT", "OFPBAC_BAD_TYPE"),
+    // A wrong length within the actions of an instruction.
+    ("FlowMod", "OFPBAC_BAD_LEN", "OFPBIC_BAD_LEN"),
     // Actions of OpenFlow 1.1 are no types of later versions.
     ("", "OFPBAC_BAD_TYPE", "OFPBAC_BAD_LEN"),
     ("", "OFPBAC_BAD_TYPE", "OFPBIC_BAD_LEN"),
