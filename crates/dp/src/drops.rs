@@ -53,11 +53,13 @@ pub enum DropCause {
     TranslationLimit,
     /// Recirculation needed a handle, and its bridge was at its limit.
     HandleLimit,
+    /// It came in on the output port of a mirror, which takes no part in switching.
+    MirrorOutput,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 22] = [
+    pub const ALL: [DropCause; 23] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -80,6 +82,7 @@ impl DropCause {
         DropCause::QueueRemoved,
         DropCause::TranslationLimit,
         DropCause::HandleLimit,
+        DropCause::MirrorOutput,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -107,6 +110,7 @@ impl DropCause {
             DropCause::QueueRemoved => "drop_queue_removed",
             DropCause::TranslationLimit => "drop_translation_limit",
             DropCause::HandleLimit => "drop_handle_limit",
+            DropCause::MirrorOutput => "drop_mirror_output",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::dep::Read;
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
+use crate::mirror::{MirrorCounts, Mirrors};
 use crate::port::{Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
@@ -29,6 +30,11 @@ pub struct Bridge {
     pub(crate) fdb: Fdb,
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
+    pub(crate) mirrors: Mirrors,
+    /// What each mirror has copied, by [`MirrorConfig::id`](crate::MirrorConfig::id).
+    pub(crate) mirror_counts: BTreeMap<u128, MirrorCounts>,
+    /// The number of the last mirror.
+    pub(crate) last_mirror: u32,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: BTreeMap<u32, (u32, usize)>,
     /// How tables treat fragments.
@@ -85,15 +91,28 @@ impl Bridge {
     }
 
     /// Whether packets must go through the tables. If not, the tables do only what the fail mode
-    /// says, and neither hidden rules nor port flags come before them. NORMAL itself respects the
+    /// says, and neither hidden rules, mirrors nor port flags come before them. NORMAL itself respects the
     /// flags of egress ports.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()
             || !self.hidden.is_empty()
+            || !self.mirrors.is_empty()
             || self.misses_to_controller
             || self.frags == FragMode::Drop
             || self.port_flags.values().any(refuses)
+    }
+
+    /// What a mirror has copied since the configuration has it.
+    pub fn mirror_counts(&self, id: u128) -> Option<MirrorCounts> {
+        self.mirror_counts.get(&id).copied()
+    }
+
+    pub(crate) fn credit_mirror(&mut self, mirror: u32, packets: u64, bytes: u64) {
+        if let Some(counts) = self.mirror_counts.values_mut().find(|counts| counts.number == mirror) {
+            counts.packets += packets;
+            counts.bytes += bytes;
+        }
     }
 
     /// The OpenFlow port number of an interface.

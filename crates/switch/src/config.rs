@@ -2,7 +2,7 @@
 
 use crate::VlanSet;
 use flow::PortNo;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::{EtherType, Vid};
 
@@ -48,6 +48,8 @@ pub struct BridgeConfig {
     pub flood_vlans: VlanSet,
     /// Whether the bridge forwards frames to reserved addresses.
     pub forward_bpdu: bool,
+    /// Its mirrors; those beyond [`MAX_MIRRORS`](crate::MAX_MIRRORS) are ignored.
+    pub mirrors: Vec<MirrorConfig>,
     /// Ports by name.
     pub ports: BTreeMap<String, PortConfig>,
 }
@@ -60,9 +62,42 @@ impl Default for BridgeConfig {
             mac_table_size: 8192,
             flood_vlans: VlanSet::new(),
             forward_bpdu: false,
+            mirrors: Vec::new(),
             ports: BTreeMap::new(),
         }
     }
+}
+
+/// A mirror (table `Mirror`). It selects a packet that enters or leaves the bridge through a
+/// selected port, is in a selected VLAN and matches the filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MirrorConfig {
+    /// What its counters are kept for: the UUID of its row.
+    pub id: u128,
+    /// Whether it selects all ports in both directions.
+    pub select_all: bool,
+    /// Ports whose received packets are selected.
+    pub select_src: BTreeSet<String>,
+    /// Ports whose sent packets are selected.
+    pub select_dst: BTreeSet<String>,
+    /// VLANs; empty means all.
+    pub vlans: VlanSet,
+    /// The filter, of fields that packets and metadata have.
+    pub filter: Option<openflow::model::Match>,
+    /// Where the copies go.
+    pub output: MirrorOutput,
+    /// The length that copies are cut to, in bytes.
+    pub snaplen: Option<u32>,
+}
+
+/// Where a mirror's copies go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorOutput {
+    /// To a port, which then takes no part in switching. Without a port of that name the mirror
+    /// copies nothing.
+    Port(String),
+    /// Into a VLAN, over all ports that carry it.
+    Vlan(Vid),
 }
 
 /// How a port maps tags to VLANs (`Port.vlan_mode`).

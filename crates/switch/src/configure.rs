@@ -6,11 +6,12 @@
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
 use crate::fdb::Fdb;
+use crate::mirror::{MirrorCounts, Mirrors};
 use crate::port::{Egress, Ingress, Member, Port};
 use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
-use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, PortConfig, SwitchConfig};
+use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, MirrorConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use nanos::Nanos;
 use std::collections::{BTreeMap, HashMap};
@@ -59,6 +60,7 @@ impl Switch {
             }
             bridge.set_ports(ports, &mut stale);
             bridge.set_settings(bridge_config, now, &mut stale);
+            bridge.set_mirrors(&bridge_config.mirrors, &mut stale);
         }
 
         let devices = self.attachments.keys().chain(attachments.keys());
@@ -108,6 +110,9 @@ impl Switch {
                 fdb: Fdb::new(seed),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
+                mirrors: Mirrors::default(),
+                mirror_counts: BTreeMap::new(),
+                last_mirror: 0,
                 of_ports: BTreeMap::new(),
                 frags: FragMode::Normal,
                 port_flags: BTreeMap::new(),
@@ -166,6 +171,29 @@ impl Bridge {
         }
         let ports = &self.ports;
         self.port_ids.retain(|_, id| ports.contains_key(id));
+    }
+
+    /// A port that becomes a mirror's output has no stations any more.
+    fn set_mirrors(&mut self, configs: &[MirrorConfig], stale: &mut Vec<Read>) {
+        let (counts, last, ids) = (&mut self.mirror_counts, &mut self.last_mirror, &self.port_ids);
+        counts.retain(|id, _| configs.iter().any(|config| config.id == *id));
+        let number = |id| {
+            let counts = counts.entry(id).or_insert_with(|| {
+                *last += 1;
+                MirrorCounts {
+                    number: *last,
+                    ..MirrorCounts::default()
+                }
+            });
+            counts.number
+        };
+        let mirrors = Mirrors::new(configs, &self.ports, |name| ids.get(name).copied(), number);
+        if mirrors != self.mirrors {
+            let new = mirrors.outputs().filter(|port| !self.mirrors.is_output(*port));
+            new.for_each(|port| _ = self.fdb.flush(Some(port)));
+            self.mirrors = mirrors;
+            stale.push(Read::Bridge(self.id));
+        }
     }
 
     fn set_settings(&mut self, config: &BridgeConfig, now: Nanos, stale: &mut Vec<Read>) {

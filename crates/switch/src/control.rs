@@ -341,9 +341,7 @@ impl Switch {
             let Some(credited) = Credited::of(*credit) else {
                 continue;
             };
-            let (Credited::Rule { bridge, .. } | Credited::Bucket { bridge, .. } | Credited::Lookup { bridge, .. }) =
-                credited;
-            let Some(bridge) = self.bridges.get_mut(&bridge) else {
+            let Some(bridge) = self.bridges.get_mut(&credited.bridge()) else {
                 continue;
             };
             match credited {
@@ -355,6 +353,7 @@ impl Switch {
                     ..
                 } => bridge.tables.credit_bucket(group, generation, bucket, packets, bytes),
                 Credited::Lookup { table, matched, .. } => bridge.tables.credit_lookups(table, matched, packets),
+                Credited::Mirror { mirror, .. } => bridge.credit_mirror(mirror, packets, bytes),
             }
         }
     }

@@ -22,6 +22,7 @@ mod configure;
 mod control;
 mod dep;
 mod fdb;
+mod mirror;
 mod port;
 mod reserved;
 mod switch;
@@ -32,10 +33,11 @@ mod vlan_set;
 
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
-    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, PortConfig, PortFlags, PriorityTags, SwitchConfig,
-    VlanMode,
+    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, MirrorConfig, MirrorOutput, PortConfig, PortFlags,
+    PriorityTags, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use fdb::FdbStats;
+pub use mirror::{MAX_MIRRORS, MirrorCounts};
 pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};
 pub use vlan_set::VlanSet;

@@ -1,5 +1,6 @@
 //! A port of a bridge. What it does with VLAN tags is in [`crate::tables::tags`].
 
+use crate::VlanMode;
 use crate::tables::tags::PortVlans;
 use flow::PortNo;
 use std::collections::BTreeMap;
@@ -19,6 +20,27 @@ pub(crate) struct Port {
     pub(crate) active: usize,
     pub(crate) interfaces: usize,
     pub(crate) members: Vec<Member>,
+}
+
+impl Port {
+    /// Why the port does not take a packet with this VLAN, in Open vSwitch's words.
+    pub(crate) fn refusal(&self, vid: u16) -> String {
+        let name = &self.name;
+        match self.vlans.mode() {
+            VlanMode::Access => {
+                let own = self.vlans.tag();
+                format!(
+                    "dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {own} access port"
+                )
+            }
+            VlanMode::Dot1qTunnel => {
+                format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
+            }
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
+                format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
+            }
+        }
+    }
 }
 
 /// An interface of a port.

@@ -4,7 +4,7 @@
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
-use crate::port::Ingress;
+use crate::port::{Egress, Ingress};
 use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
 use crate::{FragMode, PortFlags};
@@ -88,6 +88,15 @@ pub struct OutOfDate(pub Vec<Change>);
 const EXPIRIES: usize = 256;
 
 impl Switch {
+    /// The other end of a patch.
+    pub(crate) fn peer_of(&self, peer: Ingress) -> Option<&Ingress> {
+        let port = self.bridges.get(&peer.bridge)?.ports.get(&peer.port)?;
+        match &port.members.get(peer.interface)?.egress {
+            Egress::Patch(own) => Some(own),
+            _ => None,
+        }
+    }
+
     /// A switch without bridges. The seed must be unknown to senders, who choose addresses.
     pub fn new(seed: u64) -> Switch {
         Switch {

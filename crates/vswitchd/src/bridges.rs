@@ -6,6 +6,7 @@
 //! then remove unused devices.
 
 use crate::desired::{self, Desired, InterfaceKind};
+use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
 use crate::retries::Retries;
@@ -490,6 +491,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> Sw
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
+            mirrors: mirrors::configs(name, bridge, &state[name]).0,
             ports,
         };
         config.bridges.insert(name.clone(), bridge);

@@ -14,8 +14,8 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, Controller, FlowTable, Interface, Manager, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all, bridge,
-    controller, interface, manager, open_vswitch, port, select,
+    Bridge, Controller, FlowTable, Interface, Manager, Mirror, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all,
+    bridge, controller, interface, manager, mirror, open_vswitch, port, select,
 };
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -55,6 +55,8 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Queue>(&mut selection);
     select::<Ssl>(&mut selection);
     select::<Controller>(&mut selection);
+    select::<Mirror>(&mut selection);
+    selection.quiet(Mirror::TABLE, &[mirror::columns::STATISTICS]);
     {
         use manager::columns::*;
         selection.columns(Manager::TABLE, &[TARGET, CONNECTION_MODE]);
@@ -416,6 +418,7 @@ impl Daemon {
             bridges: all(replica)?,
             ports: all(replica)?,
             interfaces: all(replica)?,
+            mirrors: all(replica)?,
             flow_tables: all(replica)?,
             ssl: all::<Ssl>(replica)?.into_values().next(),
             controllers: all(replica)?,
@@ -471,6 +474,7 @@ impl Daemon {
         }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());
+            report.mirrors(&self.desired, &self.state.shared.switch.read());
         }
         let txn = report.txn;
         if !txn.is_empty() {

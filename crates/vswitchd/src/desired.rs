@@ -4,6 +4,7 @@
 //! unsupported setting is kept as a problem text and goes to the row's own status columns.
 
 use crate::controllers::config::Controller;
+use crate::mirrors::Mirror;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
 use netdev::Spec;
@@ -65,6 +66,8 @@ pub(crate) struct Bridge {
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,
     pub(crate) forward_bpdu: bool,
+    /// Rows of its mirrors, by their UUIDs.
+    pub(crate) mirrors: Vec<Mirror>,
     /// Its controllers, and whether and in which queue it reaches them over its own ports.
     pub(crate) controllers: Vec<Controller>,
     pub(crate) disable_in_band: bool,

@@ -24,6 +24,7 @@ mod desired;
 mod dummy_port;
 mod embedded;
 mod keys;
+mod mirrors;
 mod ofport;
 mod openflow;
 mod options;

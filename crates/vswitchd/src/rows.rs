@@ -2,6 +2,7 @@
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
+use crate::mirrors::Mirror;
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
 use openflow::model::Subfield;
@@ -32,6 +33,7 @@ pub(crate) struct Tables {
     pub(crate) bridges: BTreeMap<Uuid, rows::Bridge>,
     pub(crate) ports: BTreeMap<Uuid, rows::Port>,
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
+    pub(crate) mirrors: BTreeMap<Uuid, rows::Mirror>,
     pub(crate) flow_tables: BTreeMap<Uuid, rows::FlowTable>,
     pub(crate) ssl: Option<rows::Ssl>,
     pub(crate) controllers: BTreeMap<Uuid, rows::Controller>,
@@ -105,6 +107,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
             .clamp(10, 1_000_000),
         flood_vlans: vlans(&row.flood_vlans),
         forward_bpdu: flag(config, "forward-bpdu"),
+        mirrors: mirrors(row, tables),
         controllers: controllers(row, tables),
         disable_in_band: flag(config, "disable-in-band"),
         in_band_queue: number(config, "in-band-queue"),
@@ -126,6 +129,11 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
     }
     add_local(&row.name, &mut bridge, dummies);
     bridge
+}
+
+fn mirrors(row: &rows::Bridge, tables: &Tables) -> Vec<Mirror> {
+    let rows = row.mirrors.iter().filter_map(|uuid| tables.mirrors.get(uuid));
+    rows.map(|row| Mirror::new(row, &tables.ports)).collect()
 }
 
 /// A bridge's controllers. Of several with the same target the first counts.

@@ -8,12 +8,14 @@
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
+use crate::mirrors;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
 use ovsdb::idl::{Tables, Txn};
-use ovsdb::rows::{self, ToDatum, bridge, controller, interface, open_vswitch, port};
+use ovsdb::rows::{self, ToDatum, bridge, controller, interface, mirror, open_vswitch, port};
 use std::collections::BTreeMap;
+use switch::Switch;
 
 /// A transaction with only those values that differ from the replica's.
 pub(crate) struct Report<'a> {
@@ -175,6 +177,25 @@ impl Report<'_> {
         }
     }
 
+    /// The counters of every mirror.
+    pub(crate) fn mirrors(&mut self, desired: &Desired, switch: &Switch) {
+        use mirror::{TABLE, columns};
+        for (name, wanted) in &desired.bridges {
+            for row in &wanted.mirrors {
+                let bridge = switch.bridge(name);
+                let counts = bridge.and_then(|bridge| bridge.mirror_counts(row.uuid.as_u128()));
+                let statistics = counts.map_or_else(BTreeMap::new, |counts| {
+                    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+                    BTreeMap::from([
+                        ("tx_bytes".to_owned(), number(counts.bytes)),
+                        ("tx_packets".to_owned(), number(counts.packets)),
+                    ])
+                });
+                self.put(TABLE, row.uuid, columns::STATISTICS, statistics);
+            }
+        }
+    }
+
     /// The counters of every interface.
     pub(crate) fn statistics(&mut self, bridges: &Bridges, datapath: &dyn Datapath) {
         use interface::{TABLE, columns};
@@ -229,10 +250,13 @@ pub(crate) struct Complaints {
     said: std::collections::BTreeSet<String>,
     /// The notices of the last call.
     noticed: Vec<String>,
+    /// What the last call said of mirrors.
+    of_mirrors: Vec<String>,
 }
 
 impl Complaints {
     pub(crate) fn about(&mut self, desired: &Desired, bridges: &Bridges) {
+        self.about_mirrors(desired, bridges);
         let mut now = std::collections::BTreeSet::new();
         for what in &desired.unsupported {
             now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
@@ -282,5 +306,14 @@ impl Complaints {
             tracing::info!(target: "bridge", "Open_vSwitch: {new}");
         }
         self.noticed.clone_from(notices);
+    }
+
+    fn about_mirrors(&mut self, desired: &Desired, bridges: &Bridges) {
+        let of = |(name, bridge): (&String, _)| Some(mirrors::configs(name, bridge, bridges.state().get(name)?).1);
+        let now: Vec<String> = desired.bridges.iter().filter_map(of).flatten().collect();
+        for new in now.iter().filter(|problem| !self.of_mirrors.contains(problem)) {
+            tracing::error!(target: "bridge", "{new}");
+        }
+        self.of_mirrors = now;
     }
 }

@@ -34,13 +34,31 @@ pub enum Credited {
         /// Whether a rule matched.
         matched: bool,
     },
+    /// A mirror.
+    Mirror {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The mirror's number in the bridge.
+        mirror: u32,
+    },
 }
 
 const RULE: u128 = 1;
 const BUCKET: u128 = 2;
 const LOOKUP: u128 = 3;
+const MIRROR: u128 = 4;
 
 impl Credited {
+    /// The bridge that it belongs to, by its number in the switch.
+    pub fn bridge(self) -> u32 {
+        match self {
+            Credited::Rule { bridge, .. }
+            | Credited::Bucket { bridge, .. }
+            | Credited::Lookup { bridge, .. }
+            | Credited::Mirror { bridge, .. } => bridge,
+        }
+    }
+
     /// Its number.
     pub fn credit(self) -> Credit {
         let number =
@@ -56,6 +74,7 @@ impl Credited {
                 number(BUCKET, bridge, 0) | u128::from(bucket) << 64 | u128::from(generation) << 32 | u128::from(group)
             }
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
+            Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
         })
     }
 
@@ -81,6 +100,10 @@ impl Credited {
                 bridge,
                 table: small,
                 matched: number & 1 != 0,
+            },
+            MIRROR => Credited::Mirror {
+                bridge,
+                mirror: number as u32,
             },
             _ => return None,
         })
@@ -115,6 +138,10 @@ mod tests {
                 bridge: 0,
                 table: 0,
                 matched: false,
+            },
+            Credited::Mirror {
+                bridge,
+                mirror: u32::MAX,
             },
         ];
         for credited in all {

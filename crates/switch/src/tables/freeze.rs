@@ -79,6 +79,8 @@ pub struct RecircContext {
     default_queue: bool,
     action_set: Vec<model::Action>,
     frames: Vec<Frame>,
+    /// The mirrors of the bridge whose output has the packet.
+    mirrored: u32,
     /// The bridge and port that the packet enters, if that is what is left to do.
     enters: Option<Ingress>,
 }
@@ -225,6 +227,7 @@ impl Pipeline<'_> {
             default_queue: self.packet.default_queue,
             action_set: self.packet.place.action_set.clone(),
             frames,
+            mirrored: self.mirrored,
             enters,
         };
         let handle = self.remember(Context::Recirculation(Box::new(frozen)));
@@ -371,6 +374,7 @@ impl Pipeline<'_> {
         self.packet.stack = frozen.stack.clone();
         self.packet.limit = frozen.limit;
         self.packet.default_queue = frozen.default_queue;
+        self.mirrored = frozen.mirrored;
         if let Some(at) = frozen.enters {
             let key = self.packet.state.key;
             return self.enter(at, key);

@@ -52,6 +52,7 @@ mod learn;
 mod limits;
 mod liveness;
 mod meter;
+mod mirrors;
 mod multipath;
 mod normal;
 mod options;

@@ -15,7 +15,6 @@ use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::tags::{Reader, Tags};
-use crate::VlanMode;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
@@ -103,10 +102,7 @@ impl<'a> Pipeline<'a> {
                 return self.dropped(DropCause::NoDestination);
             }
         };
-        let mut key = self.packet.state.key;
-        if self.packet.own_tags && self.switch.vlan_limit < 2 {
-            key.set_tag(1, self.original.tag(1));
-        }
+        let key = self.key_with_own_tags();
         let mut copies = Copies::of(&key, false);
         self.forward(&mut copies, bridge, at, Tags::default());
         self.sort(&mut copies);
@@ -208,7 +204,7 @@ impl<'a> Pipeline<'a> {
         let Some(vlan) = vlan else {
             let vid = copies.key.get(Field::VlanTci0) as u16 & 0xfff;
             if let Some((_, port)) = from {
-                self.error(|_| refusal(port, vid));
+                self.error(|_| port.refusal(vid));
             }
             self.warning(|_| String::from("disallowed VLAN VID for this input port, dropping"));
             return self.dropped(DropCause::VlanFiltered);
@@ -302,6 +298,10 @@ impl<'a> Pipeline<'a> {
             self.detail(|_| String::from("learned port is input port, dropping"));
             return self.dropped(DropCause::Loop);
         }
+        if visit.bridge.mirrors.is_output(to) {
+            self.detail(|_| String::from("learned port is a mirror port, dropping"));
+            return self.dropped(DropCause::MirrorOutput);
+        }
         self.detail(|_| String::from("forwarding to learned port"));
         self.depend(Read::Port(visit.bridge.id, to));
         if let Some(port) = visit.bridge.ports.get(&to) {
@@ -316,7 +316,8 @@ impl<'a> Pipeline<'a> {
             if !self.spend(cost::PORT) {
                 return;
             }
-            if Some(*id) != own && !port.no_flood && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
+            let floods = Some(*id) != own && !port.no_flood && !visit.bridge.mirrors.is_output(*id);
+            if floods && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
                 self.copy_to(copies, visit, port);
                 if self.failed {
                     return;
@@ -351,18 +352,7 @@ impl<'a> Pipeline<'a> {
             if self.failed {
                 break;
             }
-            let mut changes = Vec::new();
-            let reader = &mut self.reader(copies.key);
-            Tags::default().change_to(&copies.tags[at], reader, &mut changes);
-            self.aside(|copy| {
-                for change in &changes {
-                    match change {
-                        Action::PushVlan(tag) => copy.push_tag(*tag),
-                        _ => copy.pop_tag(),
-                    }
-                }
-                copy.send(egress);
-            });
+            self.send_with(copies.key, &copies.tags[at], |copy| copy.send(egress));
         }
     }
 
@@ -393,7 +383,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// A reader of the packet that adds what it reads to the mask.
-    fn reader<'r>(&'r mut self, key: &'r Key) -> Reader<'r> {
+    pub(super) fn reader<'r>(&'r mut self, key: &'r Key) -> Reader<'r> {
         Reader::new(key, &mut self.consulted, self.switch.vlan_limit)
     }
 }
@@ -402,21 +392,4 @@ impl<'a> Pipeline<'a> {
 fn is_about(effect: &Effect, bridge: u32, vlan: Vid, mac: MacAddr) -> bool {
     let station = (bridge, vlan, mac);
     matches!(effect, Effect::Learn { bridge, vlan, mac, .. } if (*bridge, *vlan, *mac) == station)
-}
-
-/// Why a port does not take a packet with this VLAN.
-fn refusal(port: &Port, vid: u16) -> String {
-    let name = &port.name;
-    match port.vlans.mode() {
-        VlanMode::Access => {
-            let own = port.vlans.tag();
-            format!("dropping VLAN {vid} tagged packet received on port {name} configured as VLAN {own} access port")
-        }
-        VlanMode::Dot1qTunnel => {
-            format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
-        }
-        VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
-            format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
-        }
-    }
 }

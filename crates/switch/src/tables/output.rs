@@ -197,8 +197,12 @@ impl Pipeline<'_> {
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) => self.send_to(device),
-            Egress::Patch(peer) if self.packet.hidden => self.enter_again(peer),
+            Egress::Patch(peer) if self.packet.hidden => {
+                self.mirror_sent(egress);
+                self.enter_again(peer);
+            }
             Egress::Patch(peer) => {
+                self.mirror_sent(egress);
                 let key = self.packet.state.key;
                 self.enter(peer, key);
             }
@@ -248,6 +252,7 @@ impl Pipeline<'_> {
             self.actions.push(Action::Trunc(limit));
         }
         self.actions.push(Action::Output(device));
+        self.mirror_sent(Egress::Device(device));
     }
 
     /// Whether a bridge accepts packets from a port (`OFPPC_NO_RECV`).

@@ -33,6 +33,8 @@ pub(super) struct Packet<'a> {
     /// Whether tables see the packet as the datapath received it: in the first bridge, before any
     /// action that may change it.
     pub(super) untouched: bool,
+    /// Whether the packet has just entered its bridge, whose mirrors have not seen it.
+    pub(super) is_new: bool,
     /// The length that outputs cut the packet to.
     pub(super) limit: Option<u32>,
     /// Whether an action has chosen queue 0; without that, 0 means no queue.
@@ -93,6 +95,7 @@ impl Packet<'_> {
             covered: Vec::new(),
             hidden: false,
             untouched: false,
+            is_new: false,
             limit: None,
             default_queue: false,
             stack: Vec::new(),

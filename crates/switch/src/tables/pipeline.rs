@@ -56,6 +56,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) liveness: Liveness,
     pub(super) budget: Budget<'a>,
     pub(super) failed: bool,
+    /// The mirrors of the bridge whose output has the packet.
+    pub(super) mirrored: u32,
 }
 
 /// Where a translation starts, if not at the port of the key.
@@ -155,6 +157,7 @@ impl<'a> Pipeline<'a> {
             liveness: Liveness::default(),
             budget: Budget::new(patience),
             failed: false,
+            mirrored: 0,
         }
     }
 
@@ -219,7 +222,9 @@ impl<'a> Pipeline<'a> {
         let handle = self.original.get(Field::RecircId) as u32;
         match actions {
             Some(actions) => {
-                self.run_rest(actions, None);
+                if self.mirror_received() {
+                    self.run_rest(actions, None);
+                }
                 self.settle();
             }
             None if handle != 0 => self.run_frozen(handle),
@@ -247,6 +252,7 @@ impl<'a> Pipeline<'a> {
     fn run_tables(&mut self, bridge: &Bridge) {
         let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
         if self.receives(bridge, in_port) {
+            self.packet.is_new = true;
             self.look_up(0, None, true);
             let reopened = self.reopen();
             self.settle();
@@ -278,6 +284,7 @@ impl<'a> Pipeline<'a> {
             ..Place::default()
         };
         self.packet.stack.clear();
+        let mirrored = std::mem::take(&mut self.mirrored);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let deeper = u32::from(within);
         if self.deeper(deeper) {
@@ -285,6 +292,7 @@ impl<'a> Pipeline<'a> {
             self.shallower(deeper);
         }
         self.close(1);
+        self.mirrored = mirrored;
         if let Some(saved) = saved {
             self.end_copy(saved);
             self.forgive();
@@ -302,6 +310,9 @@ impl<'a> Pipeline<'a> {
             }
             let found = self.rule(table, in_port.take());
             opened += 1;
+            if std::mem::take(&mut self.packet.is_new) && !self.mirror_received() {
+                break;
+            }
             let instructions = match found {
                 Found::Rule(instructions) => instructions,
                 Found::Nothing if misses => {

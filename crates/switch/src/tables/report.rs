@@ -216,6 +216,14 @@ impl Pipeline<'_> {
         }
     }
 
+    /// Does something whose reading of the packet Open vSwitch does not have in a megaflow.
+    pub(super) fn unshown<R>(&mut self, read: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.report.is_some().then_some(self.consulted);
+        let result = read(self);
+        self.consulted = before.unwrap_or(self.consulted);
+        result
+    }
+
     /// Whether a trace leaves a field as it is: to Open vSwitch, a packet of protocol 0 has no IP
     /// header.
     pub(super) fn lacks(&self, field: Field) -> bool {

@@ -105,14 +105,22 @@ impl PortVlans {
 
     /// The tags with which a packet of a VLAN leaves; `None` where the port does not carry it.
     pub(crate) fn egress(&self, vlan: Vid, tags: &Tags, reader: &mut Reader<'_>) -> Option<Tags> {
-        let strip = match self.mode {
-            VlanMode::Trunk if self.trunk(vlan) => false,
-            VlanMode::NativeTagged if self.native(vlan) => false,
-            VlanMode::NativeUntagged if self.native(vlan) => vlan == self.tag,
+        let carries = match self.mode {
+            VlanMode::Trunk => self.trunk(vlan),
+            VlanMode::NativeTagged | VlanMode::NativeUntagged => self.native(vlan),
             // A tag inside the VLAN's own is a customer's, for which an access port has no use.
-            VlanMode::Access if vlan == self.tag && tags.vid(1, reader).unwrap_or_default() == Vid::NONE => true,
-            VlanMode::Dot1qTunnel if vlan == self.tag && self.customer(tags.vid(1, reader).unwrap_or_default()) => true,
-            _ => return None,
+            VlanMode::Access => vlan == self.tag && tags.vid(1, reader).unwrap_or_default() == Vid::NONE,
+            VlanMode::Dot1qTunnel => vlan == self.tag && self.customer(tags.vid(1, reader).unwrap_or_default()),
+        };
+        carries.then(|| self.leave(vlan, tags, reader))
+    }
+
+    /// The tags with which a packet of a VLAN leaves, whether the port carries the VLAN or not.
+    pub(crate) fn leave(&self, vlan: Vid, tags: &Tags, reader: &mut Reader<'_>) -> Tags {
+        let strip = match self.mode {
+            VlanMode::Trunk | VlanMode::NativeTagged => false,
+            VlanMode::NativeUntagged => vlan == self.tag,
+            VlanMode::Access | VlanMode::Dot1qTunnel => true,
         };
         let mut out = tags.clone();
         match tags.vid(0, reader) {
@@ -127,7 +135,7 @@ impl PortVlans {
                 let bare = !inner || self.mode == VlanMode::Access;
                 if bare && self.priority_tags != PriorityTags::Never && tags.has_priority(reader) {
                     if !inner && tags.is_priority(reader) {
-                        return Some(tags.clone());
+                        return tags.clone();
                     }
                     out.push_priority(tags);
                 }
@@ -144,7 +152,7 @@ impl PortVlans {
             }
             Some(_) => {}
         }
-        Some(out)
+        out
     }
 
     fn trunk(&self, vid: Vid) -> bool {

@@ -1,0 +1,131 @@
+//! Rows of the table `Mirror` as the switch's mirrors, with Open vSwitch's words for those that it
+//! ignores.
+
+use crate::bridges::BridgeState;
+use crate::desired::Bridge;
+use flow::Home;
+use openflow::model::Match;
+use openflow::text::{Names, parse_match};
+use ovsdb::{Uuid, rows};
+use std::collections::{BTreeMap, BTreeSet};
+use switch::{MAX_MIRRORS, MirrorConfig, MirrorOutput, VlanSet};
+use wire::Vid;
+
+/// A row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mirror {
+    pub(crate) uuid: Uuid,
+    name: String,
+    select_all: bool,
+    select_src: BTreeSet<String>,
+    select_dst: BTreeSet<String>,
+    vlans: VlanSet,
+    filter: Option<String>,
+    output_port: Option<String>,
+    output_vlan: Option<Vid>,
+    snaplen: Option<u32>,
+}
+
+impl Mirror {
+    /// Reads a row; `ports` has the database's ports.
+    pub(crate) fn new(row: &rows::Mirror, ports: &BTreeMap<Uuid, rows::Port>) -> Mirror {
+        let name_of = |uuid: &Uuid| ports.get(uuid).map(|port| port.name.clone());
+        Mirror {
+            uuid: row.uuid,
+            name: row.name.clone(),
+            select_all: row.select_all,
+            select_src: row.select_src_port.iter().filter_map(name_of).collect(),
+            select_dst: row.select_dst_port.iter().filter_map(name_of).collect(),
+            vlans: row.select_vlan.iter().filter_map(|vid| vlan(*vid)).collect(),
+            filter: row.filter.clone(),
+            output_port: row.output_port.as_ref().and_then(name_of),
+            output_vlan: row.output_vlan.and_then(vlan),
+            snaplen: row.snaplen.and_then(|len| u32::try_from(len).ok()),
+        }
+    }
+
+    fn config(&self, bridge: &Bridge, names: &Names, problems: &mut Vec<String>) -> Result<MirrorConfig, String> {
+        let output = match (&self.output_port, self.output_vlan) {
+            (Some(port), vlan) => {
+                if !bridge.ports.contains_key(port) {
+                    return Err("outputs to port not on bridge".to_owned());
+                }
+                if vlan.is_some() {
+                    problems.push("specifies both output port and output vlan; ignoring output vlan".to_owned());
+                }
+                MirrorOutput::Port(port.clone())
+            }
+            (None, Some(vlan)) => MirrorOutput::Vlan(vlan),
+            (None, None) => return Err("does not specify output; ignoring".to_owned()),
+        };
+        let filter = self.filter.as_deref().filter(|text| !text.is_empty());
+        let filter = filter.map(|text| filter_of(text, names)).transpose();
+        let mut selected = |names: &BTreeSet<String>| -> BTreeSet<String> {
+            let is_here = |name: &&String| bridge.ports.contains_key(*name);
+            let others = names.iter().filter(|name| !is_here(name));
+            problems.extend(others.map(|name| format!("cannot match on nonexistent port {name}")));
+            names.iter().filter(is_here).cloned().collect()
+        };
+        let (select_src, select_dst) = (selected(&self.select_src), selected(&self.select_dst));
+        Ok(MirrorConfig {
+            id: self.uuid.as_u128(),
+            select_all: self.select_all,
+            select_src,
+            select_dst,
+            vlans: self.vlans.clone(),
+            filter: filter.map_err(|error| format!("filter is invalid: {error}; ignoring"))?,
+            output,
+            snaplen: self.snaplen,
+        })
+    }
+}
+
+/// A bridge's mirrors, and what the log says of them.
+pub(crate) fn configs(name: &str, bridge: &Bridge, state: &BridgeState) -> (Vec<MirrorConfig>, Vec<String>) {
+    let names = names_of(state);
+    let (mut configs, mut problems) = (Vec::new(), Vec::new());
+    for mirror in &bridge.mirrors {
+        if configs.len() == MAX_MIRRORS {
+            problems.push(format!(
+                "bridge {name}: maximum of {MAX_MIRRORS} port mirrors reached, cannot create {}",
+                mirror.name
+            ));
+            continue;
+        }
+        let mut of_mirror = Vec::new();
+        match mirror.config(bridge, &names, &mut of_mirror) {
+            Ok(config) => configs.push(config),
+            Err(problem) => of_mirror.push(problem),
+        }
+        problems.extend(
+            of_mirror
+                .iter()
+                .map(|problem| format!("bridge {name}: mirror {} {problem}", mirror.name)),
+        );
+    }
+    (configs, problems)
+}
+
+fn names_of(state: &BridgeState) -> Names {
+    let mut names = Names::default();
+    for (name, interface) in &state.interfaces {
+        if let Ok(ofport) = interface.ofport {
+            names.ports.insert(flow::port_from_of10(ofport), name.clone());
+        }
+    }
+    names
+}
+
+fn filter_of(text: &str, names: &Names) -> Result<Match, String> {
+    let filter = parse_match(text, names).map_err(|error| error.to_string())?;
+    let elsewhere = |home: Home| matches!(home, Home::Elsewhere);
+    match filter.entries().iter().find(|entry| elsewhere(entry.field.info().home)) {
+        Some(entry) => Err(format!("{} cannot be matched here", entry.field.info().names[0])),
+        None => Ok(filter),
+    }
+}
+
+/// VLANs 0 to 4095.
+fn vlan(vid: i64) -> Option<Vid> {
+    u16::try_from(vid).ok().and_then(|vid| Vid::new(vid).ok())
+}
