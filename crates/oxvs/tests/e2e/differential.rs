@@ -23,15 +23,25 @@ const VLANS: [u16; 4] = [1, 10, 20, 4095];
 #[test]
 fn packets_come_out_where_open_vswitch_sends_them() {
     skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    compare(false);
+}
+
+#[test]
+fn mirrors_copy_what_those_of_open_vswitch_copy() {
+    skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    compare(true);
+}
+
+fn compare(mirrored: bool) {
     let mut pair = Pair::start();
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let first = number("OXVS_SEED").unwrap_or(1);
     for seed in first..first + CASES * number("OXVS_SOAK").unwrap_or(1) {
         // A packet that waits in a queue while the next is sent is no fault: only a difference that
         // repeats with slow sending is.
-        if let Err(quick) = pair.case(seed, Duration::from_millis(4)) {
+        if let Err(quick) = pair.case(seed, mirrored, Duration::from_millis(4)) {
             println!("seed {seed}, once more and slowly, after\n{quick}");
-            if let Err(fault) = pair.case(seed, Duration::from_millis(60)) {
+            if let Err(fault) = pair.case(seed, mirrored, Duration::from_millis(60)) {
                 panic!("OXVS_SEED={seed} shows it:\n{fault}");
             }
         }
@@ -137,7 +147,7 @@ impl Pair {
     }
 
     /// One configuration with its packets; a difference is the error.
-    fn case(&mut self, seed: u64, quiet: Duration) -> Result<(), String> {
+    fn case(&mut self, seed: u64, mirrored: bool, quiet: Duration) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         let mut story = String::new();
         self.oracle.rebuild(seed);
@@ -146,10 +156,16 @@ impl Pair {
         for port in PORTS {
             self.both(&port_settings(port, &mut rng), &mut story);
         }
-        for _ in 0..PACKETS {
+        for n in 0..PACKETS {
             if rng.chance(10) {
                 let port = *rng.pick(&PORTS);
                 self.both(&port_settings(port, &mut rng), &mut story);
+            }
+            if mirrored && (n == 0 || rng.chance(15)) {
+                let bridge = if rng.chance(75) { "br0" } else { "br1" };
+                self.both(&mirrors(bridge, &mut rng), &mut story);
+                let rule: &&str = rng.pick(&RULES);
+                self.rule(bridge, rule, &mut story);
             }
             let port = *rng.pick(&PORTS);
             let packet = packet(&mut rng);
@@ -169,7 +185,8 @@ impl Pair {
                 };
                 let tables = |side: &Side| {
                     let table = |bridge| side.switch.appctl(&["fdb/show", bridge]);
-                    format!("br0\n{}br1\n{}", table("br0"), table("br1"))
+                    let flows = side.switch.appctl(&["dpctl/dump-flows"]);
+                    format!("br0\n{}br1\n{}megaflows\n{flows}", table("br0"), table("br1"))
                 };
                 return Err(format!(
                     "{story}Open vSwitch:\n{}here:\n{}Open vSwitch's tables:\n{}here:\n{}",
@@ -181,6 +198,21 @@ impl Pair {
             }
         }
         Ok(())
+    }
+
+    /// Gives a bridge of both one rule beside NORMAL.
+    fn rule(&mut self, bridge: &str, rule: &str, story: &mut String) {
+        *story += &format!("ovs-ofctl add-flow {bridge} {rule}\n");
+        for side in [&self.oracle, &self.mine] {
+            let rules = [
+                ["del-flows", bridge, "table=0"],
+                ["add-flow", bridge, "priority=0,actions=NORMAL"],
+                ["add-flow", bridge, rule],
+            ];
+            for words in rules {
+                side.switch.tool("ovs-ofctl", &words).expect_ok();
+            }
+        }
     }
 
     /// Configures both. Flushes learned addresses: Open vSwitch sends to a learned port packets
@@ -242,6 +274,66 @@ fn port_settings(port: &str, rng: &mut Rng) -> String {
         rng.chance(15),
         rng.below(1000)
     )
+}
+
+/// Rules that mirrored packets meet.
+const RULES: [&str; 6] = [
+    "priority=1,dl_vlan=20,actions=drop",
+    "priority=1,dl_vlan=10,actions=mod_vlan_vid:20,NORMAL",
+    "priority=1,dl_dst=ff:ff:ff:ff:ff:ff,actions=LOCAL,ALL",
+    "priority=1,ip,actions=mod_nw_tos:32,NORMAL,strip_vlan,FLOOD",
+    "priority=1,ip,actions=output(port=2,max_len=30),mod_vlan_vid:10,NORMAL",
+    "priority=1,arp,actions=IN_PORT",
+];
+
+/// A mirror of a bridge, or two that do not copy each other's copies: their order, which is that of
+/// the UUIDs of their rows, would matter. Open vSwitch does not mirror what patch
+/// ports carry: no mirror selects such packets here.
+fn mirrors(bridge: &str, rng: &mut Rng) -> String {
+    let ports: &[&str] = if bridge == "br0" {
+        &["p1", "p2", "p3", "p4", "p5", "to1", "br0"]
+    } else {
+        &["q1", "to0", "br1"]
+    };
+    let mut words = format!("clear bridge {bridge} mirrors");
+    for port in ports {
+        words += &format!(" -- --id=@{port} get port {port}");
+    }
+    let outputs = match rng.below(4) {
+        0 if bridge == "br0" => vec!["output_port=@p4".to_owned(), "output_port=@p5".to_owned()],
+        1 => vec![format!("output_vlan={}", rng.pick(&VLANS[..3]))],
+        _ => vec![format!("output_port=@{}", rng.pick(ports))],
+    };
+    let two = outputs.len() == 2;
+    let list = |rng: &mut Rng| {
+        let excluded = |port: &str| port.starts_with("to") || two && outputs.iter().any(|out| out.ends_with(port));
+        let ports = ports.iter().filter(|port| !excluded(port));
+        let some: Vec<String> = ports
+            .filter(|_| rng.chance(30))
+            .map(|port| format!("@{port}"))
+            .collect();
+        format!("[{}]", some.join(","))
+    };
+    let mut peer = "to0";
+    let mut names = Vec::new();
+    for (n, output) in outputs.iter().enumerate() {
+        words += &format!(" -- --id=@m{n} create mirror name=m{n} {output}");
+        if !two && rng.chance(30) {
+            words += " select_all=true";
+            peer = "none";
+        } else {
+            words += &format!(" select_src_port={} select_dst_port={}", list(rng), list(rng));
+        }
+        if rng.chance(30) {
+            words += &format!(" select_vlan={}", vlans(rng));
+        }
+        if rng.chance(20) {
+            words += " snaplen=40";
+        }
+        names.push(format!("@m{n}"));
+    }
+    words += &format!(" -- set interface to1 options:peer={peer}");
+    format!("{words} -- set bridge {bridge} mirrors={}", names.join(","))
 }
 
 fn vlans(rng: &mut Rng) -> String {

@@ -4,7 +4,9 @@
 //! A received packet is copied before the actions of the first rule, a sent one as it is sent. A
 //! copy has the tag of the VLAN that the packet has in the bridge: the VLAN settings of the port
 //! give it, as if the port had received the packet. Then the VLAN settings of the output apply, but
-//! for the set of VLANs that it carries. A packet goes to each output once.
+//! for the set of VLANs that it carries. A packet goes to each output once. Copies that are cut do
+//! not go to patch ports, as in Open vSwitch; unlike there, packets of patch ports are
+//! mirrored.
 
 use super::Credited;
 use super::budget::cost;
@@ -56,13 +58,8 @@ impl<'a> Pipeline<'a> {
         let Some(bridge) = self.packet.place.bridge.filter(|bridge| !bridge.mirrors.is_empty()) else {
             return;
         };
-        let port = match egress {
-            Egress::Device(device) => self.switch.attachments.get(&device),
-            Egress::Patch(peer) => self.switch.peer_of(peer),
-            Egress::None => None,
-        };
-        if let Some(at) = port.filter(|at| at.bridge == bridge.id) {
-            self.mirror(bridge, at.port, bridge.mirrors.of_destination(at.port));
+        if let Some(port) = self.port_of(bridge, egress) {
+            self.mirror(bridge, port, bridge.mirrors.of_destination(port));
         }
     }
 
@@ -149,6 +146,9 @@ impl<'a> Pipeline<'a> {
             return self.detail(|_| String::from("OFPPC_NO_FWD set, skipping output"));
         }
         let limit = mirror.snaplen;
+        if limit.is_some() && matches!(port.egress, Egress::Patch(_)) {
+            return self.detail(|_| String::from("Mirror truncate to ODPP_NONE, skipping output"));
+        }
         self.send_with(&packet.key, tags, |copy| {
             if let Some(limit) = limit {
                 copy.packet.limit = Some(copy.packet.limit.map_or(limit, |own| own.min(limit)));

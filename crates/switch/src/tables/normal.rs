@@ -329,14 +329,16 @@ impl<'a> Pipeline<'a> {
     /// A copy leaves by a port, if that port carries the VLAN.
     fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
         let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
-        let protected = port.protected && visit.from.is_some_and(|(_, from)| from.protected);
-        if protected || port.egress == Egress::None || silenced {
+        if port.egress == Egress::None || silenced {
             return;
         }
         let reader = &mut self.reader(copies.key);
         let Some(tags) = port.vlans.egress(visit.vlan, &visit.tags, reader) else {
             return;
         };
+        if port.protected && visit.from.is_some_and(|(_, from)| from.protected) {
+            return self.isolated();
+        }
         match port.egress {
             Egress::Patch(peer) if copies.received => self.pass(copies, peer, tags),
             Egress::Device(device) if copies.received && device == self.original.in_port() => {

@@ -194,6 +194,9 @@ impl Pipeline<'_> {
 
     /// Sends the packet as it is at this point.
     pub(super) fn send(&mut self, egress: Egress) {
+        if self.is_isolated_from(egress) {
+            return self.isolated();
+        }
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) => self.send_to(device),
@@ -207,6 +210,31 @@ impl Pipeline<'_> {
                 self.enter(peer, key);
             }
         }
+    }
+
+    /// Notes that the packet would go from a protected port to another.
+    pub(super) fn isolated(&mut self) {
+        self.warning(|_| String::from("Flow is between protected ports, skipping output."));
+    }
+
+    /// Whether both the ingress port and this one are protected.
+    fn is_isolated_from(&self, egress: Egress) -> bool {
+        let Some(bridge) = self.packet.place.bridge else {
+            return false;
+        };
+        let is_protected = |port: u32| bridge.ports.get(&port).is_some_and(|port| port.protected);
+        let from = bridge.of_ports.get(&self.in_port()).map(|(port, _)| *port);
+        from.is_some_and(is_protected) && self.port_of(bridge, egress).is_some_and(is_protected)
+    }
+
+    /// The port of a bridge through which packets leave there.
+    pub(super) fn port_of(&self, bridge: &Bridge, egress: Egress) -> Option<u32> {
+        let at = match egress {
+            Egress::Device(device) => self.switch.attachments.get(&device),
+            Egress::Patch(peer) => self.switch.peer_of(peer),
+            Egress::None => None,
+        };
+        at.filter(|at| at.bridge == bridge.id).map(|at| at.port)
     }
 
     fn send_to(&mut self, device: PortNo) {
