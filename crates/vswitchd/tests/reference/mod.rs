@@ -26,11 +26,12 @@ use parking_lot::Mutex;
 use plain::Plain;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use random::{PORTS, Rule, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use switch::tables::Condition;
-use switch::{FailMode, SwitchConfig};
+use switch::{FailMode, MirrorConfig, MirrorOutput, SwitchConfig};
+use wire::Vid;
 
 /// The daemon's answers, and what goes to controllers.
 struct Noted {
@@ -126,6 +127,23 @@ impl Fast {
         });
     }
 
+    fn mirror(&self, mirror: Option<&random::Mirror>) {
+        let mut config = bridge_of(PORTS as u16, FailMode::Secure);
+        let names = |ports: &BTreeSet<u32>| ports.iter().map(|port| format!("p{port}")).collect();
+        let mirrors = mirror.map(|mirror| MirrorConfig {
+            id: 1,
+            select_all: false,
+            select_src: names(&mirror.src),
+            select_dst: names(&mirror.dst),
+            vlans: mirror.vlan.and_then(|vid| Vid::new(vid).ok()).into_iter().collect(),
+            filter: None,
+            output: MirrorOutput::Port(format!("p{}", mirror.output)),
+            snaplen: mirror.snaplen.map(|len| len as u32),
+        });
+        config.bridges.get_mut("br0").unwrap().mirrors = mirrors.into_iter().collect();
+        self.noted.shared.update(|switch, now| switch.configure(config, now));
+    }
+
     fn wait(&mut self, seconds: u64) {
         self.now += Duration::from_secs(seconds);
         while self.pipeline.housekeep(self.now) == Some(Nanos::ZERO) {}
@@ -160,7 +178,10 @@ impl Fast {
     fn dropped(&self) -> u64 {
         let drops = self.pipeline.drops();
         for (cause, packets) in &drops {
-            let expected = matches!(cause, DropCause::NoDestination | DropCause::NoRule | DropCause::Loop);
+            let expected = matches!(
+                cause,
+                DropCause::NoDestination | DropCause::NoRule | DropCause::Loop | DropCause::MirrorOutput
+            );
             assert!(expected || *packets == 0, "{packets} lost: {cause:?}");
         }
         drops.into_iter().map(|(_, packets)| packets).sum()
@@ -225,6 +246,10 @@ fn compare(rules: &[Rule], steps: &[Step], limit: usize, met: &mut Met) -> Resul
                 shared.update(|switch, _| switch.fdb_flush("br0", None).unwrap());
             }
             Step::Wait(seconds) => fast.wait(*seconds),
+            Step::Mirror(mirror) => {
+                plain.mirror(mirror.clone());
+                fast.mirror(mirror.as_ref());
+            }
             Step::Count => count(&plain, &mut fast)?,
         }
         let (least, dropped) = (plain.dropped, fast.dropped());

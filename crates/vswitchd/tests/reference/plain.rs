@@ -1,6 +1,6 @@
 //! A datapath and its tables, slow and plain.
 
-use super::random::{Action, PORTS, Rule, Test};
+use super::random::{Action, Mirror, PORTS, Rule, Test};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where a bridge believes a station to be, by VLAN (0 without a tag) and address.
@@ -26,6 +26,9 @@ pub(super) struct Plain {
     pub(super) bared: u64,
     /// What went to controllers.
     pub(super) copies: Vec<Vec<u8>>,
+    mirror: Option<Mirror>,
+    /// The packet has not met a rule.
+    new: bool,
 }
 
 /// A packet on its way.
@@ -65,6 +68,8 @@ struct Ip {
 struct Outcome {
     sent: Vec<(u32, Vec<u8>)>,
     told: bool,
+    /// The mirror has the packet.
+    mirrored: bool,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -173,6 +178,7 @@ impl Plain {
             bared: false,
         };
         let mut outcome = Outcome::default();
+        self.new = true;
         self.table(0, &mut packet, &mut outcome);
         for (port, bytes) in &outcome.sent {
             self.count(*port, 2, bytes.len());
@@ -190,14 +196,18 @@ impl Plain {
     fn table(&mut self, table: u8, packet: &mut Packet, outcome: &mut Outcome) {
         let seen = see(&packet.bytes);
         let fits = |rule: &&Rule| rule.table == table && rule.tests.iter().all(|test| passes(test, packet, &seen));
-        let Some(rule) = self.rules.iter().find(fits).cloned() else {
-            return;
-        };
+        let rule = self.rules.iter().find(fits).cloned();
+        let is_new = std::mem::take(&mut self.new);
+        let accepted = !is_new || self.enter(packet, outcome);
+        let Some(rule) = rule else { return };
         let counter = self.counters.entry((rule.table, rule.priority)).or_default();
         counter.0 += 1;
         counter.1 += packet.counted as u64;
         if packet.shorter {
             self.vague.insert((rule.table, rule.priority));
+        }
+        if !accepted {
+            return;
         }
         let done = self.run(&rule.actions, packet, outcome);
         if let Some(table) = rule.goto.filter(|_| done) {
@@ -211,11 +221,11 @@ impl Plain {
             let in_port = packet.in_port;
             match action {
                 Action::Output(port) if *port == in_port => {}
-                Action::Output(port) => outcome.sent.push((*port, packet.bytes.clone())),
-                Action::InPort => outcome.sent.push((in_port, packet.bytes.clone())),
+                Action::Output(port) => self.send(*port, packet, outcome),
+                Action::InPort => self.send(in_port, packet, outcome),
                 Action::All => {
                     let others = (1..=PORTS).filter(|port| *port != in_port);
-                    outcome.sent.extend(others.map(|port| (port, packet.bytes.clone())));
+                    others.for_each(|port| self.send(port, packet, outcome));
                 }
                 Action::Normal => self.normal(packet, outcome),
                 Action::Controller => {
@@ -247,12 +257,50 @@ impl Plain {
         let address = |bytes: &[u8]| -> [u8; 6] { bytes.try_into().unwrap() };
         self.stations.insert((vlan, address(src)), packet.in_port);
         match self.stations.get(&(vlan, address(dst))) {
-            Some(port) if *port == packet.in_port => {}
-            Some(port) => outcome.sent.push((*port, packet.bytes.clone())),
+            Some(port) if *port == packet.in_port || self.is_output(*port) => {}
+            Some(port) => self.send(*port, packet, outcome),
             None => {
-                let others = (1..=PORTS).filter(|port| *port != packet.in_port);
-                outcome.sent.extend(others.map(|port| (port, packet.bytes.clone())));
+                let others = (1..=PORTS).filter(|port| *port != packet.in_port && !self.is_output(*port));
+                others.for_each(|port| self.send(port, packet, outcome));
             }
+        }
+    }
+
+    /// Has this mirror from now on.
+    pub(super) fn mirror(&mut self, mirror: Option<Mirror>) {
+        let output = mirror.as_ref().map(|mirror| mirror.output);
+        let is_new = output != self.mirror.as_ref().map(|mirror| mirror.output);
+        self.stations.retain(|_, port| !is_new || Some(*port) != output);
+        self.mirror = mirror;
+    }
+
+    fn is_output(&self, port: u32) -> bool {
+        self.mirror.as_ref().is_some_and(|mirror| mirror.output == port)
+    }
+
+    /// Whether a packet that comes in is accepted.
+    fn enter(&self, packet: &Packet, outcome: &mut Outcome) -> bool {
+        self.copy(
+            |mirror| mirror.src.contains(&packet.in_port) && mirror.output != packet.in_port,
+            packet,
+            outcome,
+        );
+        !self.is_output(packet.in_port)
+    }
+
+    fn send(&self, port: u32, packet: &Packet, outcome: &mut Outcome) {
+        outcome.sent.push((port, packet.bytes.clone()));
+        self.copy(|mirror| mirror.dst.contains(&port), packet, outcome);
+    }
+
+    /// Copies a packet to the mirror, if it selects it and does not have it.
+    fn copy(&self, selects: impl Fn(&Mirror) -> bool, packet: &Packet, outcome: &mut Outcome) {
+        let vlan = see(&packet.bytes).vid.unwrap_or(0);
+        let fits = |mirror: &&Mirror| selects(mirror) && mirror.vlan.is_none_or(|own| own == vlan);
+        if let Some(mirror) = self.mirror.as_ref().filter(fits).filter(|_| !outcome.mirrored) {
+            outcome.mirrored = true;
+            let len = packet.bytes.len().min(mirror.snaplen.unwrap_or(usize::MAX));
+            outcome.sent.push((mirror.output, packet.bytes[..len].to_vec()));
         }
     }
 }

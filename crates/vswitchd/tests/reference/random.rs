@@ -1,8 +1,9 @@
 //! Random rules, packets, and what happens between them.
 
-use proptest::collection::vec;
+use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use testkit::{Packet, mac};
@@ -114,6 +115,20 @@ pub(super) enum Step {
     Wait(u64),
     /// The counters of all rules are compared.
     Count,
+    /// The bridge has this mirror, and no other.
+    Mirror(Option<Mirror>),
+}
+
+/// A mirror of the bridge.
+#[derive(Clone, Debug)]
+pub(super) struct Mirror {
+    pub(super) src: BTreeSet<u32>,
+    pub(super) dst: BTreeSet<u32>,
+    /// The VLAN that it selects, 0 without a tag.
+    pub(super) vlan: Option<u16>,
+    pub(super) output: u32,
+    /// The length of copies.
+    pub(super) snaplen: Option<usize>,
 }
 
 impl Shot {
@@ -449,7 +464,20 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Forget),
         2 => (0..12_u64).prop_map(Step::Wait),
         1 => Just(Step::Count),
+        2 => option::weighted(0.8, any_mirror()).prop_map(Step::Mirror),
     ]
+}
+
+fn any_mirror() -> impl Strategy<Value = Mirror> {
+    let ports = || btree_set(1..=PORTS, 0..=PORTS as usize);
+    let (vlan, snaplen) = (option::weighted(0.3, 0..3_u16), option::weighted(0.3, 14..100_usize));
+    (ports(), ports(), vlan, 1..=PORTS, snaplen).prop_map(|(src, dst, vlan, output, snaplen)| Mirror {
+        src,
+        dst,
+        vlan,
+        output,
+        snaplen,
+    })
 }
 
 /// Rules, what happens, and how many megaflows there may be.
