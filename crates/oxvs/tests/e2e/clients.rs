@@ -363,8 +363,8 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     switch.wait_for("port", "bond0", "status", |s| s.contains("error"));
     switch.vsctl("set bridge br0 stp_enable=true");
     switch.wait_for("bridge", "br0", "status", |s| s.contains("unsupported"));
-    switch.vsctl("-- --id=@m create mirror name=m select-all=true -- set bridge br0 mirrors=@m");
-    switch.wait_for("bridge", "br0", "status", |s| s.contains("mirror"));
+    switch.vsctl(r#"-- --id=@n create netflow targets="192.0.2.1:9" -- set bridge br0 netflow=@n"#);
+    switch.wait_for("bridge", "br0", "status", |s| s.contains("netflow"));
     switch.try_vsctl(&[
         "add-port",
         "br0",
@@ -451,8 +451,8 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         "a row that was not set"
     );
     assert!(warned("set bridge br0 fail_mode=secure").contains(stp));
-    let mirror = warned("-- --id=@m create mirror name=m0 select_all=true -- add bridge br0 mirrors @m");
-    assert!(mirror.contains("Bridge br0: mirrors is not supported"), "{mirror}");
+    let netflow = warned("-- --id=@n create netflow targets=192.0.2.1 -- set bridge br0 netflow=@n");
+    assert!(netflow.contains("Bridge br0: netflow is not supported"), "{netflow}");
     let qos = warned("-- --id=@q create qos type=linux-nosuch -- set port p1 qos=@q");
     assert!(
         qos.contains("warning: Port p1: ") && qos.contains("linux-nosuch"),
@@ -473,7 +473,7 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         0
     );
     let show = vsctl("show").stdout;
-    assert!(show.contains("        unsupported: \"mirrors stp_enable\"\n"), "{show}");
+    assert!(show.contains("        unsupported: \"netflow stp_enable\"\n"), "{show}");
     assert!(show.contains("            error: \"qos: "), "{show}");
     let log = switch.sandbox.read("switch.log");
     let stp = "|bridge|WARN|bridge br0: stp_enable is not supported yet and has no effect";

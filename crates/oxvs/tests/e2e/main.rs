@@ -13,6 +13,7 @@ mod differential;
 mod fixture;
 mod lab_controller;
 mod memory;
+mod mirrors;
 mod offload;
 mod openflow;
 mod qos;

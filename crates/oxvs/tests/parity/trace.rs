@@ -4,7 +4,7 @@ use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "trace",
-    groups: &[ACTIONS, MORE, RECIRCULATION, SWITCHING, ARGUMENTS],
+    groups: &[ACTIONS, MORE, RECIRCULATION, SWITCHING, MIRRORS, ARGUMENTS],
 };
 
 const FLOWS: &str = "\
@@ -357,6 +357,56 @@ const SWITCHING: Group = Group {
 };
 
 /// Wrong arguments.
+const MIRRORS: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy other-config:hwaddr=aa:55:aa:55:00:00",
+        "ovs-vsctl add-port br0 p1 -- set interface p1 type=dummy ofport_request=1",
+        "ovs-vsctl add-port br0 p2 tag=10 -- set interface p2 type=dummy ofport_request=2",
+        "ovs-vsctl add-port br0 p3 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-ofctl del-flows br0",
+        "ovs-ofctl add-flow br0 in_port=1,udp,actions=mod_dl_src:50:54:00:00:00:09,2,3",
+        "ovs-ofctl add-flow br0 in_port=1,tcp,actions=mod_vlan_vid:10,2",
+        "ovs-ofctl add-flow br0 in_port=1,icmp,actions=resubmit(,1)",
+        "ovs-ofctl add-flow br0 table=1,actions=clone(mod_nw_src:1.2.3.4,2),3",
+        "ovs-vsctl -- --id=@p3 get port p3 -- --id=@m create mirror name=m select_all=true output_port=@p3 -- set bridge br0 mirrors=@m",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,icmp"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,icmp"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=10,icmp"),
+        row("ovs-appctl ofproto/trace br0 in_port=3,icmp"),
+        row("ovs-appctl ofproto/trace br0 in_port=LOCAL,icmp"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=1,udp 2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=CONTROLLER,udp 2"),
+        row("ovs-appctl ofproto/trace-packet-out br0 in_port=3,udp 2"),
+        step("ovs-vsctl set port p3 vlan_mode=trunk trunks=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,icmp").eventually(),
+        step("ovs-vsctl set port p3 vlan_mode=access tag=7"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,icmp").eventually(),
+        step("ovs-ofctl mod-port br0 p3 no-forward"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,icmp").eventually(),
+        step("ovs-ofctl mod-port br0 p3 forward"),
+        step("ovs-vsctl set mirror m snaplen=40"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp").eventually(),
+        step("ovs-vsctl set mirror m select_vlan=10 -- clear mirror m snaplen"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=2,udp"),
+        step("ovs-vsctl clear mirror m select_vlan -- clear mirror m output_port -- set mirror m output_vlan=20"),
+        step("ovs-vsctl set port p2 tag=10 -- set port p3 tag=20"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_dst=01:80:c2:00:00:00").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_vlan=20,dl_type=0x1234"),
+        step("ovs-vsctl set mirror m select_all=false"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp").eventually(),
+        step("ovs-vsctl set port p1 protected=true -- set port p3 protected=true"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=1,icmp"),
+    ],
+};
+
 const ARGUMENTS: Group = Group {
     daemons: Daemons::Dummy(&[]),
     files: &[],

@@ -1,0 +1,100 @@
+//! Mirrors on real devices, with flows that the kernel forwards.
+
+use crate::fixture::in_namespace;
+use testkit::{Capture, Netns, Vswitch, eventually, ping, skip};
+
+/// A switch with two hosts that talk, and one that watches.
+struct Lab {
+    switch: Vswitch,
+    hosts: Vec<Netns>,
+    _ns: Netns,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let ns = Netns::new("sw");
+        let switch = in_namespace(&ns);
+        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+        let mut hosts = Vec::new();
+        for n in 1..=3 {
+            let port = format!("h{n}");
+            hosts.push(Vswitch::host(&ns, &port, &port, &format!("10.1.0.{n}/24")));
+            switch.vsctl(&format!("add-port br0 {port}"));
+        }
+        let lab = Lab { switch, hosts, _ns: ns };
+        lab.ping(5);
+        lab
+    }
+
+    fn ping(&self, count: u32) {
+        assert_eq!(ping(&self.hosts[0], "10.1.0.2", count).received, count);
+    }
+
+    fn mirror(&self, columns: &str) {
+        self.switch.vsctl(&format!(
+            "-- --id=@h1 get port h1 -- --id=@h3 get port h3 -- --id=@m create mirror name=m {columns} \
+             -- set bridge br0 mirrors=@m"
+        ));
+    }
+
+    /// Pings; the frames of pings and their replies at the first host and at the one that watches.
+    fn seen(&self) -> [Vec<Vec<u8>>; 2] {
+        let captures = [0, 2].map(|host: usize| Capture::start(&self.hosts[host], "eth0", "icmp or (vlan and icmp)"));
+        self.ping(20);
+        captures.map(|capture| {
+            let mut frames = capture.finish();
+            frames.sort();
+            frames
+        })
+    }
+}
+
+#[test]
+fn a_mirror_shows_what_its_ports_carry_also_of_flows_that_the_kernel_forwards() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    let [_, nothing] = lab.seen();
+    assert!(nothing.is_empty(), "{} frames before there is a mirror", nothing.len());
+    lab.mirror("select_all=true output_port=@h3");
+    let [sent, mirrored] = lab.seen();
+    assert_eq!(sent.len(), 40);
+    assert_eq!(sent, mirrored);
+    lab.switch
+        .vsctl("set mirror m select_all=false select_src_port=[] -- set mirror m select_dst_port=[]");
+    assert_eq!(lab.seen()[1].len(), 0, "no port is selected");
+    lab.mirror("select_src_port=@h1 output_port=@h3 snaplen=50");
+    let [sent, cut] = lab.seen();
+    assert_eq!(cut.len(), 20);
+    assert!(
+        cut.iter()
+            .all(|cut| cut.len() == 50 && sent.iter().any(|frame| frame.starts_with(cut)))
+    );
+    lab.mirror("select_dst_port=@h1 output_port=@h3");
+    assert_eq!(lab.seen()[1].len(), 20);
+    let counted = || lab.switch.get("mirror", "m", "statistics");
+    eventually("the mirror's packets are counted", || {
+        counted().contains("tx_packets=20").then_some(())
+    });
+    lab.switch.vsctl("clear bridge br0 mirrors");
+    assert_eq!(lab.seen()[1].len(), 0, "the mirror is gone");
+}
+
+#[test]
+fn a_mirrors_output_takes_no_part_in_switching_and_ends_with_its_port() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    assert_eq!(ping(&lab.hosts[2], "10.1.0.1", 3).received, 3);
+    lab.mirror("select_src_port=@h1 output_port=@h3");
+    assert_eq!(ping(&lab.hosts[2], "10.1.0.1", 1).received, 0, "into the output");
+    lab.switch.vsctl("del-port br0 h3");
+    assert_eq!(lab.switch.get("mirror", "m", "output_port"), "[]", "a weak reference");
+    let said = "|bridge|ERR|bridge br0: mirror m does not specify output; ignoring";
+    eventually("the log says so", || {
+        lab.switch.sandbox.read("switch.log").contains(said).then_some(())
+    });
+    lab.ping(3);
+    lab.switch.vsctl("add-port br0 h3");
+    eventually("it is a port as any other", || {
+        (ping(&lab.hosts[2], "10.1.0.1", 1).received == 1).then_some(())
+    });
+}
