@@ -170,6 +170,7 @@ in_port=1,mpls,mpls_bos=1 actions=dec_mpls_ttl,output:2,set_mpls_tc:3,output:3
 in_port=1,mpls,mpls_bos=0 actions=pop_mpls:0x8847,output:2
 in_port=3,mpls,mpls_label=7 actions=pop_mpls:0x8847,output:2
 in_port=3,mpls,mpls_label=8 actions=pop_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2
+in_port=3,mpls,mpls_label=9 actions=pop_mpls:0x0800,output:2
 in_port=2,dl_vlan=1 actions=set_field:4100->vlan_vid
 in_port=2,dl_vlan=2 actions=set_field:3->vlan_pcp,output:3
 in_port=2,dl_vlan=3 actions=pop_vlan,output:3
@@ -215,6 +216,9 @@ const MORE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=1,tcp,nw_tos=32 --generate"),
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=1"),
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=1,mpls_bos=1"),
+        row(
+            "ovs-appctl ofproto/trace br0 in_port=3 500000000002500000000001884700009040000201404500001c00000000400166df0a0000010a0000020800f7ff00000000",
+        ),
         row("ovs-appctl ofproto/trace br0 in_port=1,mpls,mpls_label=7,mpls_ttl=64,mpls_bos=0"),
         row("ovs-appctl ofproto/trace br0 in_port=3 \
              50540000000a50540000000988470000704000007140450000140000000040110000c0000201c0000202"),
@@ -353,10 +357,12 @@ const SWITCHING: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=6").eventually(),
         row("ovs-appctl ofproto/trace br0 in_port=2"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=5,dl_vlan_pcp=1"),
+        step("ovs-vsctl clear port p2 cvlans"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=0").eventually(),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=0,dl_vlan_pcp=3"),
     ],
 };
 
-/// Wrong arguments.
 const MIRRORS: Group = Group {
     daemons: Daemons::Dummy(&[]),
     files: &[],
@@ -407,6 +413,7 @@ const MIRRORS: Group = Group {
     ],
 };
 
+/// Wrong arguments.
 const ARGUMENTS: Group = Group {
     daemons: Daemons::Dummy(&[]),
     files: &[],

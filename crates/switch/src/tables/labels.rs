@@ -147,31 +147,36 @@ impl Pipeline<'_> {
         label << 12 | (tos >> 2 & 7) << 9 | BOTTOM | ttl
     }
 
-    /// Pops a label.
+    /// Pops a label; the whole stack, if the type is not that of labels.
     pub(super) fn pop_mpls(&mut self, ethertype: u16) {
         let depth = self.depth_of_stack();
         if depth == 0 {
             return;
         }
-        if self.packet.state.key.get(STACK[depth - 1]) as u32 & BOTTOM != 0 {
+        let is_whole = self.packet.state.key.get(STACK[depth - 1]) as u32 & BOTTOM != 0;
+        if is_whole {
             STACK[1..depth].iter().for_each(|field| self.show(*field, u128::MAX));
         }
         self.commit();
         self.consult_unshown(Field::MplsLse0, u128::MAX);
-        let last = self.packet.state.key.get(Field::MplsLse0) as u32 & BOTTOM != 0;
+        let is_label = matches!(EtherType(ethertype), EtherType::MPLS | EtherType::MPLS_MULTICAST);
+        let outer = self.packet.state.key.get(Field::EthType) as u16;
+        let pops = if is_whole && !is_label { depth } else { 1 };
+        let last = is_whole && pops == depth;
         self.spend(self.actions.len() / 32);
         if self.actions.iter().any(|step| matches!(step, Step::PushMpls { .. })) {
             // An entry that is deeper now was the outermost one.
             self.consult(Field::MplsLse0, u128::MAX);
         }
-        for at in 1..STACK.len() {
-            self.consult_unshown(STACK[at], u128::MAX);
-            let below = self.packet.state.key.get(STACK[at]);
-            self.packet.state.key.set(STACK[at - 1], below);
+        for (at, field) in STACK.into_iter().enumerate() {
+            self.consult_unshown(field, u128::MAX);
+            let below = STACK.get(at + pops).map(|below| self.packet.state.key.get(*below));
+            self.packet.state.key.set(field, below.unwrap_or_default());
         }
-        self.packet.state.key.set(Field::MplsLse2, 0);
-        self.actions.push(Step::PopMpls { ethertype });
-        let is_label = matches!(EtherType(ethertype), EtherType::MPLS | EtherType::MPLS_MULTICAST);
+        for left in (0..pops).rev() {
+            let ethertype = if left == 0 { ethertype } else { outer };
+            self.actions.push(Step::PopMpls { ethertype });
+        }
         match self.packet.covered.pop() {
             Some(inner) if last && inner.get(Field::EthType) == u128::from(ethertype) => self.uncover(&inner),
             inner if is_label && !last => {

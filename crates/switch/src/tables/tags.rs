@@ -97,6 +97,9 @@ impl PortVlans {
                 if !self.customer(vid) {
                     return None;
                 }
+                if tags.is_empty_tag(reader) {
+                    tags.pop();
+                }
                 tags.push(self.service_tpid, self.tag);
                 Some(self.tag)
             }
@@ -299,6 +302,11 @@ impl Tags {
                 Some(tag) => tag.tpid(reader) == EtherType::VLAN.0,
                 None => reader.tpid(self.gone) == EtherType::VLAN.0,
             }
+    }
+
+    /// Whether the outermost tag has neither VLAN nor priority, and bares no other.
+    fn is_empty_tag(&self, reader: &mut Reader<'_>) -> bool {
+        self.vid(0, reader) == Some(Vid::NONE) && !self.has_priority(reader) && !self.has_inner(reader)
     }
 
     /// Whether there is a tag inside the outermost one, also one too deep to count.

@@ -195,14 +195,21 @@ fn tags_behind_a_label_are_the_packets_own() {
 }
 
 #[test]
-fn a_label_that_comes_off_under_another_type_hides_the_labels_behind_it() {
+fn a_label_that_comes_off_under_another_type_takes_the_labels_behind_it_with_it() {
     let stack = [0, 0, 0x10, 9, 0, 0, 0x21, 8, 0x45, 0, 0, 20];
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &stack);
     let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let rules = ["mpls,actions=pop_mpls:0x88e7,goto_table:1", "table=1,actions=output:2"];
     let actions = answer(&mut bridge(&[], &rules), &key).translation.actions;
     assert!(
-        matches!(actions[..], [Step::PopMpls { ethertype: 0x88e7 }, Step::Recirc(_)]),
+        matches!(
+            actions[..],
+            [
+                Step::PopMpls { ethertype: 0x8847 },
+                Step::PopMpls { ethertype: 0x88e7 },
+                Step::Recirc(_)
+            ]
+        ),
         "{actions:?}"
     );
 }

@@ -44,7 +44,7 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
     let silent = set.ports.iter().filter(|(_, word)| *word == "no-packet-in");
     let silent = silent.map(|(port, _)| format!("in_port={},", &port[1..]));
     let mut silent = silent.filter(|port| trace.contains(port.as_str()));
-    let rules: [(bool, &str); 27] = [
+    let rules: [(bool, &str); 26] = [
         (
             has(&["\"packet-in\" is called for"]) && silent.next().is_some(),
             "of packets that no rule is for, Open vSwitch tells controllers though their port has no-packet-in",
@@ -90,10 +90,6 @@ pub(super) fn reason(set: &RuleSet, frame: &[u8], trace: &str) -> Option<&'stati
         (
             told("nd_sll=") && told("nd_tll=") && has(&["set(nd("]),
             "of a neighbor message with both link-layer addresses, Open vSwitch writes no more than the first",
-        ),
-        (
-            has(&["pop_mpls:0x0800", "pop_mpls:0x86dd"]) && has(&["bos=0"]),
-            "where a label that is not the last is taken off for something else than a label, Open vSwitch takes all off",
         ),
         (
             cut && (pushed > 0 || has(&["pop_vlan", "strip_vlan", "push_mpls", "pop_mpls"])),
