@@ -37,8 +37,8 @@ pub struct QueueInfo {
     pub tx_bytes: u64,
     /// Dropped packets.
     pub tx_errors: u64,
-    /// When it was created.
-    pub since: Nanos,
+    /// When it was created, if that is known.
+    pub since: Option<Nanos>,
 }
 
 /// The switch around an agent. Every call is short.

@@ -51,10 +51,9 @@ impl Core {
                 0 => FragMode::Normal,
                 FRAGMENTS_DROP => FragMode::Drop,
                 FRAGMENTS_NX_MATCH => FragMode::NxMatch,
-                // Fragment reassembly is not supported. OpenFlow 1.0 has no error for that; the
+                // Fragment reassembly is not supported. As in Open vSwitch, that is no error; the
                 // reply to a get-config request shows the mode in use.
-                _ if conn.version() == Some(Version::V10) => self.fragments,
-                _ => return Err(OfError::ScfcBadFlags),
+                _ => self.fragments,
             };
             if mode != self.fragments {
                 let bridge = &self.config.bridge;

@@ -376,7 +376,7 @@ fn whoever_listens_hears_what_is_left_out_of_matches() {
     ] {
         parse_flow(FlowCommand::Add, &format!("{text},actions=drop"), &names).unwrap();
         let (pre, post) = (pre.to_owned(), post.to_owned());
-        assert_eq!(names.notices.take(), [LeftOut { pre, post }], "{text}");
+        assert_eq!(names.notices.take(), [Notice::LeftOut(LeftOut { pre, post })], "{text}");
     }
     for text in ["tcp,tp_dst=80", "", "tcp_flags=+syn", "ct_nw_src=1.2.3.4", "tcp,foo=3"] {
         let _ = parse_flow(FlowCommand::Add, &format!("{text},actions=drop"), &names);

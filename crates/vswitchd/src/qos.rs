@@ -267,7 +267,7 @@ impl Applied {
                 tx_packets: stats.packets,
                 tx_bytes: stats.bytes,
                 tx_errors: stats.all_dropped(),
-                since: scheduled.since.get(number).copied().unwrap_or_default(),
+                since: Some(scheduled.since.get(number).copied().unwrap_or_default()),
             }
         };
         configured.queues.iter().map(queue).collect()

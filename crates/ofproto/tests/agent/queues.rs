@@ -19,7 +19,7 @@ fn lab() -> Lab {
         tx_packets: u64::from(number) + 1,
         tx_bytes: 1000,
         tx_errors: 2,
-        since: Nanos::from_millis(500),
+        since: Some(Nanos::from_millis(500)),
     };
     {
         let mut queues = lab.world.queues.borrow_mut();

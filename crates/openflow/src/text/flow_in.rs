@@ -5,9 +5,10 @@ use super::action_in::{Reader, Usable};
 use super::flow_out::flag;
 use super::match_out::PROTOCOLS;
 use super::{Names, ParseError, Protocols, field, names, number, parse_port, parse_table, token};
+use crate::buf::Writer;
 use crate::check::{self, Limits};
 use crate::model::*;
-use crate::{OfError, Version};
+use crate::{MAX_LEN, OfError, Version};
 use flow::{Home, MatchField as F, MatchPrerequisite as P};
 
 /// Allowed contents of a flow's text beside its match.
@@ -82,6 +83,19 @@ pub fn parse_flow_usable(command: FlowCommand, text: &str, names: &Names) -> Res
     Ok((m, usable))
 }
 
+/// Whether a message cannot hold a rule's actions. An output takes 16 bytes, as in OpenFlow 1.1 and
+/// later and in Open vSwitch itself.
+fn too_big(m: &FlowMod) -> bool {
+    /// Fewer actions are not measured.
+    const FEW: usize = 256;
+    if m.instructions.apply.len() + m.instructions.write.len() < FEW {
+        return false;
+    }
+    let mut out = Writer::new();
+    crate::instruction::encode(&mut out, Version::V13, &m.instructions, &m.matching);
+    out.len() > MAX_LEN
+}
+
 /// Reads a flow that may say what `allowed` has.
 pub(super) fn read(
     command: FlowCommand,
@@ -151,6 +165,9 @@ pub(super) fn read(
     }
     if let Some(actions) = actions {
         m.instructions = Reader::new(names, &usable).instructions(actions)?;
+        if too_big(&m) {
+            return Err(ParseError::new("input too big"));
+        }
     }
     restrict(&usable, &m.matching);
     names.notices.tell(asked, &m.matching);

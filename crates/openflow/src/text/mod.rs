@@ -55,7 +55,7 @@ pub use lines::{
 };
 pub use match_out::matching;
 pub use meter::{meter_config, meter_mod, parse_meter_mod, parse_meter_request};
-pub use notice::{LeftOut, Notices};
+pub use notice::{LeftOut, Notice, Notices};
 pub use nxm::{NxmMatch, decode_nxm, encode_nxm, nxm, nxm_outside_mask, parse_nxm};
 pub use protocol::{Protocols, parse_protocols};
 pub use requests::{parse_flow_monitor_request, parse_flow_stats_request, parse_packet_out};
@@ -183,7 +183,19 @@ pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
             // OpenFlow 1.0's numbers of reserved ports mean these.
             number @ (0xfff8..=0xfffc | 0xfffe | 0xffff) => Some(Port(number as u32 | 0xffff_0000)),
             number @ 0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
-            _ => None,
+            number => {
+                names.notices.warn("ofp_port", || match u16::try_from(number) {
+                    Ok(number) => format!(
+                        "port {number} is a reserved OF1.0 port number that will be translated to {} when talking to an \
+                         OF1.1 or later controller",
+                        u32::from(number) | 0xffff_0000
+                    ),
+                    Err(_) => format!(
+                        "port {number} is outside the supported range 0 through ffff or 0xffffff00 through 0xffffffff"
+                    ),
+                });
+                None
+            }
         };
     }
     let upper = text.to_ascii_uppercase();
@@ -209,6 +221,11 @@ pub(crate) fn table(number: u8, style: Style<'_>) -> String {
 fn parse_table(text: &str, names: &Names) -> Result<u8, ParseError> {
     if let Some(number) = number::unsigned(text).and_then(|n| u8::try_from(n).ok()) {
         return Ok(number);
+    }
+    if let Some(number) = number::unsigned(text) {
+        names.notices.warn("ofp_table", || {
+            format!("table {number} is outside the supported range 0 through 255")
+        });
     }
     let found = names.tables.iter().find(|(_, name)| *name == text);
     found

@@ -1,4 +1,5 @@
-//! Conditions that are left out of a match because it lacks their prerequisites.
+//! Notices about texts: conditions that are left out of a match because it lacks their
+//! prerequisites, and numbers out of range.
 
 use super::{Style, matching};
 use crate::model::{Entry, Match};
@@ -15,10 +16,24 @@ pub struct LeftOut {
     pub post: String,
 }
 
-/// Collects the conditions that were left out of matches; off by default. Clones share the
+/// What a text says that has no effect, or another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A match lost conditions.
+    LeftOut(LeftOut),
+    /// A number with a warning.
+    Warning {
+        /// The module that logs it.
+        module: &'static str,
+        /// The warning.
+        text: String,
+    },
+}
+
+/// Collects notices about texts that are parsed; off by default. Clones share the
 /// collection. All compare equal, since they do not change the result of parsing.
 #[derive(Clone, Debug, Default)]
-pub struct Notices(Option<Arc<Mutex<Vec<LeftOut>>>>);
+pub struct Notices(Option<Arc<Mutex<Vec<Notice>>>>);
 
 impl PartialEq for Notices {
     fn eq(&self, _: &Notices) -> bool {
@@ -34,10 +49,18 @@ impl Notices {
         Notices(Some(Arc::default()))
     }
 
-    /// The conditions left out since the last call, in order.
-    pub fn take(&self) -> Vec<LeftOut> {
+    /// The notices since the last call, in order.
+    pub fn take(&self) -> Vec<Notice> {
         let Some(list) = &self.0 else { return Vec::new() };
         std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records a warning.
+    pub(super) fn warn(&self, module: &'static str, text: impl FnOnce() -> String) {
+        if let Some(list) = &self.0 {
+            let warning = Notice::Warning { module, text: text() };
+            list.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+        }
     }
 
     /// The match as it was requested, if a notice may be needed.
@@ -78,7 +101,9 @@ impl Notices {
             pre: text,
             post: matching(post, Style::PLAIN),
         };
-        list.lock().unwrap_or_else(PoisonError::into_inner).push(left_out);
+        list.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Notice::LeftOut(left_out));
     }
 }
 

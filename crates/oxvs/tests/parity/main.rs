@@ -10,6 +10,7 @@ mod exceptions;
 mod logs;
 mod noise;
 mod ofctl;
+mod ofctl_answers;
 mod ofctl_mutations;
 mod ofctl_switch;
 mod ovsdb;

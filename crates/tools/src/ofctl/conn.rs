@@ -118,7 +118,12 @@ fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
             };
             let port = match port {
                 "" => PORT,
-                port => port.parse().map_err(|_| unknown())?,
+                port => port.parse().map_err(|_| {
+                    tracing::error!(target: "socket_util", "{rest}: bad port number \"{port}\"");
+                    let error = unknown();
+                    tracing::error!(target: "stream_tcp", "{target}: connect: {}", os_text(&error));
+                    error
+                })?,
             };
             let stream = TcpStream::connect((host, port))?;
             stream.set_nodelay(true)?;

@@ -137,11 +137,14 @@ impl<'a> Reading<'a> {
             }
             Err(error) => error,
         };
-        self.none.notices.take();
-        let fail = |e: ParseError| Failure::new(format!("{}{e}", place()));
+        let fail = |e: ParseError| {
+            notices::log(self.none.notices.take());
+            Failure::new(format!("{}{e}", place()))
+        };
         if self.asked.get().is_some() || !self.ctl.options.accept_names() {
             return Err(fail(error));
         }
+        self.none.notices.take();
         let before = self.ctl.xid.get();
         let names = self.ctl.names(self.target, Wanted::Both)?;
         self.ctl.xid.set(before);

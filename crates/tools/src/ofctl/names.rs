@@ -1,6 +1,6 @@
 //! The names of a switch's ports and tables.
 
-use super::Ctl;
+use super::{Ctl, notices};
 use crate::common::Failure;
 use openflow::model::Port;
 use openflow::model::{Body, PortDesc, StatsReply, StatsRequest};
@@ -26,16 +26,25 @@ impl Ctl {
         read: impl Fn(&Names) -> Result<T, ParseError>,
     ) -> Result<T, Failure> {
         let fail = |e: ParseError| Failure::new(e.to_string());
+        let heard = notices::heard();
         if !self.options.accept_names() {
-            return read(&Names::default()).map_err(fail);
+            let result = read(&heard).map_err(fail);
+            notices::log(heard.notices.take());
+            return result;
         }
         // Transaction ids are the same as if the names were always requested.
         let connections = if wanted == Wanted::Both { 2 } else { 1 };
         let before = self.xid.get();
-        let result = match read(&Names::default()) {
+        let result = match read(&heard) {
             Ok(value) => Ok(value),
-            Err(_) => read(&self.names(target, wanted)?).map_err(fail),
+            Err(_) => {
+                heard.notices.take();
+                let notices = heard.notices.clone();
+                let names = self.names(target, wanted)?;
+                read(&Names { notices, ..names }).map_err(fail)
+            }
         };
+        notices::log(heard.notices.take());
         self.xid.set(before);
         self.skip_xids(2 * connections);
         result

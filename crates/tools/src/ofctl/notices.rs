@@ -1,6 +1,6 @@
-//! Says what is left out of matches, as what packets need for it is not asked for.
+//! Logs what is left out of matches that lack its prerequisites, and warnings about numbers.
 
-use openflow::text::{LeftOut, Names, Notices};
+use openflow::text::{Names, Notice, Notices};
 use telemetry::ratelimit::RateLimit;
 
 /// The module that logs.
@@ -14,10 +14,17 @@ pub(super) fn heard() -> Names {
     }
 }
 
-/// Logs what was left out, but of many matches not all.
-pub(super) fn log(list: Vec<LeftOut>) {
+/// Logs notices, but of many not all.
+pub(super) fn log(list: Vec<Notice>) {
     static LIMIT: RateLimit = RateLimit::new(60, 5);
-    for left_out in list {
+    for notice in list {
+        let left_out = match notice {
+            Notice::LeftOut(left_out) => left_out,
+            Notice::Warning { module, text } => {
+                warn(module, &text);
+                continue;
+            }
+        };
         let Some(dropped) = LIMIT.admit(MODULE) else { continue };
         if let Some(dropped) = dropped {
             tracing::info!(target: MODULE, "{dropped}");
@@ -25,5 +32,18 @@ pub(super) fn log(list: Vec<LeftOut>) {
         tracing::info!(target: MODULE, "normalization changed ofp_match, details:");
         tracing::info!(target: MODULE, " pre: {}", left_out.pre);
         tracing::info!(target: MODULE, "post: {}", left_out.post);
+    }
+}
+
+fn warn(module: &str, text: &str) {
+    const PORT: &str = "ofp_port";
+    const TABLE: &str = "ofp_table";
+    static LIMIT: RateLimit = RateLimit::new(1, 5);
+    if LIMIT.admit(PORT).is_none() {
+        return;
+    }
+    match module {
+        PORT => tracing::warn!(target: PORT, "{text}"),
+        _ => tracing::warn!(target: TABLE, "{text}"),
     }
 }

@@ -80,10 +80,8 @@ impl Ctl {
     fn port_desc(&self, target: &str, word: &str) -> Result<PortDesc, Failure> {
         let number = word.parse::<u32>().ok();
         let missing = || Failure::new(format!("{target}: couldn't find port `{word}'"));
-        let local = word.eq_ignore_ascii_case("local");
         let found = self.ports(target)?.into_iter().find(|port| match number {
             Some(number) => port.port.0 == number,
-            None if local => port.port == Port::LOCAL,
             None => port.name == word,
         });
         found.ok_or_else(missing)

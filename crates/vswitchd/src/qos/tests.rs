@@ -178,7 +178,7 @@ impl Lab {
         let queues = self.applied.borrow().queues(None);
         queues
             .iter()
-            .map(|queue| (queue.number, queue.since.0 / 1_000_000_000))
+            .map(|queue| (queue.number, queue.since.expect("known").0 / 1_000_000_000))
             .collect()
     }
 }

@@ -17,9 +17,9 @@ use super::verify::{self, Authorities};
 /// Why TLS cannot be used as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file was not named.
-    #[error("{0} must be configured to use SSL")]
-    Missing(&'static str),
+    /// Files were not named.
+    #[error("{} must be configured to use SSL", .0.join(", "))]
+    Missing(Vec<&'static str>),
     /// A file cannot be read.
     #[error("{}: {}", .file.display(), crate::os_text(source))]
     Read {
@@ -50,10 +50,12 @@ pub enum TlsError {
 }
 
 impl From<TlsError> for io::Error {
-    /// Logs which file was not named, and returns the system's error that scripts expect.
+    /// Logs which files were not named, and returns the system's error that scripts expect.
     fn from(error: TlsError) -> io::Error {
-        if let TlsError::Missing(_) = &error {
-            telemetry::error_limited!(target: "stream_ssl", "{error}");
+        if let TlsError::Missing(files) = &error {
+            for file in files {
+                telemetry::error_limited!(target: "stream_ssl", "{file} must be configured to use SSL");
+            }
             return rustix::io::Errno::NOPROTOOPT.into();
         }
         io::Error::new(io::ErrorKind::InvalidInput, error)

@@ -162,6 +162,17 @@ impl Tls {
 }
 
 impl Settings {
+    /// What is not configured although a connection needs it.
+    fn missing(&self) -> Vec<&'static str> {
+        let needed = [
+            ("Private key", self.private_key.is_none()),
+            ("Certificate", self.certificate.is_none()),
+            ("CA certificate", self.authority == Authority::Missing),
+        ];
+        let missing = needed.into_iter().filter(|(_, missing)| *missing);
+        missing.map(|(name, _)| name).collect()
+    }
+
     fn files(&self) -> impl Iterator<Item = &Path> {
         let authority = match &self.authority {
             Authority::File(file) | Authority::Bootstrap(file) => Some(file),
@@ -204,19 +215,14 @@ pub(super) fn explain(error: io::Error) -> io::Error {
 }
 
 fn load(settings: &Settings) -> Result<Loaded, TlsError> {
-    let key_file = settings
-        .private_key
-        .as_deref()
-        .ok_or(TlsError::Missing("Private key"))?;
-    let certificate_file = settings
-        .certificate
-        .as_deref()
-        .ok_or(TlsError::Missing("Certificate"))?;
+    let missing = || TlsError::Missing(settings.missing());
+    let key_file = settings.private_key.as_deref().ok_or_else(missing)?;
+    let certificate_file = settings.certificate.as_deref().ok_or_else(missing)?;
     let mut provider = ring::default_provider();
     provider.cipher_suites = ciphers::chosen(&settings.ciphers, &settings.ciphersuites);
     let mut issuers = None;
     let (trust, bootstrap) = match &settings.authority {
-        Authority::Missing => return Err(TlsError::Missing("CA certificate")),
+        Authority::Missing => return Err(missing()),
         Authority::Anyone => (Trust::Anyone, None),
         Authority::Bootstrap(file) if !file.exists() => (Trust::Next, Some(file.clone())),
         Authority::File(file) | Authority::Bootstrap(file) => {
