@@ -167,7 +167,7 @@ impl FlowTables {
         let mut rule = Rule::new(change, instructions, now);
         rule.cookie = cookie;
         let Some(id) = known else {
-            return self.add_rule(number, matching, priority, rule, log);
+            return self.add_rule(number, matching, priority, rule, log).map(drop);
         };
         let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
         let old = RuleRef { table: number, id };
@@ -178,7 +178,11 @@ impl FlowTables {
             rule.packets = old.packets;
             rule.bytes = old.bytes;
         }
-        self.add_rule(number, matching, priority, rule, log)
+        let new = self.add_rule(number, matching, priority, rule, log)?;
+        if self.journal.active {
+            self.journal.succeed(old, new, keep);
+        }
+        Ok(())
     }
 
     fn modify(&mut self, change: &FlowMod, matching: &Match<WORDS>, now: Nanos, log: &mut Log) -> Result<(), OfError> {
@@ -280,20 +284,19 @@ impl FlowTables {
         priority: u16,
         mut rule: Rule,
         log: &mut Log,
-    ) -> Result<(), OfError> {
+    ) -> Result<RuleRef, OfError> {
         if self.journal.active {
             rule.span = Span::From(self.journal.versions().1);
-            let at = self.put(table, matching, priority, rule)?;
+        }
+        let at = self.put(table, matching, priority, rule)?;
+        if self.journal.active {
             self.journal.stale.add(table, matching);
             self.journal.push(Step::Added(at));
-        } else {
-            let at = self.put(table, matching, priority, rule)?;
-            if let Some(rule) = self.table(table).and_then(|table| table.rules.get(at.id)) {
-                log.came(at, priority, matching, rule);
-            }
+        } else if let Some(rule) = self.table(table).and_then(|table| table.rules.get(at.id)) {
+            log.came(at, priority, matching, rule);
         }
         self.watch_room(table, log);
-        Ok(())
+        Ok(at)
     }
 
     /// Whether a rule is removed by a bundle, so that packets see it until the commit.

@@ -9,7 +9,7 @@
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
 use nanos::Nanos;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A change of a bundle.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,8 @@ pub(super) struct Journal {
     pub(super) stale: Stale,
     /// Rules of the bundle that a later change in it has reset: their counters start at zero.
     pub(super) reset: BTreeSet<RuleRef>,
+    /// Rules of the bundle that another rule of it has taken the place of, with that one.
+    pub(super) succeeded: BTreeMap<RuleRef, RuleRef>,
 }
 
 /// Steps in chunks, so that neither growing nor freeing the list touches megabytes at once.
@@ -99,6 +101,15 @@ impl Journal {
     pub(super) fn push(&mut self, step: Step) {
         self.steps.push(step);
     }
+
+    /// Notes that a rule of the bundle takes the place of another; `keep` says whether it keeps the
+    /// counters.
+    pub(super) fn succeed(&mut self, old: RuleRef, new: RuleRef, keep: bool) {
+        if self.reset.remove(&old) || !keep {
+            self.reset.insert(new);
+        }
+        self.succeeded.insert(old, new);
+    }
 }
 
 impl FlowTables {
@@ -108,6 +119,7 @@ impl FlowTables {
         self.journal.last += 1;
         self.journal.latest = self.journal.last;
         self.journal.reset.clear();
+        self.journal.succeeded.clear();
         self.set_versions();
     }
 
@@ -186,6 +198,14 @@ impl FlowTables {
                 keep,
                 modified,
             } => {
+                let (mut new, mut succeeded) = (new, false);
+                while let Some(next) = self.journal.succeeded.remove(&new) {
+                    (new, succeeded) = (next, true);
+                }
+                if self.span(new).is_none() {
+                    // A later change of the bundle has removed it.
+                    return self.finish(Step::Removed(old, Reason::Delete), log, now);
+                }
                 let gone = self
                     .span(old)
                     .filter(|span| *span != Span::Always)
@@ -200,7 +220,9 @@ impl FlowTables {
                         rule.credit(gone.packets, gone.bytes, gone.used);
                     }
                 }
-                if modified {
+                if succeeded {
+                    // Its own step tells of it.
+                } else if modified {
                     self.tell_changed(new, differs, log);
                 } else {
                     self.tell_came(new, log);

@@ -47,7 +47,9 @@ fn a_bundle_that_changes_a_rule_twice_and_then_resets_it_loses_its_counts() {
     let mut reset = change.clone();
     reset.flags = FlowFlags::RESET_COUNTS;
     let packets = |switch: &mut Switch, items: &[BundleItem<'_>]| {
-        switch.flow_mod("br0", &add(1, &[in_port(1)], 1), T1).unwrap();
+        let mut first = add(1, &[in_port(1)], 1);
+        first.flags = FlowFlags::RESET_COUNTS;
+        switch.flow_mod("br0", &first, T1).unwrap();
         let tables = &mut switch.bridge_mut("br0").unwrap().tables;
         let mut rules = Vec::new();
         tables.for_each(None, &Condition::ANY, |at, _, _| rules.push(at));
@@ -62,6 +64,32 @@ fn a_bundle_that_changes_a_rule_twice_and_then_resets_it_loses_its_counts() {
     assert_eq!(packets(&mut switch, &[change, reset]), [0]);
     assert_eq!(packets(&mut switch, &[reset, change]), [0]);
     assert_eq!(packets(&mut switch, &[change, change]), [7]);
+    let again = add(1, &[in_port(1)], 3);
+    let mut anew = again.clone();
+    anew.flags = FlowFlags::RESET_COUNTS;
+    let (again, anew) = (BundleItem::Flow(&again), BundleItem::Flow(&anew));
+    assert_eq!(packets(&mut switch, &[change, again]), [7]);
+    assert_eq!(packets(&mut switch, &[again, again, again]), [7]);
+    assert_eq!(packets(&mut switch, &[again, change, anew, again]), [0]);
+    assert_eq!(packets(&mut switch, &[reset, again]), [0]);
+}
+
+#[test]
+fn a_rule_that_a_bundle_changes_and_then_removes_is_told_of() {
+    let mut switch = switch();
+    let mut rule = add(1, &[in_port(1)], 1);
+    rule.flags = FlowFlags::SEND_FLOW_REM;
+    switch.flow_mod("br0", &rule, T1).unwrap();
+    switch.take_events("br0");
+    let (change, gone) = (to(FlowCommand::Modify, &rule), to(FlowCommand::Delete, &rule));
+    let items = [BundleItem::Flow(&change), BundleItem::Flow(&gone)];
+    switch.bundle("br0", &items, T1).unwrap();
+    let events = switch.take_events("br0");
+    assert!(
+        matches!(&events[..], [TableEvent::Removed(gone)] if gone.reason == Reason::Delete),
+        "{events:?}"
+    );
+    assert!(switch.bridge("br0").unwrap().tables().is_empty());
 }
 
 #[test]
