@@ -16,6 +16,7 @@ mod memory;
 mod mirrors;
 mod offload;
 mod openflow;
+mod other_tools;
 mod qos;
 mod qos_config;
 mod restart;
