@@ -5,6 +5,7 @@
 //! wait for a connection are sent when there is one; those that were sent when a connection is lost
 //! are canceled, for nobody knows what became of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mgmt::jsonrpc::Message;
@@ -23,7 +24,7 @@ pub(super) struct Relay {
     /// The source numbers its transactions.
     pub(super) numbered: bool,
     /// The numbers of forwarded transactions to cancel.
-    cancels: Vec<u64>,
+    cancels: BTreeSet<u64>,
 }
 
 /// A transaction for a relay's source.
@@ -204,7 +205,7 @@ impl Core {
             self.cancel_forwards(|forward| forward.session == session && forward.id == *id);
         } else if let Some(relay) = self.databases.get_mut(&db).and_then(|hosted| hosted.relay.as_mut()) {
             // The source answers the transaction.
-            relay.cancels.push(number);
+            relay.cancels.insert(number);
             self.forwards_changed = true;
         }
         true
@@ -237,7 +238,7 @@ impl Core {
                 .get_mut(&forward.db)
                 .and_then(|hosted| hosted.relay.as_mut());
             if let Some(relay) = relay.filter(|_| forward.params.is_none()) {
-                relay.cancels.push(*number);
+                relay.cancels.insert(*number);
                 self.forwards_changed = true;
             }
         }
