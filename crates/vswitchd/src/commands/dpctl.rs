@@ -1,6 +1,7 @@
 //! `dpctl/*`: the datapath and its ports. `flows` has the commands about megaflows.
 
 mod flows;
+mod normalize;
 
 use super::Answer;
 use crate::show;
@@ -58,6 +59,7 @@ const COMMANDS: &[Entry] = &[
         fail("Setting caches not supported", "Operation not supported")
     }),
     ("list-commands", "", 0, usize::MAX, |_, _| Ok(list_commands())),
+    ("normalize-actions", "actions", 2, usize::MAX, normalize::run),
     ("parse-actions", "actions", 1, usize::MAX, parse),
 ];
 

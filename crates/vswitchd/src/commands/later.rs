@@ -41,7 +41,6 @@ const LATER: &[Entry] = &[
     ("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2),
     ("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 3),
     ("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4),
-    ("dpctl/normalize-actions", "actions", 2, usize::MAX),
     (
         "dpctl/flush-conntrack",
         "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]",
