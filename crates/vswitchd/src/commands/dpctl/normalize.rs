@@ -1,6 +1,6 @@
 //! `dpctl/normalize-actions`: actions in a form in which test benches compare them. Actions are
-//! grouped by the tags that the packet has when they run, and outputs in a row are sorted. Labels are
-//! those of the flow.
+//! grouped by the tags that the packet has when they run, and outputs in a row are sorted. Labels
+//! are those of the flow.
 
 use super::{Asked, fail, text};
 use crate::commands::Answer;
