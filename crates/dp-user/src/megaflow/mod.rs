@@ -87,7 +87,9 @@ pub(crate) struct FlowTable {
     rest: Option<Rest>,
     /// Ports that have gone, whose megaflows are still to be removed. Their packets come no more.
     gone: Vec<PortNo>,
-    /// Megaflows that cover all packets of a port.
+    /// Megaflows that cover all packets of a port. Packets of such a port need no key. Between
+    /// devices in memory this doubles the packets a second; where system calls send and receive,
+    /// no difference was measured.
     wide: HashMap<PortNo, u32>,
     /// Number of megaflows that recirculate packets.
     recirculating: usize,

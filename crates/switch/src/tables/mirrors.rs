@@ -4,9 +4,8 @@
 //! A received packet is copied before the actions of the first rule, a sent one as it is sent. A
 //! copy has the tag of the VLAN that the packet has in the bridge: the VLAN settings of the port
 //! give it, as if the port had received the packet. Then the VLAN settings of the output apply, but
-//! for the set of VLANs that it carries. A packet goes to each output once. Copies that are cut do
-//! not go to patch ports, as in Open vSwitch; unlike there, packets of patch ports are
-//! mirrored.
+//! for the set of VLANs that it carries. A packet goes to each output once. As in Open vSwitch,
+//! copies that are cut do not go to patch ports; unlike there, packets of patch ports are mirrored.
 
 use super::Credited;
 use super::budget::cost;

@@ -21,7 +21,7 @@ use dp_user::pipeline::{BATCH, Budget, Pipeline, RxQueue};
 use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use openflow::model::{FlowCommand, FlowMod};
-use openflow::text::{Names, parse_flow};
+use openflow::text::{Names, parse_flow, parse_match};
 use parking_lot::Mutex;
 use plain::Plain;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -136,7 +136,9 @@ impl Fast {
             select_src: names(&mirror.src),
             select_dst: names(&mirror.dst),
             vlans: mirror.vlan.and_then(|vid| Vid::new(vid).ok()).into_iter().collect(),
-            filter: None,
+            filter: mirror
+                .kind
+                .map(|kind| parse_match(&format!("dl_type={kind:#x}"), &Names::default()).unwrap()),
             output: MirrorOutput::Port(format!("p{}", mirror.output)),
             snaplen: mirror.snaplen.map(|len| len as u32),
         });

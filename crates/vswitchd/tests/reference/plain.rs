@@ -295,8 +295,12 @@ impl Plain {
 
     /// Copies a packet to the mirror, if it selects it and does not have it.
     fn copy(&self, selects: impl Fn(&Mirror) -> bool, packet: &Packet, outcome: &mut Outcome) {
-        let vlan = see(&packet.bytes).vid.unwrap_or(0);
-        let fits = |mirror: &&Mirror| selects(mirror) && mirror.vlan.is_none_or(|own| own == vlan);
+        let seen = see(&packet.bytes);
+        let fits = |mirror: &&Mirror| {
+            selects(mirror)
+                && mirror.vlan.is_none_or(|own| own == seen.vid.unwrap_or(0))
+                && mirror.kind.is_none_or(|own| own == seen.kind)
+        };
         if let Some(mirror) = self.mirror.as_ref().filter(fits).filter(|_| !outcome.mirrored) {
             outcome.mirrored = true;
             let len = packet.bytes.len().min(mirror.snaplen.unwrap_or(usize::MAX));

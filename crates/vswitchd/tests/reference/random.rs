@@ -126,6 +126,8 @@ pub(super) struct Mirror {
     pub(super) dst: BTreeSet<u32>,
     /// The VLAN that it selects, 0 without a tag.
     pub(super) vlan: Option<u16>,
+    /// The Ethernet type that it selects.
+    pub(super) kind: Option<u16>,
     pub(super) output: u32,
     /// The length of copies.
     pub(super) snaplen: Option<usize>,
@@ -471,10 +473,13 @@ fn any_step() -> impl Strategy<Value = Step> {
 fn any_mirror() -> impl Strategy<Value = Mirror> {
     let ports = || btree_set(1..=PORTS, 0..=PORTS as usize);
     let (vlan, snaplen) = (option::weighted(0.3, 0..3_u16), option::weighted(0.3, 14..100_usize));
-    (ports(), ports(), vlan, 1..=PORTS, snaplen).prop_map(|(src, dst, vlan, output, snaplen)| Mirror {
+    let kind = option::weighted(0.3, prop_oneof![Just(0x0800), Just(0x0806), Just(0x8847), Just(0x88b5)]);
+    let ports = (ports(), ports(), 1..=PORTS);
+    (ports, vlan, kind, snaplen).prop_map(|((src, dst, output), vlan, kind, snaplen)| Mirror {
         src,
         dst,
         vlan,
+        kind,
         output,
         snaplen,
     })
