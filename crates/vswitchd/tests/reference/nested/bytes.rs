@@ -328,7 +328,16 @@ fn change(packet: &mut Packet, op: &Op, outcome: &mut Outcome) {
                 .splice(..2, [&[0x88, 0x47][..], &lse.to_be_bytes()].concat());
         }
         Op::PopLabel(kind) if is_labelled => {
-            packet.rest.drain(2..6);
+            // To another type than that of labels, all labels go, if there are at most three.
+            let last = packet.rest[2..]
+                .chunks(4)
+                .take(3)
+                .position(|entry| entry.get(2).is_some_and(|byte| byte & 1 != 0));
+            let labels = match last {
+                Some(last) if !matches!(kind, 0x8847 | 0x8848) => last + 1,
+                _ => 1,
+            };
+            packet.rest.drain(2..2 + 4 * labels);
             packet.set_kind(*kind);
             packet.take_tags();
         }
