@@ -260,7 +260,7 @@ fn two_servers_do_not_share_a_database() {
     let _server = Server::start(dir.path(), &file, &[]);
     let second = Command::new(common::program())
         .arg(&file)
-        .args(["--unixctl=none", "-vconsole:off"])
+        .arg("--unixctl=none")
         .output()
         .unwrap();
     let error = String::from_utf8(second.stderr).unwrap();
@@ -268,6 +268,11 @@ fn two_servers_do_not_share_a_database() {
         error.ends_with("failed to lock lockfile (Resource temporarily unavailable)\n"),
         "{error}"
     );
+    let holder = format!(
+        "|lockfile|WARN|{}: cannot lock file because it is already locked by pid ",
+        dir.path().canonicalize().unwrap().join(".d.db.~lock~").display()
+    );
+    assert!(error.contains(&holder), "{error}");
     if let Some(theirs) = common::other("ovsdb-server") {
         let third = Command::new(theirs)
             .arg(&file)

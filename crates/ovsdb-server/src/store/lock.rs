@@ -94,8 +94,12 @@ pub(crate) fn wait(database: &Path) {
             let pid = lock.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             tracing::warn!(
+                target: "lockfile",
+                "{}: cannot lock file because it is already locked by pid {pid}", lock_name(&canonical).display(),
+            );
+            tracing::info!(
                 target: "ovsdb_file",
-                "{}: pid {pid} ({}) has it locked, waiting for its end", database.display(), name.trim_end(),
+                "{}: waiting for the end of pid {pid} ({})", database.display(), name.trim_end(),
             );
         }
         std::thread::sleep(Duration::from_millis(10));
