@@ -105,6 +105,17 @@ pub enum Action {
     PopPbb,
 }
 
+impl Action {
+    /// How many of the actions that follow belong to this one: it runs them on a copy.
+    pub fn steps(&self) -> usize {
+        match self {
+            Action::Clone(steps) => *steps as usize,
+            Action::IfLonger { then, otherwise, .. } => (*then + *otherwise) as usize,
+            _ => 0,
+        }
+    }
+}
+
 /// Recirculations of one packet at most.
 pub const MAX_RECIRCULATIONS: u32 = 6;
 

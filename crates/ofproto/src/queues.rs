@@ -8,12 +8,6 @@ use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{ALL_QUEUES, Body, Duration, Port, QueueConfig, QueueStats, StatsReply};
 
-/// A duration that is not known.
-const UNKNOWN: Duration = Duration {
-    sec: u32::MAX,
-    nsec: u32::MAX,
-};
-
 /// The most bytes of queues in a reply to OFPT_QUEUE_GET_CONFIG_REQUEST, which is one message.
 /// Queue statistics report all queues.
 const ROOM: usize = 65_000;
@@ -64,7 +58,7 @@ impl Core {
             tx_bytes: queue.tx_bytes,
             tx_packets: queue.tx_packets,
             tx_errors: queue.tx_errors,
-            duration: queue.since.map_or(UNKNOWN, |since| duration(since, now)),
+            duration: queue.since.map_or(Duration::UNKNOWN, |since| duration(since, now)),
         });
         let reply = StatsReply::Queue(stats.collect());
         conn.send(xid, Body::StatsReply { more: false, reply });

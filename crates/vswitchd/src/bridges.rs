@@ -29,6 +29,8 @@ pub(crate) struct Bridges {
     /// The schedulers' random seed.
     seed: u64,
     state: BTreeMap<String, BridgeState>,
+    /// What of mirrors is ignored.
+    mirror_problems: Vec<String>,
     /// Devices that another process holds and may release soon.
     retries: Retries,
 }
@@ -104,6 +106,7 @@ impl Bridges {
             last_port: 0,
             seed,
             state: BTreeMap::new(),
+            mirror_problems: Vec::new(),
             retries: Retries::default(),
         }
     }
@@ -111,6 +114,11 @@ impl Bridges {
     /// The bridges as the last [`Bridges::apply`] left them, by name.
     pub(crate) fn state(&self) -> &BTreeMap<String, BridgeState> {
         &self.state
+    }
+
+    /// What the last [`Bridges::apply`] ignored of mirrors, in Open vSwitch's words.
+    pub(crate) fn mirror_problems(&self) -> &[String] {
+        &self.mirror_problems
     }
 
     /// Every interface with its bridge's and its own name.
@@ -207,7 +215,8 @@ impl Bridges {
         for (name, bridge) in &desired.bridges {
             state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
         }
-        let config = switch_config(desired, &state);
+        let (config, mirror_problems) = switch_config(desired, &state);
+        self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| switch.configure(config, now));
 
         self.close_where(|name, _| !wanted.contains_key(name));
@@ -458,8 +467,9 @@ fn settle_devices<'a>(
     changed
 }
 
-/// The switch's configuration for the attached interfaces.
-fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> SwitchConfig {
+/// The switch's configuration for the attached interfaces, and what of mirrors is ignored.
+fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (SwitchConfig, Vec<String>) {
+    let mut ignored = Vec::new();
     let mut config = SwitchConfig {
         vlan_limit: desired.vlan_limit,
         ..SwitchConfig::default()
@@ -491,12 +501,12 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> Sw
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
-            mirrors: mirrors::configs(name, bridge, &state[name]).0,
+            mirrors: mirrors::configs(name, bridge, &state[name], &mut ignored),
             ports,
         };
         config.bridges.insert(name.clone(), bridge);
     }
-    config
+    (config, ignored)
 }
 
 fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {

@@ -3,6 +3,7 @@
 
 use crate::bridges::BridgeState;
 use crate::desired::Bridge;
+use crate::rows::{vid, vlans};
 use flow::Home;
 use openflow::model::Match;
 use openflow::text::{Names, parse_match};
@@ -36,10 +37,10 @@ impl Mirror {
             select_all: row.select_all,
             select_src: row.select_src_port.iter().filter_map(name_of).collect(),
             select_dst: row.select_dst_port.iter().filter_map(name_of).collect(),
-            vlans: row.select_vlan.iter().filter_map(|vid| vlan(*vid)).collect(),
+            vlans: vlans(&row.select_vlan),
             filter: row.filter.clone(),
             output_port: row.output_port.as_ref().and_then(name_of),
-            output_vlan: row.output_vlan.and_then(vlan),
+            output_vlan: row.output_vlan.and_then(vid),
             snaplen: row.snaplen.and_then(|len| u32::try_from(len).ok()),
         }
     }
@@ -80,10 +81,15 @@ impl Mirror {
     }
 }
 
-/// A bridge's mirrors, and what the log says of them.
-pub(crate) fn configs(name: &str, bridge: &Bridge, state: &BridgeState) -> (Vec<MirrorConfig>, Vec<String>) {
+/// A bridge's mirrors. Adds what is ignored of them to `problems`.
+pub(crate) fn configs(
+    name: &str,
+    bridge: &Bridge,
+    state: &BridgeState,
+    problems: &mut Vec<String>,
+) -> Vec<MirrorConfig> {
     let names = names_of(state);
-    let (mut configs, mut problems) = (Vec::new(), Vec::new());
+    let mut configs = Vec::new();
     for mirror in &bridge.mirrors {
         if configs.len() == MAX_MIRRORS {
             problems.push(format!(
@@ -103,7 +109,7 @@ pub(crate) fn configs(name: &str, bridge: &Bridge, state: &BridgeState) -> (Vec<
                 .map(|problem| format!("bridge {name}: mirror {} {problem}", mirror.name)),
         );
     }
-    (configs, problems)
+    configs
 }
 
 fn names_of(state: &BridgeState) -> Names {
@@ -123,9 +129,4 @@ fn filter_of(text: &str, names: &Names) -> Result<Match, String> {
         Some(entry) => Err(format!("{} cannot be matched here", entry.field.info().names[0])),
         None => Ok(filter),
     }
-}
-
-/// VLANs 0 to 4095.
-fn vlan(vid: i64) -> Option<Vid> {
-    u16::try_from(vid).ok().and_then(|vid| Vid::new(vid).ok())
 }

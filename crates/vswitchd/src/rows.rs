@@ -342,11 +342,11 @@ const KNOWN_TYPES: &[&str] = &[
     "vxlan",
 ];
 
-fn vid(number: i64) -> Option<Vid> {
+pub(crate) fn vid(number: i64) -> Option<Vid> {
     Vid::new(u16::try_from(number).ok()?).ok()
 }
 
-fn vlans(numbers: &[i64]) -> VlanSet {
+pub(crate) fn vlans(numbers: &[i64]) -> VlanSet {
     numbers.iter().filter_map(|n| vid(*n)).collect()
 }
 

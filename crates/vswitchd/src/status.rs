@@ -8,7 +8,6 @@
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
-use crate::mirrors;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
@@ -250,13 +249,12 @@ pub(crate) struct Complaints {
     said: std::collections::BTreeSet<String>,
     /// The notices of the last call.
     noticed: Vec<String>,
-    /// What the last call said of mirrors.
-    of_mirrors: Vec<String>,
+    /// The errors of the last call.
+    errors: Vec<String>,
 }
 
 impl Complaints {
     pub(crate) fn about(&mut self, desired: &Desired, bridges: &Bridges) {
-        self.about_mirrors(desired, bridges);
         let mut now = std::collections::BTreeSet::new();
         for what in &desired.unsupported {
             now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
@@ -301,19 +299,15 @@ impl Complaints {
             tracing::warn!(target: "bridge", "{new}");
         }
         self.said = now;
+        let errors = bridges.mirror_problems();
+        for new in errors.iter().filter(|error| !self.errors.contains(error)) {
+            tracing::error!(target: "bridge", "{new}");
+        }
+        self.errors = errors.to_vec();
         let notices = &desired.workers.notices;
         for new in notices.iter().filter(|notice| !self.noticed.contains(notice)) {
             tracing::info!(target: "bridge", "Open_vSwitch: {new}");
         }
         self.noticed.clone_from(notices);
-    }
-
-    fn about_mirrors(&mut self, desired: &Desired, bridges: &Bridges) {
-        let of = |(name, bridge): (&String, _)| Some(mirrors::configs(name, bridge, bridges.state().get(name)?).1);
-        let now: Vec<String> = desired.bridges.iter().filter_map(of).flatten().collect();
-        for new in now.iter().filter(|problem| !self.of_mirrors.contains(problem)) {
-            tracing::error!(target: "bridge", "{new}");
-        }
-        self.of_mirrors = now;
     }
 }

@@ -164,6 +164,14 @@ pub struct Duration {
     pub nsec: u32,
 }
 
+impl Duration {
+    /// A duration that is not known.
+    pub const UNKNOWN: Duration = Duration {
+        sec: u32::MAX,
+        nsec: u32::MAX,
+    };
+}
+
 /// A rule and its statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStats {

@@ -179,10 +179,8 @@ pub(super) fn encode_async14(codec: &Codec, out: &mut Writer, config: &AsyncConf
     for kind in 0..=last(codec.version) {
         if config.given & 1 << kind != 0 {
             put(out, kind, |out| {
-                out.u32(
-                    masks[usize::from(kind / 2)][usize::from(kind % 2 == 0)]
-                        & reasons(codec.version, usize::from(kind / 2)),
-                );
+                let event = usize::from(kind / 2);
+                out.u32(masks[event][usize::from(kind % 2 == 0)] & reasons(codec.version, event));
             });
         }
     }

@@ -38,6 +38,19 @@ pub(crate) fn in_namespace(ns: &Netns) -> Vswitch {
     })
 }
 
+/// Adds a bridge `br0` with so many hosts in namespaces of their own: host `n` has the address
+/// `10.1.0.n`, and is behind the port `hn`.
+pub(crate) fn bridge_with_hosts(ns: &Netns, switch: &Vswitch, hosts: u32) -> Vec<Netns> {
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+    let add = |n| {
+        let port = format!("h{n}");
+        let host = Vswitch::host(ns, &port, &port, &format!("10.1.0.{n}/24"));
+        switch.vsctl(&format!("add-port br0 {port}"));
+        host
+    };
+    (1..=hosts).map(add).collect()
+}
+
 /// Our own tools for the switch under test.
 pub(crate) fn ours() -> Client {
     if stand_in() {

@@ -1,6 +1,6 @@
 //! Mirrors on real devices, with flows that the kernel forwards.
 
-use crate::fixture::in_namespace;
+use crate::fixture::{bridge_with_hosts, in_namespace};
 use testkit::{Capture, Netns, Vswitch, eventually, ping, skip};
 
 /// A switch with two hosts that talk, and one that watches.
@@ -14,13 +14,7 @@ impl Lab {
     fn new() -> Lab {
         let ns = Netns::new("sw");
         let switch = in_namespace(&ns);
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        let mut hosts = Vec::new();
-        for n in 1..=3 {
-            let port = format!("h{n}");
-            hosts.push(Vswitch::host(&ns, &port, &port, &format!("10.1.0.{n}/24")));
-            switch.vsctl(&format!("add-port br0 {port}"));
-        }
+        let hosts = bridge_with_hosts(&ns, &switch, 3);
         let lab = Lab { switch, hosts, _ns: ns };
         lab.ping(5);
         lab

@@ -1,6 +1,6 @@
 //! Offloaded flows are switched, counted and stopped like packets of workers.
 
-use crate::fixture::{in_namespace, stand_in};
+use crate::fixture::{bridge_with_hosts, in_namespace, stand_in};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -28,13 +28,7 @@ impl Lab {
         }
         let ns = Netns::new("sw");
         let switch = in_namespace(&ns);
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        let mut hosts = Vec::new();
-        for n in 1..=2 {
-            let port = format!("h{n}");
-            hosts.push(Vswitch::host(&ns, &port, &port, &format!("10.1.0.{n}/24")));
-            switch.vsctl(&format!("add-port br0 {port}"));
-        }
+        let hosts = bridge_with_hosts(&ns, &switch, 2);
         let lab = Lab { hosts, switch, ns };
         lab.ping(5);
         if lab.offloaded() == 0 {

@@ -1,21 +1,15 @@
 //! Open vSwitch's other tools, unmodified: those that look at a switch, and those that read its
 //! files.
 
-use crate::fixture::{binary, dummy, dummy_bridge, in_namespace};
-use testkit::{Daemon, Netns, Packet, Sandbox, Vswitch, eventually, mac, skip, try_run};
+use crate::fixture::{binary, bridge_with_hosts, dummy, dummy_bridge, in_namespace};
+use testkit::{Daemon, Netns, Packet, Sandbox, eventually, mac, skip, try_run};
 
 #[test]
 fn ovs_tcpdump_shows_what_a_port_carries_and_leaves_nothing_behind() {
     skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl", "ovs-tcpdump");
     let ns = Netns::new("sw");
     let switch = in_namespace(&ns);
-    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-    let hosts = [1, 2].map(|n| {
-        let port = format!("h{n}");
-        let host = Vswitch::host(&ns, &port, &port, &format!("10.1.0.{n}/24"));
-        switch.vsctl(&format!("add-port br0 {port}"));
-        host
-    });
+    let hosts = bridge_with_hosts(&ns, &switch, 2);
     let mut pings = hosts[0].prefix();
     pings.extend(["ping", "-q", "-i", "0.1", "10.1.0.2"].map(str::to_owned));
     let _pings = Daemon::start("ping", &pings, &switch.sandbox);

@@ -3,6 +3,20 @@
 //! `run.rs` says how to add a row. `PARITY=TEXT` runs the rows that contain TEXT, and the set-up
 //! steps of their groups. `exceptions.rs` has the allowed differences.
 
+/// Rows of `ovs-ofctl` with these words, in every version of OpenFlow. Lines may come in any order.
+macro_rules! versions {
+    ($($line:literal),* $(,)?) => {
+        &[$(
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow10 ", $line)).unordered(),
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow11 ", $line)).unordered(),
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow12 ", $line)).unordered(),
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow13 ", $line)).unordered(),
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow14 ", $line)).unordered(),
+            $crate::run::row(concat!("ovs-ofctl -O OpenFlow15 ", $line)).unordered(),
+        )*]
+    };
+}
+
 mod appctl;
 mod dpctl;
 mod dummy;

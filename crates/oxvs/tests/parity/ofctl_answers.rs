@@ -71,19 +71,6 @@ const SETUP: &[&str] = &[
     "ovs-ofctl del-flows br0",
 ];
 
-macro_rules! versions {
-    ($($line:literal),* $(,)?) => {
-        &[$(
-            row(concat!("ovs-ofctl -O OpenFlow10 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow11 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow12 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow13 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow14 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow15 ", $line)).unordered(),
-        )*]
-    };
-}
-
 /// Questions about the switch, in every version.
 const QUESTIONS: &[Row] = versions![
     "dump-desc br0",

@@ -40,19 +40,6 @@ const SETUP: &[&str] = &[
     "ovs-ofctl -OOpenFlow13 add-meter br0 meter=1,kbps,burst,stats,bands=type=drop,rate=1000,burst_size=100",
 ];
 
-macro_rules! versions {
-    ($($line:literal),* $(,)?) => {
-        &[$(
-            row(concat!("ovs-ofctl -O OpenFlow10 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow11 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow12 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow13 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow14 ", $line)).unordered(),
-            row(concat!("ovs-ofctl -O OpenFlow15 ", $line)).unordered(),
-        )*]
-    };
-}
-
 /// Questions in every version.
 const QUESTIONS: &[Row] = versions![
     "dump-table-desc br0",

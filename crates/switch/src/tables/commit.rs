@@ -145,30 +145,14 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
             Action::Output(_) | Action::Punt { .. } | Action::Recirc(_) | Action::Meter(_)
         )
     };
-    // The first action of a branch says how many follow.
     let mut kept = 0;
     let mut at = 0;
-    while at < actions.len() {
-        match actions[at] {
-            Action::IfLonger { .. } | Action::Clone(_) => {
-                let steps = match actions[at] {
-                    Action::IfLonger { then, otherwise, .. } => then + otherwise,
-                    Action::Clone(steps) => steps,
-                    _ => 0,
-                };
-                let end = at + 1 + steps as usize;
-                if actions[at..end].iter().any(shows) {
-                    kept = end;
-                }
-                at = end;
-            }
-            _ => {
-                at += 1;
-                if shows(&actions[at - 1]) {
-                    kept = at;
-                }
-            }
+    while let Some(action) = actions.get(at) {
+        let end = at + 1 + action.steps();
+        if actions[at..end].iter().any(shows) {
+            kept = end;
         }
+        at = end;
     }
     actions.truncate(kept);
 }

@@ -163,14 +163,20 @@ impl<'a> Pipeline<'a> {
     fn changes_headers(&self, start: usize) -> bool {
         let mut at = start;
         while let Some(step) = self.actions.get(at) {
-            at += 1 + match step {
-                // Actions within copies are cloned already.
-                Step::Clone(steps) => *steps as usize,
-                Step::IfLonger { then, otherwise, .. } => (*then + *otherwise) as usize,
-                Step::PushMpls { .. } | Step::PopMpls { .. } | Step::PushPbb { .. } | Step::PopPbb => return true,
-                Step::CopyTtlOut | Step::CopyTtlIn => return true,
-                _ => 0,
-            };
+            // Actions within copies are cloned already.
+            at += 1 + step.steps();
+            let is_final = matches!(
+                step,
+                Step::PushMpls { .. }
+                    | Step::PopMpls { .. }
+                    | Step::PushPbb { .. }
+                    | Step::PopPbb
+                    | Step::CopyTtlOut
+                    | Step::CopyTtlIn
+            );
+            if is_final {
+                return true;
+            }
         }
         false
     }

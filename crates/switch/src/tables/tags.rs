@@ -447,6 +447,31 @@ impl Pipeline<'_> {
         self.packet.state.key.set_tag(1, deeper);
     }
 
+    /// Sends a copy of the packet with other tags. `tags` is about the tags of `key`, which the
+    /// packet has.
+    pub(super) fn send_with(&mut self, key: &Key, tags: &Tags, send: impl FnOnce(&mut Self)) {
+        let mut changes = Vec::new();
+        Tags::default().change_to(tags, &mut self.reader(key), &mut changes);
+        self.aside(|copy| {
+            for change in &changes {
+                match change {
+                    Action::PushVlan(tag) => copy.push_tag(*tag),
+                    _ => copy.pop_tag(),
+                }
+            }
+            send(copy);
+        });
+    }
+
+    /// The key of the packet as tables see it, with the tag that the VLAN limit hides from them.
+    pub(super) fn key_with_own_tags(&self) -> Key {
+        let mut key = self.packet.state.key;
+        if self.packet.own_tags && self.switch.vlan_limit < 2 {
+            key.set_tag(1, self.original.tag(1));
+        }
+        key
+    }
+
     /// Notes that the tags are written: all of their bits are in the mask.
     pub(super) fn touch_tags(&mut self) {
         self.packet.own_tags = false;

@@ -35,7 +35,7 @@ impl Printer<'_> {
     pub(super) fn group_stats(&mut self, groups: &[GroupStats]) {
         for group in groups {
             let _ = write!(self.out, "\n group_id={}", group.group);
-            if group.duration != UNKNOWN && (self.version == Version::V10 || self.version >= Version::V13) {
+            if group.duration != Duration::UNKNOWN && (self.version == Version::V10 || self.version >= Version::V13) {
                 let _ = write!(self.out, ",duration={}", duration(group.duration));
             }
             let _ = write!(
@@ -76,9 +76,3 @@ impl Printer<'_> {
         }
     }
 }
-
-/// A duration that is not known.
-const UNKNOWN: Duration = Duration {
-    sec: u32::MAX,
-    nsec: u32::MAX,
-};

@@ -16,7 +16,7 @@ type Names<'a> = BTreeMap<&'a str, u32>;
 
 pub(super) fn run(_: &State, args: &[String]) -> Answer {
     let asked = Asked::read(args)?;
-    let [flow, actions, names @ ..] = &asked.words[..] else {
+    let [flow, list, names @ ..] = &asked.words[..] else {
         return Err("\"dpctl/normalize-actions\" command requires at least 2 arguments\n".to_owned());
     };
     let mut ports = Names::new();
@@ -36,13 +36,13 @@ pub(super) fn run(_: &State, args: &[String]) -> Answer {
         }
     };
     let mut out = format!("input flow: {}\n", numbered(flow, &ports));
-    let Ok(actions) = parse_actions(&numbered(actions, &ports)) else {
+    let Ok(actions) = parse_actions(&numbered(list, &ports)) else {
         return Err(out + &text("odp_actions_from_string", "Invalid argument"));
     };
     if asked.more {
         let _ = writeln!(out, "input actions: {}", ActionList::new(&actions, &Key::ZERO));
     }
-    if !args.iter().any(String::is_empty) {
+    if !list.is_empty() {
         out += &groups(&key, &actions);
         out.push('\n');
     }
@@ -70,25 +70,16 @@ fn groups(key: &Key, actions: &[Action]) -> String {
     let place = |tags: &[VlanTag]| tags.iter().rev().map(|tag| (tag.tci, tag.tpid)).collect::<Vec<_>>();
     let mut at = 0;
     while at < actions.len() {
-        let len = match actions[at] {
-            Action::PushVlan(tag) => {
-                tags.push(tag);
-                at += 1;
-                continue;
+        let end = at + 1 + actions[at].steps();
+        match actions[at] {
+            Action::PushVlan(tag) => tags.push(tag),
+            Action::PopVlan => _ = tags.pop(),
+            _ => {
+                let group = groups.entry(place(&tags)).or_default();
+                group.push(ActionList::new(&actions[at..end], &Key::ZERO).to_string());
             }
-            Action::PopVlan => {
-                tags.pop();
-                at += 1;
-                continue;
-            }
-            Action::Clone(steps) => 1 + steps as usize,
-            Action::IfLonger { then, otherwise, .. } => 1 + (then + otherwise) as usize,
-            _ => 1,
-        };
-        let one = &actions[at..(at + len).min(actions.len())];
-        let group = groups.entry(place(&tags)).or_default();
-        group.push(ActionList::new(one, &Key::ZERO).to_string());
-        at += len;
+        }
+        at = end;
     }
     if groups.is_empty() {
         groups.insert(place(&tags), vec!["drop".to_owned()]);
