@@ -10,7 +10,7 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["nanos", "wire", "sys", "telemetry"],
-    &["flow", "qos", "ovsdb"],
+    &["flow", "qos", "ovsdb", "export"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
@@ -30,6 +30,7 @@ pub(crate) const SANS_IO: &[&str] = &[
     "wire",
     "flow",
     "qos",
+    "export",
     "ovsdb",
     "classifier",
     "openflow",
