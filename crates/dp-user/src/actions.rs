@@ -8,6 +8,7 @@
 //!   to cut it.
 
 mod headers;
+mod sample;
 
 use crate::edit::edit;
 use crate::egress::Egress;
@@ -15,6 +16,7 @@ use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
 use crate::rewrite::{self, set_field};
 use crate::rx_queue::{PuntBudgets, Source};
+use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, PortNo};
@@ -32,6 +34,7 @@ const ETHERNET: usize = 14;
 pub(crate) struct Actor {
     pub(crate) egress: Egress,
     meters: MeterView,
+    sampler: Sampler,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
     /// Recirculated packets, in order: collected until the pipeline takes them.
@@ -42,6 +45,7 @@ pub(crate) struct Actor {
 pub(crate) struct Context<'a> {
     egress: &'a mut Egress,
     meters: &'a mut MeterView,
+    sampler: &'a mut Sampler,
     slowpath: &'a dyn Slowpath,
     /// Copies that may be punted to the control plane; `None` for any number, for packets that it
     /// sends itself.
@@ -60,6 +64,7 @@ impl Actor {
         Actor {
             egress: Egress::default(),
             meters,
+            sampler: Sampler::new(),
             slowpath,
             stats,
             recirculated: Vec::new(),
@@ -72,6 +77,7 @@ impl Actor {
         Context {
             egress: &mut self.egress,
             meters: &mut self.meters,
+            sampler: &mut self.sampler,
             slowpath: &*self.slowpath,
             budgets: from.punts.as_mut(),
             drops: DropSink {
@@ -174,6 +180,15 @@ impl Context<'_> {
                         return self.steps(&actions[at..=last], frame, None);
                     }
                     self.steps(&actions[at..behind], frame.duplicate(), None);
+                    at = behind;
+                    Ok(())
+                }
+                Action::Sample { probability, steps } => {
+                    let behind = at.saturating_add(*steps as usize);
+                    self.sample(*probability, &actions[at..behind.min(actions.len())], &frame);
+                    if behind > last {
+                        return;
+                    }
                     at = behind;
                     Ok(())
                 }
@@ -284,17 +299,19 @@ impl Context<'_> {
     /// Hands a copy to the control plane.
     #[cold]
     fn punt(&mut self, (reason, handle): (PuntReason, u32), max_len: u16, frame: &Frame) {
-        self.settled = true;
-        let cause = match reason.is_protocol() {
-            true => DropCause::ProtocolBudget,
-            false => DropCause::ControllerBudget,
+        let cause = match reason {
+            PuntReason::Sample => DropCause::SampleBudget,
+            PuntReason::Controller => DropCause::ControllerBudget,
+            _ => DropCause::ProtocolBudget,
         };
+        // A sample is nobody who gets the packet.
+        self.settled |= reason != PuntReason::Sample;
         if self
             .budgets
             .as_mut()
             .is_some_and(|budgets| budgets.of(reason).is_spent())
         {
-            return self.dropped(cause);
+            return self.drops.count(cause, 1);
         }
         let completed;
         let packets = match frame.offload {

@@ -37,6 +37,7 @@ mod poll;
 mod queued;
 mod rewrite;
 mod rx_queue;
+mod sampler;
 mod scheduled;
 mod signature;
 mod stats;

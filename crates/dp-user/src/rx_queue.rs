@@ -54,8 +54,10 @@ impl Budget {
 
 /// The copies that a receive queue may punt to the control plane.
 pub(crate) struct PuntBudgets {
-    /// Packets for controllers, and samples.
-    others: Budget,
+    /// Packets for controllers.
+    controllers: Budget,
+    /// Samples for collectors.
+    samples: Budget,
     /// Packets of control protocols.
     protocols: Budget,
 }
@@ -64,20 +66,23 @@ impl PuntBudgets {
     fn new(budget: Budget) -> PuntBudgets {
         PuntBudgets {
             protocols: budget.clone(),
-            others: budget,
+            samples: budget.clone(),
+            controllers: budget,
         }
     }
 
     /// Begins a batch, as [`Budget::begin`].
     pub(crate) fn begin(&mut self, contended: bool) {
-        self.others.begin(contended);
+        self.controllers.begin(contended);
+        self.samples.begin(contended);
         self.protocols.begin(contended);
     }
 
     pub(crate) fn of(&mut self, reason: PuntReason) -> &mut Budget {
-        match reason.is_protocol() {
-            true => &mut self.protocols,
-            false => &mut self.others,
+        match reason {
+            PuntReason::Controller => &mut self.controllers,
+            PuntReason::Sample => &mut self.samples,
+            _ => &mut self.protocols,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The actions of a datapath.
 
 use crate::show::Context;
+use crate::user_data::{ToController, UserData};
 use crate::{PuntReason, SetField};
 use flow::PortNo;
 use std::fmt;
@@ -71,6 +72,13 @@ pub enum Action {
     /// Run this many of the actions that follow on a copy of the packet, then continue after them
     /// with the packet as it was here.
     Clone(u32),
+    /// As [`Action::Clone`], for some of the packets, chosen at random.
+    Sample {
+        /// A packet is chosen with (`probability` + 1) / 2^32: `u32::MAX` chooses all.
+        probability: u32,
+        /// Number of actions.
+        steps: u32,
+    },
     /// Run the first `then` of the actions that follow on a copy of the packet if it is longer than
     /// `len` bytes, counted from its Ethernet header; otherwise run the next `otherwise` actions on
     /// a copy. Continue after both with the packet as it was here. If a device is to segment the
@@ -109,7 +117,7 @@ impl Action {
     /// How many of the actions that follow belong to this one: it runs them on a copy.
     pub fn steps(&self) -> usize {
         match self {
-            Action::Clone(steps) => *steps as usize,
+            Action::Clone(steps) | Action::Sample { steps, .. } => *steps as usize,
             Action::IfLonger { then, otherwise, .. } => (*then + *otherwise) as usize,
             _ => 0,
         }
@@ -153,10 +161,11 @@ impl fmt::Display for Action {
                 reason: PuntReason::Controller,
                 handle,
                 max_len,
-            } => crate::show::userspace(f, &crate::show::ToController::unknown(*handle), *max_len),
+            } => UserData::Controller(ToController::unknown(*handle)).userspace(f, *max_len),
             Action::Punt { reason, .. } => write!(f, "userspace(pid=0,slow_path({}))", reason.name()),
             Action::Meter(id) => write!(f, "meter({id})"),
             Action::Clone(actions) => write!(f, "clone({actions})"),
+            Action::Sample { probability, steps } => write!(f, "sample({probability},actions({steps}))"),
             Action::IfLonger { len, then, otherwise } => {
                 write!(f, "check_pkt_len(size={len},gt({then}),le({otherwise}))")
             }

@@ -55,11 +55,14 @@ pub enum DropCause {
     HandleLimit,
     /// It came in on the output port of a mirror, which takes no part in switching.
     MirrorOutput,
+    /// The budget or the queue for samples was full: a sample for collectors was lost, not the
+    /// packet.
+    SampleBudget,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 23] = [
+    pub const ALL: [DropCause; 24] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -83,6 +86,7 @@ impl DropCause {
         DropCause::TranslationLimit,
         DropCause::HandleLimit,
         DropCause::MirrorOutput,
+        DropCause::SampleBudget,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -111,6 +115,7 @@ impl DropCause {
             DropCause::TranslationLimit => "drop_translation_limit",
             DropCause::HandleLimit => "drop_handle_limit",
             DropCause::MirrorOutput => "drop_mirror_output",
+            DropCause::SampleBudget => "drop_sample_budget",
         }
     }
 }

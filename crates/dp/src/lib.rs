@@ -24,6 +24,7 @@ mod punt;
 mod set_field;
 mod show;
 mod upcall;
+mod user_data;
 mod workers;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
@@ -37,8 +38,9 @@ pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig,
 pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
-pub use show::{ActionList, ToController, ufid};
+pub use show::{ActionList, ufid};
 pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};
+pub use user_data::{Direction, FlowSample, SampleData, ToController, UserData};
 pub use workers::{
     Assign, AutoBalance, Perf, QueueReport, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport,
 };

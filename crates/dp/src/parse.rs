@@ -75,6 +75,7 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
             actions[place] = Action::Clone(count(actions.len() - place - 1));
             return Ok(());
         }
+        "sample" => return sample(inner, actions, depth),
         "check_pkt_len" => return check_len(inner, actions, depth),
         _ => {}
     }
@@ -118,6 +119,26 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
 
 fn count(actions: usize) -> u32 {
     u32::try_from(actions).unwrap_or(u32::MAX)
+}
+
+/// `sample=PERCENT%,actions(ACTIONS)`.
+fn sample(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
+    let (percent, inner) = text
+        .strip_prefix("sample=")
+        .and_then(|text| text.strip_suffix(')'))
+        .and_then(|text| text.split_once("%,actions("))
+        .ok_or(ParseActionsError)?;
+    let percent: f64 = percent.parse().map_err(|_| ParseActionsError)?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err(ParseActionsError);
+    }
+    let place = actions.len();
+    let probability = (percent / 100.0 * f64::from(u32::MAX)) as u32;
+    actions.push(Action::Sample { probability, steps: 0 });
+    list(inner, actions, depth + 1)?;
+    let steps = count(actions.len() - place - 1);
+    actions[place] = Action::Sample { probability, steps };
+    Ok(())
 }
 
 /// `size=N,gt(ACTIONS),le(ACTIONS)`.

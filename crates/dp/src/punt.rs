@@ -25,11 +25,6 @@ pub enum PuntReason {
 }
 
 impl PuntReason {
-    /// Whether the packet belongs to a control protocol that the switch itself speaks.
-    pub const fn is_protocol(self) -> bool {
-        !matches!(self, PuntReason::Controller | PuntReason::Sample)
-    }
-
     /// The name in `dump-flows`.
     pub const fn name(self) -> &'static str {
         match self {

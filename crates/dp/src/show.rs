@@ -1,6 +1,7 @@
 //! Printing actions in the syntax of `ovs-dpctl dump-flows`.
 
-use crate::{Action, PuntReason, SetField};
+use crate::user_data::UserData;
+use crate::{Action, SetField};
 use flow::{Field, Key, Mask, PortNo};
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -31,26 +32,7 @@ pub struct ActionList<'a> {
     actions: &'a [Action],
     context: Context,
     port_name: Option<&'a dyn Fn(PortNo) -> Option<String>>,
-    controller: Option<&'a dyn Fn(u32) -> Option<ToController>>,
-}
-
-/// The switch's data about a punt to a controller, for printing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToController {
-    /// The reason, as in a packet-in message.
-    pub reason: u8,
-    /// The packet is only continued; the controller gets no copy.
-    pub dont_send: bool,
-    /// The controller may resume the packet.
-    pub continuation: bool,
-    /// The recirculation id of the continuation.
-    pub recirc_id: u32,
-    /// The cookie of the rule.
-    pub cookie: u64,
-    /// The controller's number.
-    pub controller_id: u16,
-    /// The length limit of the action, if it is not the default.
-    pub max_len: Option<u16>,
+    user_data: Option<&'a dyn Fn(u32) -> Option<UserData>>,
 }
 
 impl<'a> ActionList<'a> {
@@ -63,15 +45,15 @@ impl<'a> ActionList<'a> {
                 protocol: key.get(Field::IpProto) as u8,
             },
             port_name: None,
-            controller: None,
+            user_data: None,
         }
     }
 
     /// Uses the switch's data about punts, by their handle.
     #[must_use]
-    pub fn with_controllers(self, controller: &'a dyn Fn(u32) -> Option<ToController>) -> ActionList<'a> {
+    pub fn with_user_data(self, user_data: &'a dyn Fn(u32) -> Option<UserData>) -> ActionList<'a> {
         ActionList {
-            controller: Some(controller),
+            user_data: Some(user_data),
             ..self
         }
     }
@@ -119,13 +101,21 @@ impl<'a> ActionList<'a> {
                     f.write_char(')')?;
                     rest = behind;
                 }
-                Action::Punt {
-                    reason: PuntReason::Controller,
-                    handle,
-                    max_len,
-                } => {
-                    let known = self.controller.and_then(|controller| controller(*handle));
-                    userspace(f, &known.unwrap_or_else(|| ToController::unknown(*handle)), *max_len)?;
+                Action::Punt { handle, max_len, .. } => match self.user_data.and_then(|data| data(*handle)) {
+                    Some(known) => known.userspace(f, *max_len)?,
+                    None => write!(f, "{action}")?,
+                },
+                Action::Sample { probability, steps } => {
+                    let (sampled, behind) = rest.split_at((*steps as usize).min(rest.len()));
+                    if *probability == u32::MAX && matches!(sampled, [Action::Punt { .. }]) {
+                        self.list(f, sampled, context)?;
+                    } else {
+                        let percent = f64::from(*probability) / f64::from(u32::MAX) * 100.0;
+                        write!(f, "sample(sample={percent:.1}%,actions(")?;
+                        self.list(f, sampled, context)?;
+                        f.write_str("))")?;
+                    }
+                    rest = behind;
                 }
                 Action::IfLonger { len, then, otherwise } => {
                     let (then, behind) = rest.split_at((*then as usize).min(rest.len()));
@@ -211,35 +201,6 @@ impl Context {
             _ => "arp",
         }
     }
-}
-
-impl ToController {
-    /// For a handle about which the switch has no data.
-    pub(crate) fn unknown(handle: u32) -> ToController {
-        ToController {
-            reason: 1,
-            recirc_id: handle,
-            ..ToController::default()
-        }
-    }
-}
-
-/// A punt to a controller.
-pub(crate) fn userspace(f: &mut fmt::Formatter<'_>, to: &ToController, max_len: u16) -> fmt::Result {
-    write!(
-        f,
-        "userspace(pid=0,controller(reason={},dont_send={},continuation={},recirc_id={},rule_cookie=",
-        to.reason,
-        u8::from(to.dont_send),
-        u8::from(to.continuation),
-        to.recirc_id
-    )?;
-    match to.cookie {
-        0 => f.write_char('0')?,
-        cookie => write!(f, "0x{cookie:x}")?,
-    }
-    let max_len = to.max_len.unwrap_or(max_len);
-    write!(f, ",controller_id={},max_len={max_len}))", to.controller_id)
 }
 
 /// Writes to one header.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Direction, FlowSample, PuntReason, SampleData};
 use std::process::Command;
 
 fn set(field: Field, value: u128, mask: u128) -> Action {
@@ -110,6 +111,19 @@ fn lists() -> Vec<(Vec<Action>, Key, &'static str)> {
              check_pkt_len(size=200,gt(userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=2,\
              rule_cookie=0,controller_id=0,max_len=100)),2),le(3)),recirc(0x1a),userspace(pid=0,slow_path(lacp))",
         ),
+        (
+            vec![
+                Action::Sample {
+                    probability: u32::MAX / 8,
+                    steps: 2,
+                },
+                Action::PopVlan,
+                Action::Output(PortNo(2)),
+                Action::Output(PortNo(3)),
+            ],
+            key(0x800, 0),
+            "sample(sample=12.5%,actions(pop_vlan,2)),3",
+        ),
     ]
 }
 
@@ -150,4 +164,69 @@ fn open_vswitch_reads_what_is_printed_and_prints_the_same() {
         let theirs = String::from_utf8_lossy(&output.stdout);
         assert_eq!(theirs.trim_end(), text);
     }
+}
+
+#[test]
+fn samples_show_what_the_switch_knows_of_them() {
+    let known = |handle: u32| {
+        Some(UserData::Sample(match handle {
+            1 => SampleData::Sflow {
+                tci: 0x6005,
+                output: 0x8000_0002,
+            },
+            2 => SampleData::Ipfix { output_port: u32::MAX },
+            3 => SampleData::Flow(FlowSample {
+                probability: 12345,
+                collector_set: 1,
+                domain: 100,
+                point: 200,
+                output_port: 3,
+                direction: None,
+            }),
+            4 => SampleData::Flow(FlowSample {
+                probability: 65535,
+                collector_set: 1,
+                domain: 0,
+                point: 0,
+                output_port: u32::MAX,
+                direction: Some(Direction::Egress),
+            }),
+            _ => return None,
+        }))
+    };
+    let shown = |probability: u32, handle| {
+        let actions = [
+            Action::Sample { probability, steps: 1 },
+            Action::Punt {
+                reason: PuntReason::Sample,
+                handle,
+                max_len: u16::MAX,
+            },
+            Action::Output(PortNo(2)),
+        ];
+        let key = key(0x800, 6);
+        ActionList::new(&actions, &key).with_user_data(&known).to_string()
+    };
+    assert_eq!(
+        shown(u32::MAX, 1),
+        "userspace(pid=0,sFlow(vid=5,pcp=3,output=2147483650),actions),2"
+    );
+    assert_eq!(
+        shown(u32::MAX / 10, 2),
+        "sample(sample=10.0%,actions(userspace(pid=0,ipfix(output_port=4294967295)))),2"
+    );
+    assert_eq!(
+        shown(12345 << 16 | 12345, 3),
+        "sample(sample=18.8%,actions(userspace(pid=0,flow_sample(probability=12345,collector_set_id=1,\
+         obs_domain_id=100,obs_point_id=200,output_port=3)))),2"
+    );
+    assert_eq!(
+        shown(u32::MAX, 4),
+        "userspace(pid=0,flow_sample(probability=65535,collector_set_id=1,obs_domain_id=0,obs_point_id=0,\
+         output_port=4294967295,egress)),2"
+    );
+    assert_eq!(
+        shown(0, 5),
+        "sample(sample=0.0%,actions(userspace(pid=0,slow_path(sample)))),2"
+    );
 }

@@ -1,11 +1,13 @@
 //! A bridge: its ports, tables and MAC learning table.
 
 use crate::dep::Read;
+use crate::export::{ExportConfig, FlowCounts, Flows};
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::mirror::{MirrorCounts, Mirrors};
-use crate::port::{Ingress, Port};
+use crate::port::{Egress, Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, VlanSet};
+use dp::PortNo;
 use nanos::Nanos;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,6 +37,10 @@ pub struct Bridge {
     pub(crate) mirror_counts: BTreeMap<u128, MirrorCounts>,
     /// The number of the last mirror.
     pub(crate) last_mirror: u32,
+    /// What it exports, if anything.
+    pub(crate) export: Option<ExportConfig>,
+    /// The flows that NetFlow is told of.
+    pub(crate) flows: Flows,
     /// Port and interface by OpenFlow port number.
     pub(crate) of_ports: BTreeMap<u32, (u32, usize)>,
     /// How tables treat fragments.
@@ -91,16 +97,23 @@ impl Bridge {
     }
 
     /// Whether packets must go through the tables. If not, the tables do only what the fail mode
-    /// says, and neither hidden rules, mirrors nor port flags come before them. NORMAL itself
+    /// says, and neither hidden rules, mirrors, exports nor port flags come before them. NORMAL itself
     /// respects the flags of egress ports.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()
             || !self.hidden.is_empty()
             || !self.mirrors.is_empty()
+            || self.export.is_some()
             || self.misses_to_controller
             || self.frags == FragMode::Drop
             || self.port_flags.values().any(refuses)
+    }
+
+    /// Takes what the flows that NetFlow is told of have carried since the last call. Forgets
+    /// flows without packets for `unused`, which is longer than the datapath keeps them.
+    pub fn take_flows(&mut self, now: Nanos, unused: Duration) -> FlowCounts {
+        self.flows.take(now, unused)
     }
 
     /// What a mirror has copied since the configuration has it.
@@ -112,6 +125,15 @@ impl Bridge {
         if let Some(counts) = self.mirror_counts.values_mut().find(|counts| counts.number == mirror) {
             counts.packets += packets;
             counts.bytes += bytes;
+        }
+    }
+
+    /// The datapath port of an OpenFlow port.
+    pub(crate) fn device_of(&self, number: u32) -> Option<PortNo> {
+        let (port, interface) = self.of_ports.get(&number)?;
+        match self.ports.get(port)?.members.get(*interface)?.egress {
+            Egress::Device(device) => Some(device),
+            _ => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The configuration of a switch: the whole desired state.
 
 use crate::VlanSet;
+use crate::export::ExportConfig;
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub struct BridgeConfig {
     pub forward_bpdu: bool,
     /// Its mirrors; those beyond [`MAX_MIRRORS`](crate::MAX_MIRRORS) are ignored.
     pub mirrors: Vec<MirrorConfig>,
+    /// What it exports.
+    pub export: ExportConfig,
     /// Ports by name.
     pub ports: BTreeMap<String, PortConfig>,
 }
@@ -63,6 +66,7 @@ impl Default for BridgeConfig {
             flood_vlans: VlanSet::new(),
             forward_bpdu: false,
             mirrors: Vec::new(),
+            export: ExportConfig::default(),
             ports: BTreeMap::new(),
         }
     }

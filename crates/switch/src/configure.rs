@@ -5,6 +5,7 @@
 
 use crate::bridge::{Bridge, Settings};
 use crate::dep::Read;
+use crate::export::{ExportConfig, Flows};
 use crate::fdb::Fdb;
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::port::{Egress, Ingress, Member, Port};
@@ -61,6 +62,7 @@ impl Switch {
             bridge.set_ports(ports, &mut stale);
             bridge.set_settings(bridge_config, now, &mut stale);
             bridge.set_mirrors(&bridge_config.mirrors, &mut stale);
+            bridge.set_export(&bridge_config.export, &mut stale);
         }
 
         let devices = self.attachments.keys().chain(attachments.keys());
@@ -113,6 +115,8 @@ impl Switch {
                 mirrors: Mirrors::default(),
                 mirror_counts: BTreeMap::new(),
                 last_mirror: 0,
+                export: None,
+                flows: Flows::default(),
                 of_ports: BTreeMap::new(),
                 frags: FragMode::Normal,
                 port_flags: BTreeMap::new(),
@@ -192,6 +196,14 @@ impl Bridge {
             let new = mirrors.outputs().filter(|port| !self.mirrors.is_output(*port));
             new.for_each(|port| _ = self.fdb.flush(Some(port)));
             self.mirrors = mirrors;
+            stale.push(Read::Bridge(self.id));
+        }
+    }
+
+    fn set_export(&mut self, config: &ExportConfig, stale: &mut Vec<Read>) {
+        let export = (!config.is_none()).then(|| config.clone());
+        if export != self.export {
+            self.export = export;
             stale.push(Read::Bridge(self.id));
         }
     }

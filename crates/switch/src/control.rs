@@ -354,6 +354,7 @@ impl Switch {
                 } => bridge.tables.credit_bucket(group, generation, bucket, packets, bytes),
                 Credited::Lookup { table, matched, .. } => bridge.tables.credit_lookups(table, matched, packets),
                 Credited::Mirror { mirror, .. } => bridge.credit_mirror(mirror, packets, bytes),
+                Credited::Netflow { flow, .. } => bridge.flows.credit(flow, *carried),
             }
         }
     }

@@ -21,6 +21,7 @@ mod config;
 mod configure;
 mod control;
 mod dep;
+mod export;
 mod fdb;
 mod mirror;
 mod port;
@@ -37,6 +38,7 @@ pub use config::{
     PriorityTags, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
+pub use export::{ExportConfig, FlowCounts, FlowKey, FlowOutput, FlowRecord, IpfixConfig, SflowConfig};
 pub use fdb::FdbStats;
 pub use mirror::{MAX_MIRRORS, MirrorCounts};
 pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};

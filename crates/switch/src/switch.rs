@@ -6,7 +6,7 @@ use crate::dep::Read;
 use crate::fdb::{Kind, Outlook};
 use crate::port::{Egress, Ingress};
 use crate::tables::contexts::{Bounds, Contexts, Gone};
-use crate::tables::{BridgeRule, Context, MeterNumbers, Translated};
+use crate::tables::{BridgeRule, Context, MeterNumbers, NewFlowRecord, Translated};
 use crate::{FragMode, PortFlags};
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
@@ -127,6 +127,11 @@ impl Switch {
         let mut changes = self.gone(gone);
         match kept {
             Ok(()) => {
+                if let Some(flow) = &translated.flow
+                    && let Some(bridge) = self.bridges.get_mut(&flow.bridge)
+                {
+                    bridge.flows.know(flow.number, flow.record, now);
+                }
                 changes.extend(self.apply(&translated.translation.effects, now));
                 Ok(changes)
             }
@@ -197,6 +202,11 @@ impl Switch {
         self.apply(&held, now)
     }
 
+    pub(crate) fn knows_flow(&self, flow: &NewFlowRecord) -> bool {
+        let bridge = self.bridges.get(&flow.bridge);
+        bridge.is_some_and(|bridge| bridge.flows.knows(flow.number))
+    }
+
     /// What [`Switch::accept`] would do with a translation's effects and proposed handles.
     pub(crate) fn news(&self, effects: &[Effect], proposed: &[(u32, Arc<Context>)], now: Nanos) -> News {
         let mut news = News {
@@ -240,7 +250,7 @@ impl Switch {
     /// Adds the rule of a `learn` action, or shortens a rule's timeouts.
     fn act_on(&mut self, context: &Context, now: Nanos, changes: &mut Vec<Change>) {
         match context {
-            Context::Recirculation(_) | Context::Controller(_) => {}
+            Context::Recirculation(_) | Context::Controller(_) | Context::Sampled(_) => {}
             Context::Learned(learned) => {
                 let Some(bridge) = self.bridges.get_mut(&learned.bridge) else {
                     return;

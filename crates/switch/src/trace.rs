@@ -6,7 +6,7 @@ mod text;
 
 use crate::switch::Switch;
 use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
-use dp::{Action as Step, ActionList, Key, PortNo, ToController};
+use dp::{Action as Step, ActionList, Key, PortNo, ToController, UserData};
 use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
@@ -67,7 +67,11 @@ impl Switch {
     fn trace_in(&self, id: u32, request: &Request<'_>, now: Nanos, patience: Patience<'_>) -> Option<Traced> {
         let mut key = request.state.key;
         let port = request.state.get(MatchField::InPortOxm) as u32;
-        let device = self.device(id, port).map_or(0, |device| device.0);
+        let device = self
+            .bridges
+            .get(&id)
+            .and_then(|bridge| bridge.device_of(port))
+            .map_or(0, |device| device.0);
         key.set(Field::InPort, device.into());
         let names = request.names.iter();
         let names = names.filter_map(|(name, names)| Some((*self.bridge_ids.get(name)?, names.clone())));
@@ -100,17 +104,20 @@ impl Switch {
         let mask = shown(&translated.translation.mask, report.shown(), &request.state.key);
         let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, &request.state, style));
         let device_name = |port: PortNo| request.devices.get(&port.0).cloned();
-        let controller = |handle: u32| {
-            let (_, to) = translated.controllers.iter().find(|(known, _)| *known == handle)?;
-            Some(ToController {
-                dont_send: !request.effective,
-                ..shown_controller(handle, to)
+        let user_data = |handle: u32| {
+            let (_, context) = translated.contexts.iter().find(|(known, _)| *known == handle)?;
+            Some(match user_data(handle, context)? {
+                UserData::Controller(to) => UserData::Controller(ToController {
+                    dont_send: !request.effective,
+                    ..to
+                }),
+                other => other,
             })
         };
         let shown = whole_labels(&translated.translation.actions, &key);
         let actions = ActionList::new(&shown, &key)
             .with_names(&device_name)
-            .with_controllers(&controller);
+            .with_user_data(&user_data);
         let _ = writeln!(out, "Datapath actions: {actions}");
         if let Some(error) = report.error() {
             let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));
@@ -127,12 +134,9 @@ impl Switch {
         Some((name, number))
     }
 
-    /// What a datapath action with this handle tells controllers.
-    pub fn controller(&self, handle: u32) -> Option<ToController> {
-        match self.contexts.get(handle).map(|context| &**context) {
-            Some(Context::Controller(to)) => Some(shown_controller(handle, to)),
-            _ => None,
-        }
+    /// What a datapath action with this handle tells the switch.
+    pub fn user_data(&self, handle: u32) -> Option<UserData> {
+        user_data(handle, self.contexts.get(handle)?)
     }
 
     /// Whether packets continue under a recirculation id.
@@ -142,15 +146,13 @@ impl Switch {
             Some(Context::Recirculation(_))
         )
     }
+}
 
-    fn device(&self, bridge: u32, port: u32) -> Option<PortNo> {
-        let (at, interface) = *self.bridges.get(&bridge)?.of_ports.get(&port)?;
-        let own = |at: &crate::port::Ingress| (at.bridge, at.port, at.interface);
-        let found = self
-            .attachments
-            .iter()
-            .find(|(_, there)| own(there) == (bridge, at, interface));
-        found.map(|(device, _)| *device)
+fn user_data(handle: u32, context: &Context) -> Option<UserData> {
+    match context {
+        Context::Controller(to) => Some(UserData::Controller(shown_controller(handle, to))),
+        Context::Sampled(sampled) => Some(UserData::Sample(sampled.data)),
+        _ => None,
     }
 }
 

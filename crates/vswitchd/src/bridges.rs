@@ -16,7 +16,7 @@ use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, ExportConfig, FailMode, InterfaceConfig, SwitchConfig};
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -502,6 +502,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (S
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
             mirrors: mirrors::configs(name, bridge, &state[name], &mut ignored),
+            export: ExportConfig::default(),
             ports,
         };
         config.bridges.insert(name.clone(), bridge);

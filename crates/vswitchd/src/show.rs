@@ -253,14 +253,14 @@ pub(crate) fn flow_use(flow: &FlowDump) -> String {
 }
 
 fn actions(state: &State, flow: &FlowDump, ports: &Ports<'_>, format: FlowFormat) -> String {
-    let controller = |handle: u32| state.shared.switch.read().controller(handle);
+    let user_data = |handle: u32| state.shared.switch.read().user_data(handle);
     let port_name = |port: PortNo| format.names.then(|| name_of(port, ports));
     match (flow.actions.is_empty(), flow.drop) {
         (true, Some(cause)) if format.more => format!("drop({})", cause.name()),
         (true, _) => "drop".to_owned(),
         (false, _) => dp::ActionList::new(&flow.actions, &flow.key)
             .with_names(&port_name)
-            .with_controllers(&controller)
+            .with_user_data(&user_data)
             .to_string(),
     }
 }

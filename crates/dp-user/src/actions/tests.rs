@@ -410,7 +410,7 @@ fn copies_for_controllers_are_bounded_by_a_budget_and_by_their_queue() {
 }
 
 #[test]
-fn packets_for_controllers_leave_control_protocols_their_budget() {
+fn controllers_collectors_and_control_protocols_have_budgets_of_their_own() {
     let mut fixture = Fixture::new();
     let packet = udp([10, 0, 0, 1], 7).bytes();
     let mut taken = |reason| {
@@ -420,13 +420,70 @@ fn packets_for_controllers_leave_control_protocols_their_budget() {
             max_len: 10,
         }];
         (0..10).for_each(|_| drop(fixture.run(Frame::from_slice(&packet), &punt)));
-        let causes = [DropCause::ControllerBudget, DropCause::ProtocolBudget];
+        let causes = [
+            DropCause::ControllerBudget,
+            DropCause::ProtocolBudget,
+            DropCause::SampleBudget,
+        ];
         let taken = std::mem::take(&mut *fixture.controllers.taken.lock()).len();
         (taken, causes.map(|cause| fixture.dropped(cause)))
     };
-    assert_eq!(taken(PuntReason::Controller), (4, [6, 0]));
-    assert_eq!(taken(PuntReason::Sample), (0, [16, 0]));
-    assert_eq!(taken(PuntReason::Lacp), (4, [16, 6]));
+    assert_eq!(taken(PuntReason::Controller), (4, [6, 0, 0]));
+    assert_eq!(taken(PuntReason::Sample), (4, [6, 0, 6]));
+    assert_eq!(taken(PuntReason::Lacp), (4, [6, 6, 6]));
+}
+
+#[test]
+fn a_sample_is_a_copy_of_the_packet_as_it_was_and_not_where_the_packet_went() {
+    let mut fixture = Fixture::new();
+    let packet = udp([10, 0, 0, 1], 7).bytes();
+    let sample = |probability| Action::Sample { probability, steps: 1 };
+    let punt = Action::Punt {
+        reason: PuntReason::Sample,
+        handle: 1,
+        max_len: 20,
+    };
+    let push = Action::PushVlan(VlanTag { tpid: 0x8100, tci: 5 });
+    let sent = fixture.run(Frame::from_slice(&packet), &[sample(u32::MAX), punt, push, output(1)]);
+    assert_eq!(sent[0].len(), 1);
+    {
+        let taken = fixture.controllers.taken.lock();
+        assert_eq!((taken.len(), &taken[0].2[..]), (1, &packet[..20]));
+    }
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 0);
+    // What is sent nowhere is dropped, sampled or not.
+    for probability in [0, u32::MAX] {
+        let sent = fixture.run(Frame::from_slice(&packet), &[sample(probability), punt]);
+        assert_eq!(sent.concat(), Vec::<Vec<u8>>::new());
+    }
+    assert_eq!(fixture.controllers.taken.lock().len(), 2);
+    assert_eq!(fixture.dropped(DropCause::NoDestination), 2);
+}
+
+#[test]
+fn the_packets_of_a_segment_are_sampled_one_by_one() {
+    let mut fixture = Fixture::new();
+    let actions = [
+        Action::Sample {
+            probability: u32::MAX,
+            steps: 1,
+        },
+        Action::Punt {
+            reason: PuntReason::Sample,
+            handle: 1,
+            max_len: 64,
+        },
+        output(1),
+    ];
+    fixture.run(segment(1), &actions);
+    let lengths: Vec<_> = fixture
+        .controllers
+        .taken
+        .lock()
+        .iter()
+        .map(|taken| (taken.2.len(), taken.3))
+        .collect();
+    assert_eq!(lengths, [(64, 1054); 3]);
 }
 
 #[test]

@@ -53,6 +53,17 @@ impl Plain {
                     copy.run(&actions[range(at, *len)], outcome);
                     at += *len as usize;
                 }
+                // All or (nearly) none: tests choose no other probability.
+                Action::Sample { probability, steps } => {
+                    if *probability == u32::MAX {
+                        let copy = Plain {
+                            limit: None,
+                            ..self.clone()
+                        };
+                        copy.run(&actions[range(at, *steps)], outcome);
+                    }
+                    at += *steps as usize;
+                }
                 Action::IfLonger { len, then, otherwise } => {
                     let copy = Plain {
                         limit: None,
@@ -226,6 +237,8 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
         1 => (0..200u32).prop_map(Action::Trunc),
         1 => (0..200u16).prop_map(|max_len| Action::Punt { reason: dp::PuntReason::Controller, handle: 1, max_len }),
         1 => (0..6u32).prop_map(Action::Clone),
+        1 => (prop_oneof![Just(0), Just(u32::MAX)], 0..6u32)
+            .prop_map(|(probability, steps)| Action::Sample { probability, steps }),
         1 => (50..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
         1 => any::<u32>().prop_map(Action::SetQueue),

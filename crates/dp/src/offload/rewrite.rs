@@ -65,6 +65,7 @@ fn step(action: &Action) -> Result<Option<Rewrite>, Refused> {
         Action::Punt { .. } => "a copy for the control plane",
         Action::Meter(_) => "meter",
         Action::Clone(_) => "clone",
+        Action::Sample { .. } => "sample",
         Action::IfLonger { .. } => "check of a packet's length",
         Action::Recirc(_) => "recirculation",
         Action::SetQueue(_) => "queue",

@@ -121,6 +121,7 @@ impl Pipeline<'_> {
             Action::Exit => self.exit = true,
             Action::Meter(meter) => self.meter(*meter),
             Action::WriteMetadata { value, mask } => self.write(MatchField::Metadata, (*value).into(), (*mask).into()),
+            Action::Sample(sample) => self.sample_flow(sample),
             Action::Conjunction { .. } => self.error(|_| String::from("executing no-op conjunction action")),
             // Flow-mods with actions that are not allowed are refused; `note` does nothing.
             _ => {}
@@ -223,6 +224,7 @@ fn leaves_packet(action: &Action) -> bool {
         | Action::Enqueue { .. }
         | Action::Group(_)
         | Action::Meter(_)
+        | Action::Sample(_)
         | Action::SetQueue(_)
         | Action::PopQueue
         | Action::FinTimeout { .. }

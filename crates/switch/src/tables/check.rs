@@ -92,6 +92,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         Action::Controller(_)
         | Action::Group(_)
         | Action::Meter(_)
+        | Action::Sample(_)
         | Action::SetVlanVid(_)
         | Action::SetVlanPcp(_)
         | Action::PopVlan

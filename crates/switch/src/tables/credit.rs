@@ -41,12 +41,20 @@ pub enum Credited {
         /// The mirror's number in the bridge.
         mirror: u32,
     },
+    /// A flow that NetFlow is told of.
+    Netflow {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// A hash of the flow and of where it goes.
+        flow: u64,
+    },
 }
 
 const RULE: u128 = 1;
 const BUCKET: u128 = 2;
 const LOOKUP: u128 = 3;
 const MIRROR: u128 = 4;
+const NETFLOW: u128 = 5;
 
 impl Credited {
     /// The bridge that it belongs to, by its number in the switch.
@@ -55,7 +63,8 @@ impl Credited {
             Credited::Rule { bridge, .. }
             | Credited::Bucket { bridge, .. }
             | Credited::Lookup { bridge, .. }
-            | Credited::Mirror { bridge, .. } => bridge,
+            | Credited::Mirror { bridge, .. }
+            | Credited::Netflow { bridge, .. } => bridge,
         }
     }
 
@@ -75,6 +84,7 @@ impl Credited {
             }
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
             Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
+            Credited::Netflow { bridge, flow } => number(NETFLOW, bridge, 0) | u128::from(flow),
         })
     }
 
@@ -104,6 +114,10 @@ impl Credited {
             MIRROR => Credited::Mirror {
                 bridge,
                 mirror: number as u32,
+            },
+            NETFLOW => Credited::Netflow {
+                bridge,
+                flow: number as u64,
             },
             _ => return None,
         })
@@ -143,6 +157,7 @@ mod tests {
                 bridge,
                 mirror: u32::MAX,
             },
+            Credited::Netflow { bridge, flow: u64::MAX },
         ];
         for credited in all {
             assert_eq!(Credited::of(credited.credit()), Some(credited));

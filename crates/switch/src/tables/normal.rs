@@ -310,6 +310,7 @@ impl<'a> Pipeline<'a> {
     }
 
     fn flood_vlan(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>) {
+        self.flooded();
         self.depend(Read::Flood(visit.bridge.id));
         let own = visit.from.map(|(at, _)| at.port);
         for (id, port) in &visit.bridge.ports {

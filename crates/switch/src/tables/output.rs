@@ -178,6 +178,7 @@ impl Pipeline<'_> {
 
     fn flood(&mut self, in_port: u32, all: bool) {
         let Some(bridge) = self.packet.place.bridge else { return };
+        self.flooded();
         self.depend(Read::Flood(bridge.id));
         let ports = bridge.ports.values().filter(|port| all || !port.no_flood);
         for member in ports.flat_map(|port| &port.members) {
@@ -276,6 +277,7 @@ impl Pipeline<'_> {
             return;
         }
         self.commit_all();
+        self.export_sent(device);
         if let Some(limit) = self.packet.limit {
             self.actions.push(Action::Trunc(limit));
         }

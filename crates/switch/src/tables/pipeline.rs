@@ -7,6 +7,7 @@
 //! which bridges without rules run on what they receive. `limits` bounds the work.
 
 use super::budget::{Budget, Patience, cost};
+use super::export::Exported;
 use super::freeze::{Freezing, RecircContext, Why};
 use super::learn::Overlay;
 use super::liveness::Liveness;
@@ -19,7 +20,7 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::switch::Switch;
-use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation};
+use dp::{Action, Credit, Dep, DropCause, Effect, Key, PuntReason, Translation};
 use flow::{Field, FlowState, MatchField};
 use nanos::Nanos;
 use openflow::model::{self, Instructions};
@@ -58,6 +59,7 @@ pub(crate) struct Pipeline<'a> {
     pub(super) failed: bool,
     /// The mirrors of the bridge whose output has the packet.
     pub(super) mirrored: u32,
+    pub(super) exported: Exported<'a>,
 }
 
 /// Where a translation starts, if not at the port of the key.
@@ -158,6 +160,7 @@ impl<'a> Pipeline<'a> {
             budget: Budget::new(patience),
             failed: false,
             mirrored: 0,
+            exported: Exported::default(),
         }
     }
 
@@ -220,6 +223,9 @@ impl<'a> Pipeline<'a> {
         };
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let handle = self.original.get(Field::RecircId) as u32;
+        if handle == 0 {
+            self.export_received();
+        }
         match actions {
             Some(actions) => {
                 if self.mirror_received() {
@@ -286,6 +292,9 @@ impl<'a> Pipeline<'a> {
         self.packet.stack.clear();
         let mirrored = std::mem::take(&mut self.mirrored);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
+        if !within {
+            self.export_received();
+        }
         let deeper = u32::from(within);
         if self.deeper(deeper) {
             self.run_tables(bridge);
@@ -533,6 +542,7 @@ impl<'a> Pipeline<'a> {
     /// The result; `None` where the caller's patience was over before the end.
     #[inline]
     pub(crate) fn finish(mut self, now: Nanos) -> Option<Translated> {
+        let flow = self.finish_export();
         if self.budget.is_unfinished() {
             return None;
         }
@@ -548,9 +558,10 @@ impl<'a> Pipeline<'a> {
             );
         }
         super::commit::trim(&mut self.actions);
-        let drop = self.actions.is_empty();
+        let drop = !self.actions.iter().any(delivers);
         let mask = self.mask();
-        let news = self.switch.news(&self.effects, &self.contexts, now);
+        let mut news = self.switch.news(&self.effects, &self.contexts, now);
+        news.changes |= flow.is_some_and(|flow| !self.switch.knows_flow(&flow));
         let translation = Translation {
             drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
             actions: self.actions.into(),
@@ -565,8 +576,18 @@ impl<'a> Pipeline<'a> {
             rules: self.rules,
             controllers: self.controllers,
             contexts: self.contexts,
+            flow,
             work: self.budget.work(),
             ran_out: self.budget.ran_out(),
         })
+    }
+}
+
+/// Whether an action gives the packet to somebody other than collectors.
+fn delivers(action: &Action) -> bool {
+    match action {
+        Action::Punt { reason, .. } => *reason != PuntReason::Sample,
+        Action::Output(_) | Action::Recirc(_) | Action::Meter(_) => true,
+        _ => false,
     }
 }

@@ -3,9 +3,11 @@
 use super::RuleRef;
 use super::budget::RanOut;
 use super::condition::each_action;
+use super::export::Sampled;
 use super::freeze::RecircContext;
 use super::learn::Learned;
 use crate::News;
+use crate::export::FlowRecord;
 use dp::Translation;
 use openflow::model;
 use smallvec::SmallVec;
@@ -70,6 +72,8 @@ pub enum Context {
     Learned(Box<Learned>),
     /// The content of a packet-in for controllers ([`dp::Action::Punt`]).
     Controller(Box<ForController>),
+    /// What a sample is for ([`dp::Action::Punt`]).
+    Sampled(Sampled),
     /// A rule whose timeouts `fin_timeout` shortens: its TCP connection ends with the packet.
     Closing {
         /// The rule.
@@ -79,6 +83,17 @@ pub enum Context {
         /// Its hard timeout from now on, in seconds, if that is less; 0 leaves it.
         hard: u16,
     },
+}
+
+/// A flow that NetFlow is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFlowRecord {
+    /// The bridge, by its number in the switch.
+    pub bridge: u32,
+    /// The number of the flow in [`Credited::Netflow`](super::Credited::Netflow).
+    pub number: u64,
+    /// The flow.
+    pub record: FlowRecord,
 }
 
 /// A translation, and what belongs to it.
@@ -96,6 +111,8 @@ pub struct Translated {
     /// The contexts by handle that [`Switch::accept`](crate::Switch::accept) notes before the
     /// translation is used.
     pub contexts: Vec<(u32, Arc<Context>)>,
+    /// The flow that NetFlow is told of.
+    pub flow: Option<NewFlowRecord>,
     /// The work spent, in units of the budget: at most 2^20 and the step that exceeded it.
     pub work: u32,
     /// The first limit that the packet reached, if any.
@@ -117,7 +134,7 @@ impl Context {
         let hash = self.hash(seed);
         (0..TRIES).map(move |n| match self {
             Context::Recirculation(_) | Context::Controller(_) => counted.fetch_add(1, Relaxed).wrapping_add(1),
-            Context::Learned(_) | Context::Closing { .. } => flow::mix(hash, n) as u32,
+            Context::Learned(_) | Context::Closing { .. } | Context::Sampled(_) => flow::mix(hash, n) as u32,
         })
     }
 
@@ -128,6 +145,7 @@ impl Context {
             Context::Learned(learned) => learned.bridge,
             Context::Closing { rule, .. } => rule.bridge,
             Context::Controller(meaning) => meaning.bridge,
+            Context::Sampled(sampled) => sampled.bridge,
         }
     }
 
@@ -137,7 +155,7 @@ impl Context {
         OWN + match self {
             Context::Recirculation(frozen) => frozen.bytes(),
             Context::Learned(learned) => bytes_of(&learned.change.instructions.apply),
-            Context::Closing { .. } => 0,
+            Context::Closing { .. } | Context::Sampled(_) => 0,
             Context::Controller(meaning) => meaning.userdata.len() + 64 * meaning.metadata.entries().len(),
         }
     }

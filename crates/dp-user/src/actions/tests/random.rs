@@ -21,6 +21,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         1 => (0..200u16).prop_map(|max_len| Action::Punt { reason: PuntReason::Controller, handle: 1, max_len }),
         1 => (0..3u32).prop_map(Action::Meter),
         1 => (0..6u32).prop_map(Action::Clone),
+        1 => (any::<u32>(), 0..6u32).prop_map(|(probability, steps)| Action::Sample { probability, steps }),
         1 => (0..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
         1 => any::<u32>().prop_map(Action::SetQueue),

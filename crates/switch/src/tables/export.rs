@@ -1,0 +1,253 @@
+//! Samples and flow records for collectors (tables "NetFlow", "sFlow" and "IPFIX" in
+//! ovs-vswitchd.conf.db(5), action `sample` in ovs-actions(7)).
+//!
+//! The bridge that receives a packet samples it before anything else, and tells NetFlow of its
+//! flow; bridges behind patch ports do not. A bridge with IPFIX also samples what it sends.
+
+use super::pipeline::Pipeline;
+use super::translated::NewFlowRecord;
+use super::{Context, Credited};
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::export::{FlowKey, FlowOutput, FlowRecord};
+use dp::{Action, Direction, FlowSample, PortNo, PuntReason, SampleData};
+use flow::{Field, MatchField};
+use openflow::model::{Port, Sample, SampleDirection};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use wire::EtherType;
+
+/// What a translation notes for the exporters of the bridge that received the packet.
+#[derive(Default)]
+pub(super) struct Exported<'a> {
+    bridge: Option<&'a Bridge>,
+    /// The place of the punt to sFlow in the actions.
+    sflow: Option<usize>,
+    /// The flow of the packet, for NetFlow.
+    flow: Option<FlowKey>,
+    /// Whether the packet was flooded.
+    flooded: bool,
+}
+
+/// A handle's meaning: what a sample is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sampled {
+    /// The bridge, by its number in the switch.
+    pub bridge: u32,
+    /// What the sample is for.
+    pub data: SampleData,
+}
+
+/// sFlow's "packet dropped for unknown reason", and its mark of several outputs (sFlow version 5,
+/// `interface`).
+const DROPPED: u32 = 0x4000_0000 | 256;
+const SEVERAL: u32 = 0x8000_0000;
+
+impl<'a> Pipeline<'a> {
+    /// The packet enters the first bridge of its way.
+    pub(super) fn export_received(&mut self) {
+        let Some(bridge) = self.packet.place.bridge else { return };
+        let Some(export) = &bridge.export else { return };
+        self.exported.bridge = Some(bridge);
+        if export.netflow {
+            self.tell_flows_apart();
+        }
+        if self.in_port() == Port::ANY.0 {
+            return;
+        }
+        if let Some(sflow) = export.sflow.as_ref().filter(|sflow| sflow.probability != 0) {
+            // Where the packet goes is known at the end, and with it the handle.
+            self.exported.sflow = Some(self.take_sample(sflow.probability, 0, sflow.header));
+        }
+        if let Some(ipfix) = export.ipfix.filter(|ipfix| ipfix.input) {
+            self.sample(ipfix.probability, SampleData::Ipfix { output_port: u32::MAX });
+        }
+    }
+
+    /// The packet, as it is at this point, leaves its bridge through a device.
+    pub(super) fn export_sent(&mut self, device: PortNo) {
+        let ipfix = self
+            .packet
+            .place
+            .bridge
+            .and_then(|bridge| bridge.export.as_ref()?.ipfix);
+        if let Some(ipfix) = ipfix.filter(|ipfix| ipfix.output) {
+            self.sample(ipfix.probability, SampleData::Ipfix { output_port: device.0 });
+        }
+    }
+
+    pub(super) fn flooded(&mut self) {
+        self.exported.flooded = true;
+    }
+
+    /// The action `sample`.
+    pub(super) fn sample_flow(&mut self, sample: &Sample) {
+        let Some(bridge) = self.packet.place.bridge else { return };
+        if !bridge.export.as_ref().is_some_and(|export| export.flow_samples) {
+            return;
+        }
+        let in_port = self.in_port();
+        if in_port == Port::ANY.0 {
+            return;
+        }
+        let mut output_port = u32::MAX;
+        if sample.sampling_port != Port::ANY && sample.sampling_port.0 != in_port {
+            let number = sample.sampling_port.0;
+            let Some(device) = bridge.device_of(number) else {
+                return self.error(|p| {
+                    let port = p.text_of_port(sample.sampling_port);
+                    format!("can't use unknown port {port} in flow sample action")
+                });
+            };
+            output_port = device.0;
+        }
+        self.commit_all();
+        let data = SampleData::Flow(FlowSample {
+            probability: sample.probability,
+            collector_set: sample.collector_set_id,
+            domain: sample.obs_domain_id,
+            point: sample.obs_point_id,
+            output_port,
+            direction: match sample.direction {
+                SampleDirection::Default => None,
+                SampleDirection::Ingress => Some(Direction::Ingress),
+                SampleDirection::Egress => Some(Direction::Egress),
+            },
+        });
+        // The same part of 2^32 as of 2^16.
+        let probability = u32::from(sample.probability) << 16 | u32::from(sample.probability);
+        self.sample(probability, data);
+    }
+
+    fn sample(&mut self, probability: u32, data: SampleData) {
+        let Some(bridge) = self.packet.place.bridge else { return };
+        if probability == 0 {
+            return;
+        }
+        let meaning = Sampled {
+            bridge: bridge.id,
+            data,
+        };
+        if let Some(handle) = self.remember(Context::Sampled(meaning)) {
+            self.take_sample(probability, handle, u16::MAX);
+        }
+    }
+
+    /// Appends a sample; the place of its punt.
+    fn take_sample(&mut self, probability: u32, handle: u32, max_len: u16) -> usize {
+        self.actions.push(Action::Sample { probability, steps: 1 });
+        self.actions.push(Action::Punt {
+            reason: PuntReason::Sample,
+            handle,
+            max_len,
+        });
+        self.actions.len() - 1
+    }
+
+    /// NetFlow's flows differ in addresses, protocol, ports and DSCP, and their records tell which
+    /// TCP flags were seen.
+    fn tell_flows_apart(&mut self) {
+        if self.read_kind() != EtherType::IPV4 {
+            return;
+        }
+        const DSCP: u128 = 0xfc;
+        self.consult(Field::IpTos, DSCP);
+        for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::IpProto, Field::IpFrag] {
+            self.consult(field, u128::MAX);
+        }
+        let key = self.packet.state.key;
+        let protocol = key.get(Field::IpProto) as u8;
+        let is_later_fragment = key.get(Field::IpFrag) & 2 != 0;
+        let mut ports = (0, 0);
+        let mut tcp_flags = 0;
+        if !is_later_fragment {
+            match protocol {
+                6 | 17 | 132 => {
+                    self.consult(Field::TpSrc, u128::MAX);
+                    self.consult(Field::TpDst, u128::MAX);
+                    ports = (key.get(Field::TpSrc) as u16, key.get(Field::TpDst) as u16);
+                }
+                1 => {
+                    self.consult(Field::IcmpType, u128::MAX);
+                    self.consult(Field::IcmpCode, u128::MAX);
+                    ports = (key.get(Field::IcmpType) as u16, key.get(Field::IcmpCode) as u16);
+                }
+                _ => {}
+            }
+            if protocol == 6 {
+                self.unshown(|p| p.consult(Field::TcpFlags, u128::MAX));
+                tcp_flags = key.get(Field::TcpFlags) as u16 as u8;
+            }
+        }
+        self.exported.flow = Some(FlowKey {
+            in_port: self.packet.state.get(MatchField::InPortOxm) as u32,
+            src: (key.get(Field::Ipv4Src) as u32).into(),
+            dst: (key.get(Field::Ipv4Dst) as u32).into(),
+            protocol,
+            tos: key.get(Field::IpTos) as u8 & DSCP as u8,
+            src_port: ports.0,
+            dst_port: ports.1,
+            tcp_flags,
+        });
+    }
+
+    fn read_kind(&mut self) -> EtherType {
+        EtherType(self.read(Field::EthType) as u16)
+    }
+
+    /// The translation is done: tells sFlow and NetFlow where the packet went.
+    pub(super) fn finish_export(&mut self) -> Option<NewFlowRecord> {
+        let bridge = self.exported.bridge.filter(|_| !self.failed)?;
+        let export = bridge.export.as_ref()?;
+        let mut outputs = self.actions.iter().filter_map(|action| match action {
+            Action::Output(device) => Some(*device),
+            _ => None,
+        });
+        let first = outputs.next();
+        let more = outputs.count() as u32;
+        if let Some((at, sflow)) = self.exported.sflow.zip(export.sflow.as_ref()) {
+            let known = first
+                .filter(|_| more == 0)
+                .and_then(|device| sflow.ifindex.get(&device));
+            let output = match (first, known) {
+                (None, _) => DROPPED,
+                (_, Some(ifindex)) => *ifindex,
+                _ => SEVERAL | (more + 1),
+            };
+            let tci = self.packet.base.key.get(Field::VlanTci0) as u16;
+            let tci = if tci & 0x1000 == 0 { 0 } else { tci & !0x1000 };
+            self.name_sample(at, bridge.id, SampleData::Sflow { tci, output });
+        }
+        let key = self.exported.flow?;
+        let output = match first {
+            None => FlowOutput::Dropped,
+            Some(_) if self.exported.flooded => FlowOutput::Flooded,
+            Some(_) if more > 0 => FlowOutput::Several,
+            Some(device) => {
+                self.depend(Read::Attachment(device));
+                self.number_of(device).map_or(FlowOutput::Several, FlowOutput::Port)
+            }
+        };
+        let record = FlowRecord { key, output };
+        let mut hasher = DefaultHasher::new();
+        (self.switch.seed, bridge.id, &record).hash(&mut hasher);
+        let (bridge, number) = (bridge.id, hasher.finish());
+        self.credits.push(Credited::Netflow { bridge, flow: number }.credit());
+        Some(NewFlowRecord { bridge, number, record })
+    }
+
+    /// Gives the punt at a place of the actions its handle; without a free one the sample is left
+    /// out.
+    fn name_sample(&mut self, at: usize, bridge: u32, data: SampleData) {
+        let handle = self.remember(Context::Sampled(Sampled { bridge, data }));
+        match (handle, self.actions.get_mut(at)) {
+            (Some(known), Some(Action::Punt { handle, .. })) => *handle = known,
+            (None, Some(_)) => drop(self.actions.drain(at - 1..=at)),
+            _ => {}
+        }
+    }
+
+    fn number_of(&self, device: PortNo) -> Option<u32> {
+        let at = self.switch.attachments.get(&device)?;
+        self.switch.bridges.get(&at.bridge)?.number_of(*at)
+    }
+}
