@@ -4,3 +4,4 @@
 //! ones for every collector. Nothing here knows sockets, workers or the database.
 
 pub mod netflow;
+pub mod sflow;

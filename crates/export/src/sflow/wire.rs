@@ -1,0 +1,200 @@
+//! The datagram (sFlow version 5, section 5): XDR numbers, each sample and record with its length.
+
+use super::{BridgeCounters, Counters, Direction, FlowSample, PortCounters};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The longest header of a datagram.
+pub(super) const HEADER: usize = 40;
+
+/// The length of a frame check sequence, which samples lack.
+const FCS: u32 = 4;
+
+pub(super) struct Header {
+    pub(super) agent: IpAddr,
+    pub(super) sub_agent: u32,
+    pub(super) sequence: u32,
+    pub(super) uptime: Duration,
+    pub(super) samples: u32,
+}
+
+impl Header {
+    pub(super) fn datagram(&self, samples: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + samples.len());
+        out.u32(5);
+        match self.agent {
+            IpAddr::V4(agent) => {
+                out.u32(1);
+                out.extend(agent.octets());
+            }
+            IpAddr::V6(agent) => {
+                out.u32(2);
+                out.extend(agent.octets());
+            }
+        }
+        let uptime = self.uptime.as_millis() as u32;
+        out.all([self.sub_agent, self.sequence, uptime, self.samples]);
+        out.extend(samples);
+        out
+    }
+}
+
+pub(super) struct FlowNumbers {
+    pub(super) sequence: u32,
+    pub(super) source: u32,
+    pub(super) sampling: u32,
+    pub(super) pool: u32,
+    pub(super) drops: u32,
+}
+
+pub(super) struct CounterNumbers {
+    pub(super) sequence: u32,
+    pub(super) source: u32,
+}
+
+/// What a datagram is made of.
+pub(super) trait Sample {
+    /// With its format and its length.
+    fn encoded(&self) -> Vec<u8>;
+}
+
+impl Sample for (FlowNumbers, &FlowSample<'_>) {
+    fn encoded(&self) -> Vec<u8> {
+        let (numbers, sample) = self;
+        let mut out = Vec::with_capacity(128 + sample.header.len());
+        out.structure(1, |out| {
+            out.all([numbers.sequence, numbers.source, numbers.sampling]);
+            out.all([numbers.pool, numbers.drops, sample.input, sample.output]);
+            out.u32(2);
+            out.structure(1001, |out| {
+                for tci in [sample.tci_in, sample.tci_out] {
+                    out.all([u32::from(tci & 0xfff), u32::from(tci >> 13)]);
+                }
+            });
+            out.structure(1, |out| {
+                // Ethernet.
+                out.all([1, sample.len as u32 + FCS, FCS, sample.header.len() as u32]);
+                out.opaque(sample.header);
+            });
+        });
+        out
+    }
+}
+
+impl Sample for (CounterNumbers, &Counters<'_>) {
+    fn encoded(&self) -> Vec<u8> {
+        let (numbers, counters) = self;
+        let mut out = Vec::with_capacity(256);
+        out.structure(2, |out| {
+            out.all([numbers.sequence, numbers.source]);
+            match counters {
+                Counters::Bridge(counters) => bridge(out, counters),
+                Counters::Port(counters) => port(out, counters),
+            }
+        });
+        out
+    }
+}
+
+fn bridge(out: &mut Vec<u8>, counters: &BridgeCounters) {
+    out.u32(2);
+    // Resources of an application: time, memory, file descriptors, connections.
+    out.structure(2203, |out| {
+        out.all([counters.user_ms, counters.system_ms]);
+        out.u64(counters.memory);
+        out.u64(0);
+        out.all([0; 4]);
+    });
+    // Open vSwitch's datapath: hits, misses, lost, masks looked at, flows, masks.
+    out.structure(2207, |out| {
+        out.all([counters.hits, counters.misses, counters.lost, u32::MAX]);
+        out.all([counters.flows, u32::MAX]);
+    });
+}
+
+fn port(out: &mut Vec<u8>, counters: &PortCounters) {
+    out.u32(4);
+    // Ethernet: most of these errors are of times when stations shared a cable.
+    out.structure(2, |out| {
+        out.all([low(counters.alignment_errors), low(counters.crc_errors)]);
+        out.all([u32::MAX; 11]);
+    });
+    out.structure(1004, |out| {
+        out.u64(counters.datapath);
+        out.u32(counters.of_port);
+    });
+    out.structure(1005, |out| {
+        out.u32(counters.name.len() as u32);
+        out.opaque(counters.name.as_bytes());
+    });
+    out.structure(1, |out| generic(out, counters));
+}
+
+/// The counters that every interface has (RFC 2233).
+fn generic(out: &mut Vec<u8>, counters: &PortCounters) {
+    const ETHERNET: u32 = 6;
+    out.all([counters.ifindex, ETHERNET]);
+    out.u64(counters.speed);
+    out.u32(match counters.full_duplex {
+        None => 0,
+        Some(true) => 1,
+        Some(false) => 2,
+    });
+    out.u32(u32::from(counters.admin_up) | u32::from(counters.oper_up) << 1);
+    let direction = |out: &mut Vec<u8>, counters: &Direction, multicast| {
+        out.u64(counters.bytes.unwrap_or(u64::MAX));
+        // Unicast, multicast, broadcast, which is not known.
+        out.all([low(counters.packets), low(multicast), u32::MAX]);
+        out.all([low(counters.dropped), low(counters.errors)]);
+    };
+    direction(out, &counters.received, counters.multicast);
+    // Unknown protocols.
+    out.u32(u32::MAX);
+    direction(out, &counters.sent, None);
+    // It is not told whether an interface takes packets for others.
+    out.u32(0);
+}
+
+/// The low bits of a counter; all ones where it is not known.
+fn low(counter: Option<u64>) -> u32 {
+    counter.map_or(u32::MAX, |counter| counter as u32)
+}
+
+/// Writing XDR (RFC 4506).
+trait Xdr {
+    fn u32(&mut self, value: u32);
+    fn u64(&mut self, value: u64);
+    fn all<const N: usize>(&mut self, values: [u32; N]);
+    /// Bytes, filled up to a multiple of four.
+    fn opaque(&mut self, bytes: &[u8]);
+    /// A format, the length of what `content` writes, and that.
+    fn structure(&mut self, format: u32, content: impl FnOnce(&mut Self));
+}
+
+impl Xdr for Vec<u8> {
+    fn u32(&mut self, value: u32) {
+        self.extend(value.to_be_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.extend(value.to_be_bytes());
+    }
+
+    fn all<const N: usize>(&mut self, values: [u32; N]) {
+        values.into_iter().for_each(|value| self.u32(value));
+    }
+
+    fn opaque(&mut self, bytes: &[u8]) {
+        self.extend(bytes);
+        self.resize(self.len().next_multiple_of(4), 0);
+    }
+
+    fn structure(&mut self, format: u32, content: impl FnOnce(&mut Self)) {
+        self.u32(format);
+        let place = self.len();
+        self.u32(0);
+        content(self);
+        let len = (self.len() - place - 4) as u32;
+        self[place..place + 4].copy_from_slice(&len.to_be_bytes());
+    }
+}
