@@ -41,9 +41,10 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn*)
+    *openvswitch* | *ovn* | *nfdump* | *pmacct*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
-        for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk; do
+        for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk \
+            nfdump nfacctd pmacctd sfacctd uacctd; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
         ;;
@@ -106,6 +107,10 @@ if [ "$goal" = test ]; then
     need valgrind valgrind "counts the instructions of the fast path"
     need git git "lists the files that are checked"
     need clang clang "builds the eBPF programs again, to see that their objects match"
+    need tshark tshark "reads the datagrams of exporters"
+    need nfcapd nfdump "collects NetFlow and IPFIX"
+    need sfcapd nfdump-sflow "collects sFlow"
+    need nfacctd pmacct "collects NetFlow and IPFIX"
     need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
     need python3 python3 "runs the controllers that tests are made with"
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"

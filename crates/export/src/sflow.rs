@@ -199,9 +199,14 @@ impl Agent {
         self.drops = self.drops.wrapping_add(samples);
     }
 
+    /// Notes a sample that was taken and is left out.
+    pub fn skip(&mut self) {
+        self.pool = self.pool.wrapping_add(self.settings.sampling);
+    }
+
     /// Takes a sample of a packet.
     pub fn sample(&mut self, sample: &FlowSample<'_>, now: Nanos) {
-        self.pool = self.pool.wrapping_add(self.settings.sampling);
+        self.skip();
         if self.full.len() >= MOST_DATAGRAMS {
             return self.lost(1);
         }

@@ -40,7 +40,7 @@ pub use frame::{Frame, FrameError};
 pub use isolation::{Isolation, remove_leftovers};
 pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, list_links};
-pub use netlink::Link;
+pub use netlink::{Link, address_of};
 pub use offload::{Csum, Gso, Offload};
 pub use spec::{Error, Spec, may_pass, open};
 pub use system::System;

@@ -1,7 +1,7 @@
 //! A bridge: its ports, tables and MAC learning table.
 
 use crate::dep::Read;
-use crate::export::{ExportConfig, FlowCounts, Flows};
+use crate::export::{ExportConfig, Flows};
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::port::{Egress, Ingress, Port};
@@ -108,12 +108,6 @@ impl Bridge {
             || self.misses_to_controller
             || self.frags == FragMode::Drop
             || self.port_flags.values().any(refuses)
-    }
-
-    /// Takes what the flows that NetFlow is told of have carried since the last call. Forgets
-    /// flows without packets for `unused`, which is longer than the datapath keeps them.
-    pub fn take_flows(&mut self, now: Nanos, unused: Duration) -> FlowCounts {
-        self.flows.take(now, unused)
     }
 
     /// What a mirror has copied since the configuration has it.

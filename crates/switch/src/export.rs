@@ -100,7 +100,11 @@ const MOST: usize = 65_536;
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     counts: HashMap<u64, (FlowRecord, Carried)>,
+    /// Flows with packets since the last time.
+    touched: Vec<u64>,
     uncounted: u64,
+    /// When unused flows are looked for next.
+    due: Nanos,
 }
 
 /// What flows have carried since the last time.
@@ -133,24 +137,33 @@ impl Flows {
 
     pub(crate) fn credit(&mut self, flow: u64, carried: Carried) {
         match self.counts.get_mut(&flow) {
-            Some((_, counts)) => *counts = counts.and(carried),
+            Some((_, counts)) => {
+                if counts.packets == 0 && carried.packets > 0 {
+                    self.touched.push(flow);
+                }
+                *counts = counts.and(carried);
+            }
             None => self.uncounted += carried.packets,
         }
     }
 
     /// Takes the counts, and forgets flows without packets for `unused`.
     pub(crate) fn take(&mut self, now: Nanos, unused: Duration) -> FlowCounts {
-        let mut taken = FlowCounts {
-            uncounted: std::mem::take(&mut self.uncounted),
-            ..FlowCounts::default()
-        };
-        self.counts.retain(|_, (record, counts)| {
-            if counts.packets > 0 {
-                taken.flows.push((*record, *counts));
-                (counts.packets, counts.bytes) = (0, 0);
-            }
-            now.since(counts.used) < unused
+        let taken = self.touched.drain(..).filter_map(|flow| {
+            let (record, counts) = self.counts.get_mut(&flow)?;
+            let taken = (*record, *counts);
+            (counts.packets, counts.bytes) = (0, 0);
+            Some(taken)
         });
+        let taken = FlowCounts {
+            flows: taken.collect(),
+            uncounted: std::mem::take(&mut self.uncounted),
+        };
+        // Looking at all takes time, and there is no hurry.
+        if now >= self.due {
+            self.due = now + unused / 4;
+            self.counts.retain(|_, (_, counts)| now.since(counts.used) < unused);
+        }
         taken
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
+use crate::export::FlowCounts;
 use crate::fdb::{Kind, Outlook};
 use crate::port::{Egress, Ingress};
 use crate::tables::contexts::{Bounds, Contexts, Gone};
@@ -13,6 +14,7 @@ use nanos::Nanos;
 use openflow::OfError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{MacAddr, Vid};
 
 /// A set of bridges. See the crate's page for how to drive it.
@@ -365,6 +367,14 @@ impl Switch {
     /// The bridge with a name.
     pub fn bridge(&self, name: &str) -> Option<&Bridge> {
         self.bridges.get(self.bridge_ids.get(name)?)
+    }
+
+    /// Takes what the flows of a bridge that NetFlow is told of have carried since the last call.
+    /// Forgets flows without packets for `unused`, which is longer than the datapath keeps them.
+    pub fn take_flows(&mut self, bridge: &str, now: Nanos, unused: Duration) -> FlowCounts {
+        let id = self.bridge_ids.get(bridge);
+        let bridge = id.and_then(|id| self.bridges.get_mut(id));
+        bridge.map_or_else(FlowCounts::default, |bridge| bridge.flows.take(now, unused))
     }
 
     /// The name of the bridge with a number, as in [`crate::tables::ForController`].

@@ -24,6 +24,7 @@
 //! - A helper that cannot do its work panics with the command and its output: which is the test's
 //!   failure message.
 
+mod collector;
 mod command;
 mod daemon;
 mod netns;
@@ -37,6 +38,7 @@ mod traffic;
 mod unixctl;
 mod vswitch;
 
+pub use collector::{Collector, dissect};
 pub use command::{Done, run, try_run, try_run_in};
 pub use daemon::{Daemon, eventually};
 pub use netns::Netns;

@@ -6,6 +6,7 @@
 //! then remove unused devices.
 
 use crate::desired::{self, Desired, InterfaceKind};
+use crate::exports;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
@@ -16,7 +17,7 @@ use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use switch::{Attach, BridgeConfig, ExportConfig, FailMode, InterfaceConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -502,7 +503,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (S
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
             mirrors: mirrors::configs(name, bridge, &state[name], &mut ignored),
-            export: ExportConfig::default(),
+            export: exports::config(&bridge.exports, &state[name]),
             ports,
         };
         config.bridges.insert(name.clone(), bridge);

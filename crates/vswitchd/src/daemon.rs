@@ -14,8 +14,9 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, Controller, FlowTable, Interface, Manager, Mirror, OpenVSwitch, Port, QoS, Queue, Ssl, TypedRow, all,
-    bridge, controller, interface, manager, mirror, open_vswitch, port, select,
+    Bridge, Controller, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow, OpenVSwitch,
+    Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, interface, manager, mirror, open_vswitch, port,
+    select,
 };
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -56,6 +57,10 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Ssl>(&mut selection);
     select::<Controller>(&mut selection);
     select::<Mirror>(&mut selection);
+    select::<NetFlow>(&mut selection);
+    select::<SFlow>(&mut selection);
+    select::<Ipfix>(&mut selection);
+    select::<FlowSampleCollectorSet>(&mut selection);
     selection.quiet(Mirror::TABLE, &[mirror::columns::STATISTICS]);
     {
         use manager::columns::*;
@@ -402,6 +407,7 @@ impl Daemon {
                 let bridges = self.state.bridges.borrow();
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);
                 self.state.controllers.follow(&self.state, &self.desired, &bridges);
+                self.state.exports.follow(&self.state, &self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
                 drop(bridges);
@@ -419,6 +425,10 @@ impl Daemon {
             ports: all(replica)?,
             interfaces: all(replica)?,
             mirrors: all(replica)?,
+            netflows: all(replica)?,
+            sflows: all(replica)?,
+            ipfixes: all(replica)?,
+            sample_sets: all(replica)?,
             flow_tables: all(replica)?,
             ssl: all::<Ssl>(replica)?.into_values().next(),
             controllers: all(replica)?,

@@ -4,6 +4,7 @@
 //! unsupported setting is kept as a problem text and goes to the row's own status columns.
 
 use crate::controllers::config::Controller;
+use crate::exports;
 use crate::mirrors::Mirror;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
@@ -68,6 +69,8 @@ pub(crate) struct Bridge {
     pub(crate) forward_bpdu: bool,
     /// Rows of its mirrors, by their UUIDs.
     pub(crate) mirrors: Vec<Mirror>,
+    /// Its exporters.
+    pub(crate) exports: exports::rows::Wanted,
     /// Its controllers, and whether and in which queue it reaches them over its own ports.
     pub(crate) controllers: Vec<Controller>,
     pub(crate) disable_in_band: bool,

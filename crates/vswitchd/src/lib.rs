@@ -23,6 +23,7 @@ mod daemon;
 mod desired;
 mod dummy_port;
 mod embedded;
+mod exports;
 mod keys;
 mod mirrors;
 mod ofport;

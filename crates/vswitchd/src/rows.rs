@@ -2,6 +2,7 @@
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
+use crate::exports;
 use crate::mirrors::Mirror;
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
@@ -34,6 +35,10 @@ pub(crate) struct Tables {
     pub(crate) ports: BTreeMap<Uuid, rows::Port>,
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
     pub(crate) mirrors: BTreeMap<Uuid, rows::Mirror>,
+    pub(crate) netflows: BTreeMap<Uuid, rows::NetFlow>,
+    pub(crate) sflows: BTreeMap<Uuid, rows::SFlow>,
+    pub(crate) ipfixes: BTreeMap<Uuid, rows::Ipfix>,
+    pub(crate) sample_sets: BTreeMap<Uuid, rows::FlowSampleCollectorSet>,
     pub(crate) flow_tables: BTreeMap<Uuid, rows::FlowTable>,
     pub(crate) ssl: Option<rows::Ssl>,
     pub(crate) controllers: BTreeMap<Uuid, rows::Controller>,
@@ -108,6 +113,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         flood_vlans: vlans(&row.flood_vlans),
         forward_bpdu: flag(config, "forward-bpdu"),
         mirrors: mirrors(row, tables),
+        exports: exports::rows::wanted(row, tables),
         controllers: controllers(row, tables),
         disable_in_band: flag(config, "disable-in-band"),
         in_band_queue: number(config, "in-band-queue"),
@@ -350,7 +356,7 @@ pub(crate) fn vlans(numbers: &[i64]) -> VlanSet {
     numbers.iter().filter_map(|n| vid(*n)).collect()
 }
 
-fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Option<T> {
+pub(crate) fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Option<T> {
     map.get(key)?.trim().parse().ok()
 }
 

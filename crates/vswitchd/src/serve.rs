@@ -3,6 +3,7 @@
 use crate::commands;
 use crate::daemon::{self, Daemon};
 use crate::embedded;
+use crate::exports::Exports;
 use crate::keys::Keys;
 use crate::openflow::OpenFlow;
 use crate::options::{self, Asked, Options, Program};
@@ -127,6 +128,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     let state = Rc::new(State::start(seed as u64, tls.clone()).context("starting the datapath")?);
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     tokio::task::spawn_local(OpenFlow::watch(state.clone()));
+    tokio::task::spawn_local(Exports::run(state.clone()));
     tokio::task::spawn_local(mgmt::reclaim::run());
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);

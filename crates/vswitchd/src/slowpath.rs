@@ -1,6 +1,7 @@
 //! The switch's shared tables behind [`dp::Slowpath`], which workers call.
 
 use crate::clock::Clock;
+use crate::exports::samples::Samples;
 use crate::packets::Packets;
 use crate::reports::Reports;
 use dp::{
@@ -79,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Packets for controllers.
     pub(crate) packets: Packets,
+    /// Samples for exporters.
+    pub(crate) samples: Samples,
     /// Notified when packets may have added or ended rules.
     pub(crate) tables_changed: Notify,
     /// Reports of workers that came while the tables were locked.
@@ -102,6 +105,7 @@ impl Shared {
             changes: Arc::new(Changes::new()),
             clock: Clock::start(),
             packets: Packets::default(),
+            samples: Samples::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
             long: Arc::default(),
@@ -193,7 +197,9 @@ impl Shared {
     /// published.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
         self.changes.publish(&change(switch, now));
-        self.packets.forget(&switch.take_forgotten());
+        let forgotten = switch.take_forgotten();
+        self.packets.forget(&forgotten);
+        self.samples.forget(&forgotten);
         count_ignored(switch.take_ignored());
     }
 
@@ -273,8 +279,12 @@ impl Slowpath for Shared {
     }
 
     fn punt(&self, punt: &Punt<'_>, _now: Nanos) -> bool {
-        // The switch punts no other packets.
-        punt.reason == PuntReason::Controller && self.packets.push(punt)
+        match punt.reason {
+            PuntReason::Controller => self.packets.push(punt),
+            PuntReason::Sample => self.samples.push(punt),
+            // The switch punts no other packets.
+            _ => false,
+        }
     }
 
     fn port_failed(&self, port: PortNo) {

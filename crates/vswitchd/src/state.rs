@@ -2,6 +2,7 @@
 
 use crate::bridges::Bridges;
 use crate::controllers::Controllers;
+use crate::exports::Exports;
 use crate::openflow::OpenFlow;
 use crate::slowpath::Shared;
 use dp::{Datapath, Limits, PortNo};
@@ -22,6 +23,7 @@ pub(crate) struct State {
     pub(crate) bridges: RefCell<Bridges>,
     pub(crate) openflow: OpenFlow,
     pub(crate) controllers: Controllers,
+    pub(crate) exports: Exports,
     /// When the daemon's loop checks the switch's tables next.
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
@@ -55,6 +57,7 @@ impl State {
             bridges: RefCell::new(bridges),
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),
+            exports: Exports::default(),
             armed: Cell::new(None),
             held: Cell::new((0, 0)),
             limits: Cell::new(None),

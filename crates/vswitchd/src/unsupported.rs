@@ -11,8 +11,6 @@ use std::collections::BTreeMap;
 /// Unsupported settings of a bridge's row.
 pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     let mut found = Found::default();
-    found.column("netflow", row.netflow.is_some());
-    found.column("sflow", row.sflow.is_some());
     found.column("ipfix", row.ipfix.is_some());
     found.column("auto_attach", row.auto_attach.is_some());
     found.column("stp_enable", row.stp_enable);

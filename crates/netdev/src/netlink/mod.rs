@@ -1,9 +1,11 @@
 //! The few rtnetlink exchanges that devices need (`rtnetlink(7)`), synchronous.
 
+mod address;
 mod link;
 mod message;
 pub(crate) mod tc;
 
+pub use address::address_of;
 pub use link::Link;
 pub(crate) use link::{dump_links, link_by_index, link_by_name, owner, parse_link, set_link};
 pub(crate) use message::{Attributes, Message, parse};

@@ -10,6 +10,7 @@ mod broken_pipe;
 mod clients;
 mod controllers;
 mod differential;
+mod exports;
 mod fixture;
 mod lab_controller;
 mod memory;

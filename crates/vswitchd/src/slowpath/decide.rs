@@ -198,6 +198,7 @@ impl Shared {
         let accept = |switch: &mut Switch, now| match switch.accept(translated, now) {
             Ok(changes) => {
                 self.packets.know(translated);
+                self.samples.know(translated);
                 changes
             }
             Err(OutOfDate(changes)) => {
