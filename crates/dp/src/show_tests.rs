@@ -174,7 +174,10 @@ fn samples_show_what_the_switch_knows_of_them() {
                 tci: 0x6005,
                 output: 0x8000_0002,
             },
-            2 => SampleData::Ipfix { output_port: u32::MAX },
+            2 => SampleData::Ipfix {
+                output_port: u32::MAX,
+                dropped: false,
+            },
             3 => SampleData::Flow(FlowSample {
                 probability: 12345,
                 collector_set: 1,

@@ -26,6 +26,8 @@ pub enum SampleData {
     Ipfix {
         /// The datapath port that the packet leaves by; `u32::MAX` for a packet that was received.
         output_port: u32,
+        /// Whether a received packet is sent nowhere.
+        dropped: bool,
     },
     /// The action `sample`.
     Flow(FlowSample),
@@ -104,7 +106,7 @@ impl fmt::Display for SampleData {
                 let (vid, pcp) = (tci & 0xfff, tci >> 13);
                 write!(f, "userspace(pid=0,sFlow(vid={vid},pcp={pcp},output={output}),actions)")
             }
-            SampleData::Ipfix { output_port } => write!(f, "userspace(pid=0,ipfix(output_port={output_port}))"),
+            SampleData::Ipfix { output_port, .. } => write!(f, "userspace(pid=0,ipfix(output_port={output_port}))"),
             SampleData::Flow(sample) => {
                 write!(
                     f,

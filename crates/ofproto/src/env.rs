@@ -4,6 +4,7 @@ use dp::Change;
 use flow::PortNo;
 use nanos::Nanos;
 use openflow::OfError;
+use openflow::model::IpfixStats;
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
@@ -90,6 +91,12 @@ pub trait Env {
     /// # Errors
     /// The reason as text.
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String>;
+
+    /// The statistics of a bridge's IPFIX, or of its sets of collectors for the action `sample`;
+    /// empty where there is none.
+    fn ipfix(&self, _bridge: &str, _sets: bool) -> Vec<IpfixStats> {
+        Vec::new()
+    }
 
     /// A request was refused because the bridge lacks a feature, which `what` names for the log.
     fn unsupported(&self, _bridge: &str, _what: &'static str) {}

@@ -28,6 +28,7 @@ mod events;
 mod features;
 mod flows;
 mod groups;
+mod ipfix;
 mod limit;
 mod log;
 mod mass;

@@ -157,7 +157,8 @@ impl Core {
             StatsRequest::PortDesc(port) => self.port_desc(conn, xid, port),
             StatsRequest::Queue { port, queue } => self.queue_stats(conn, xid, (port, queue), env, now)?,
             StatsRequest::QueueDesc { port, queue } => self.queue_desc(conn, xid, (port, queue), env)?,
-            StatsRequest::IpfixBridge | StatsRequest::IpfixFlow => return Err(OfError::NxStNotConfigured),
+            StatsRequest::IpfixBridge => self.ipfix(conn, xid, false, env)?,
+            StatsRequest::IpfixFlow => self.ipfix(conn, xid, true, env)?,
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use openflow::{Codec, OfError};
 
 const CONNTRACK: &str = "connection tracking (ct) is not supported";
 const NSH: &str = "network service headers (encap, decap, nsh) are not supported";
-const SAMPLE: &str = "sampling (sample) is not supported";
 
 /// Reports a refused request to the environment if it asked for an unsupported feature.
 pub(crate) fn report(codec: Option<Codec>, error: OfError, request: &[u8], bridge: &str, env: &impl Env) {
@@ -53,7 +52,6 @@ fn of_actions(actions: &[Action]) -> Option<&'static str> {
     actions.iter().find_map(|action| match action {
         Action::Ct(_) | Action::Nat(_) | Action::CtClear | Action::Resubmit { ct: true, .. } => Some(CONNTRACK),
         Action::Encap { .. } | Action::Decap(_) | Action::DecNshTtl => Some(NSH),
-        Action::Sample(_) => Some(SAMPLE),
         Action::SetField { field, .. } => of_field(field.info().names[0]),
         Action::Load { dst, .. } => of_field(dst.field().info().names[0]),
         Action::Move { src, dst } => {

@@ -1,15 +1,21 @@
 //! A collector of flow records on loopback, and what tshark reads in its datagrams.
 
 use crate::Sandbox;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A socket that takes datagrams.
+/// A socket that takes datagrams. A thread reads it, so that none is lost while nobody asks.
 #[derive(Debug)]
 pub struct Collector {
-    socket: UdpSocket,
+    address: SocketAddr,
+    taken: Arc<Mutex<Vec<Vec<u8>>>>,
+    reader: Option<JoinHandle<()>>,
+    over: Arc<AtomicBool>,
 }
 
 impl Collector {
@@ -20,31 +26,57 @@ impl Collector {
     pub fn new() -> Collector {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
+            .set_read_timeout(Some(Duration::from_millis(20)))
             .expect("a timeout");
-        Collector { socket }
+        let address = socket.local_addr().expect("an address");
+        let (taken, over) = (Arc::<Mutex<Vec<Vec<u8>>>>::default(), Arc::<AtomicBool>::default());
+        let (into, ends) = (taken.clone(), over.clone());
+        let reader = std::thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while !ends.load(Relaxed) {
+                if let Ok(len) = socket.recv(&mut buffer) {
+                    into.lock().expect("no reader panics").push(buffer[..len].to_vec());
+                }
+            }
+        });
+        Collector {
+            address,
+            taken,
+            reader: Some(reader),
+            over,
+        }
     }
 
     /// Its address, as exporters have it.
-    ///
-    /// # Panics
-    /// The socket is closed.
     pub fn target(&self) -> String {
-        self.socket.local_addr().expect("an address").to_string()
+        self.address.to_string()
     }
 
-    /// The datagrams until `enough` says so, or until none has come for `quiet`.
-    pub fn take(&self, quiet: Duration, enough: impl Fn(&[Vec<u8>]) -> bool) -> Vec<Vec<u8>> {
+    /// The datagrams, when none has come for `quiet`.
+    ///
+    /// # Panics
+    /// The reader has panicked.
+    pub fn take(&self, quiet: Duration) -> Vec<Vec<u8>> {
         let mut taken = Vec::new();
         let mut last = Instant::now();
-        let mut buffer = [0; 65_536];
-        while last.elapsed() < quiet && !enough(&taken) {
-            if let Ok(len) = self.socket.recv(&mut buffer) {
-                taken.push(buffer[..len].to_vec());
+        while last.elapsed() < quiet {
+            std::thread::sleep(Duration::from_millis(20));
+            let more = std::mem::take(&mut *self.taken.lock().expect("no reader panics"));
+            if !more.is_empty() {
                 last = Instant::now();
+                taken.extend(more);
             }
         }
         taken
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.over.store(true, Relaxed);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
     }
 }
 

@@ -27,6 +27,7 @@
 mod collector;
 mod command;
 mod daemon;
+pub mod ipfix;
 mod netns;
 mod packet;
 pub mod pcap;

@@ -5,6 +5,7 @@
 //! out: each would make another one.
 
 mod bridge;
+mod ipfix;
 pub(crate) mod rows;
 pub(crate) mod samples;
 mod targets;
@@ -16,12 +17,13 @@ use bridge::OfBridge;
 use dp::{DropCause, PortNo};
 use flow::{Field, PacketMeta};
 use nanos::Nanos;
+use openflow::model::IpfixStats;
 use samples::Sample;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use switch::{ExportConfig, IpfixConfig, SflowConfig};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -109,6 +111,13 @@ impl Exports {
             gone.flush(now);
         }
         self.changed.notify_one();
+    }
+
+    /// The statistics of a bridge's IPFIX, or of its sets of collectors.
+    pub(crate) fn ipfix_statistics(&self, bridge: &str, sets: bool) -> Vec<IpfixStats> {
+        let bridges = self.bridges.borrow();
+        let bridge = bridges.get(bridge);
+        bridge.map_or_else(Vec::new, |bridge| bridge.ipfix_statistics(sets))
     }
 
     /// Runs the exporters as long as the daemon runs.
@@ -212,4 +221,8 @@ fn tag_of(packet: &[u8]) -> u16 {
         Some([0x81, 0x00, high, low]) => u16::from_be_bytes([*high, *low]),
         _ => 0,
     }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

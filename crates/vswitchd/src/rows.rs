@@ -356,7 +356,7 @@ pub(crate) fn vlans(numbers: &[i64]) -> VlanSet {
     numbers.iter().filter_map(|n| vid(*n)).collect()
 }
 
-pub(crate) fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Option<T> {
+fn number<T: std::str::FromStr>(map: &BTreeMap<String, String>, key: &str) -> Option<T> {
     map.get(key)?.trim().parse().ok()
 }
 

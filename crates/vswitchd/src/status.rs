@@ -71,7 +71,7 @@ impl Report<'_> {
             let Some(state) = bridges.state().get(name) else {
                 continue;
             };
-            self.bridge(state, wanted.unsupported.iter());
+            self.bridge(state, wanted.unsupported.iter(), &wanted.exports.problems);
             for wanted in wanted.ports.values() {
                 let mut problems = wanted.problems.clone();
                 for interface in wanted.interfaces.keys().filter_map(|name| state.interfaces.get(name)) {
@@ -95,7 +95,7 @@ impl Report<'_> {
         }
     }
 
-    fn bridge<'s>(&mut self, state: &BridgeState, unsupported: impl Iterator<Item = &'s String>) {
+    fn bridge<'s>(&mut self, state: &BridgeState, unsupported: impl Iterator<Item = &'s String>, problems: &[String]) {
         use bridge::{TABLE, columns};
         let id = format!("{:016x}", state.datapath_id);
         self.put(TABLE, state.uuid, columns::DATAPATH_ID, Some(id));
@@ -104,6 +104,9 @@ impl Report<'_> {
         let mut status = BTreeMap::new();
         if !list.is_empty() {
             status.insert("unsupported".to_owned(), list.join(" "));
+        }
+        if !problems.is_empty() {
+            status.insert("error".to_owned(), problems.join("; "));
         }
         self.put(TABLE, state.uuid, columns::STATUS, status);
     }
@@ -279,6 +282,10 @@ impl Complaints {
                     now.insert(format!("bridge {name}: port {port}: {problem}"));
                 }
             }
+        }
+        for (name, bridge) in &desired.bridges {
+            let problems = bridge.exports.problems.iter();
+            now.extend(problems.map(|problem| format!("bridge {name}: {problem}")));
         }
         for (bridge, name, state) in bridges.interfaces() {
             match &state.ofport {

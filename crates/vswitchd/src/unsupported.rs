@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// Unsupported settings of a bridge's row.
 pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     let mut found = Found::default();
-    found.column("ipfix", row.ipfix.is_some());
     found.column("auto_attach", row.auto_attach.is_some());
     found.column("stp_enable", row.stp_enable);
     found.column("rstp_enable", row.rstp_enable);

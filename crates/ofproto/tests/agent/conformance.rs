@@ -270,7 +270,7 @@ const ACTIONS: &[(&str, Version, Option<OfError>)] = {
         ("actions=exit", V10, None),
         ("actions=clone(output:2)", V10, None),
         ("actions=check_pkt_larger(100)->NXM_NX_REG0[0]", V10, None),
-        ("actions=sample(probability=1)", V10, Some(E::BacBadType)),
+        ("actions=sample(probability=1)", V10, None),
         ("ip,actions=ct(commit)", V10, Some(E::BacBadType)),
         ("ip,actions=ct_clear", V10, Some(E::BacBadType)),
         ("actions=encap(nsh(md_type=1))", V13, Some(E::BacBadType)),

@@ -4,7 +4,7 @@
 //! The bridge that receives a packet samples it before anything else, and tells NetFlow of its
 //! flow; bridges behind patch ports do not. A bridge with IPFIX also samples what it sends.
 
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, delivers};
 use super::translated::NewFlowRecord;
 use super::{Context, Credited};
 use crate::bridge::Bridge;
@@ -20,8 +20,10 @@ use wire::EtherType;
 #[derive(Default)]
 pub(super) struct Exported<'a> {
     bridge: Option<&'a Bridge>,
-    /// The place of the punt to sFlow in the actions.
+    /// The places of the punts to sFlow and to IPFIX in the actions, of received packets: what
+    /// becomes of these is known at the end.
     sflow: Option<usize>,
+    ipfix: Option<usize>,
     /// The flow of the packet, for NetFlow.
     flow: Option<FlowKey>,
     /// Whether the packet was flooded.
@@ -55,11 +57,10 @@ impl<'a> Pipeline<'a> {
             return;
         }
         if let Some(sflow) = export.sflow.as_ref().filter(|sflow| sflow.probability != 0) {
-            // Where the packet goes is known at the end, and with it the handle.
             self.exported.sflow = Some(self.take_sample(sflow.probability, 0, sflow.header));
         }
-        if let Some(ipfix) = export.ipfix.filter(|ipfix| ipfix.input) {
-            self.sample(ipfix.probability, SampleData::Ipfix { output_port: u32::MAX });
+        if let Some(ipfix) = export.ipfix.filter(|ipfix| ipfix.input && ipfix.probability != 0) {
+            self.exported.ipfix = Some(self.take_sample(ipfix.probability, 0, u16::MAX));
         }
     }
 
@@ -71,7 +72,11 @@ impl<'a> Pipeline<'a> {
             .bridge
             .and_then(|bridge| bridge.export.as_ref()?.ipfix);
         if let Some(ipfix) = ipfix.filter(|ipfix| ipfix.output) {
-            self.sample(ipfix.probability, SampleData::Ipfix { output_port: device.0 });
+            let data = SampleData::Ipfix {
+                output_port: device.0,
+                dropped: false,
+            };
+            self.sample(ipfix.probability, data);
         }
     }
 
@@ -204,6 +209,14 @@ impl<'a> Pipeline<'a> {
         });
         let first = outputs.next();
         let more = outputs.count() as u32;
+        // The one behind comes first, in case a sample is left out.
+        if let Some(at) = self.exported.ipfix {
+            let data = SampleData::Ipfix {
+                output_port: u32::MAX,
+                dropped: !self.actions.iter().any(delivers),
+            };
+            self.name_sample(at, bridge.id, data);
+        }
         if let Some((at, sflow)) = self.exported.sflow.zip(export.sflow.as_ref()) {
             let known = first
                 .filter(|_| more == 0)

@@ -584,7 +584,7 @@ impl<'a> Pipeline<'a> {
 }
 
 /// Whether an action gives the packet to somebody other than collectors.
-fn delivers(action: &Action) -> bool {
+pub(super) fn delivers(action: &Action) -> bool {
     match action {
         Action::Punt { reason, .. } => *reason != PuntReason::Sample,
         Action::Output(_) | Action::Recirc(_) | Action::Meter(_) => true,

@@ -1,18 +1,20 @@
 //! The exporters of one bridge.
 
-use super::rows::{Netflow, Sflow, Wanted};
+use super::ipfix::OfIpfix;
+use super::rows::{Ipfix, Netflow, Sflow, Wanted};
 use super::samples::Sample;
 use super::targets::Collectors;
-use super::{Facts, tag_of};
+use super::{Facts, since_1970, tag_of};
 use crate::state::State;
 use dp::{PortNo, SampleData};
 use export::netflow::{self, Counts, Flow};
 use export::sflow::{self, BridgeCounters, Direction, FlowSample, PortCounters, Source};
 use nanos::Nanos;
+use openflow::model::IpfixStats;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use switch::FlowOutput;
 
 /// How often NetFlow takes the counts of flows.
@@ -23,6 +25,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct OfBridge {
     netflow: Option<OfNetflow>,
     sflow: Option<OfSflow>,
+    ipfix: Option<OfIpfix>,
+    /// By the ids of sets of collectors.
+    sets: BTreeMap<u32, OfIpfix>,
 }
 
 struct OfNetflow {
@@ -89,17 +94,43 @@ impl OfBridge {
         if let Some(sflow) = &mut self.sflow {
             sflow.agent.set_ports(ports, now);
         }
+        let all: Vec<u32> = self.sets.keys().chain(wanted.sets.keys()).copied().collect();
+        for id in all {
+            let mut of_set = self.sets.remove(&id);
+            replace(&mut of_set, wanted.sets.get(&id), now);
+            if let Some(of_set) = of_set {
+                self.sets.insert(id, of_set);
+            }
+        }
+        replace(&mut self.ipfix, wanted.ipfix.as_ref(), now);
+    }
+
+    fn ipfixes(&self) -> impl Iterator<Item = &OfIpfix> {
+        self.ipfix.iter().chain(self.sets.values())
+    }
+
+    fn ipfixes_mut(&mut self) -> impl Iterator<Item = &mut OfIpfix> {
+        self.ipfix.iter_mut().chain(self.sets.values_mut())
+    }
+
+    /// The statistics of the bridge's IPFIX, or of its sets of collectors.
+    pub(super) fn ipfix_statistics(&self, sets: bool) -> Vec<IpfixStats> {
+        match sets {
+            false => self.ipfix.iter().map(|ipfix| ipfix.statistics(0)).collect(),
+            true => self.sets.iter().map(|(id, ipfix)| ipfix.statistics(*id)).collect(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.netflow.is_none() && self.sflow.is_none()
+        self.netflow.is_none() && self.sflow.is_none() && self.ipfixes().next().is_none()
     }
 
     /// The addresses of all collectors.
     pub(super) fn targets(&self) -> Vec<SocketAddr> {
         let netflow = self.netflow.iter().flat_map(|netflow| &netflow.row.targets);
         let sflow = self.sflow.iter().flat_map(|sflow| &sflow.row.targets);
-        netflow.chain(sflow).copied().collect()
+        let ipfix = self.ipfixes().flat_map(|ipfix| &ipfix.row.targets);
+        netflow.chain(sflow).chain(ipfix).copied().collect()
     }
 
     /// When something is to be done next.
@@ -109,7 +140,8 @@ impl OfBridge {
             .iter()
             .map(|netflow| netflow.due.min(netflow.exporter.next()));
         let sflow = self.sflow.iter().map(|sflow| sflow.agent.next());
-        netflow.chain(sflow).min().unwrap_or(Nanos::MAX)
+        let ipfix = self.ipfixes().map(OfIpfix::next);
+        netflow.chain(sflow).chain(ipfix).min().unwrap_or(Nanos::MAX)
     }
 
     /// Notes a sample that is left out.
@@ -121,6 +153,19 @@ impl OfBridge {
 
     /// Takes a sample.
     pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos) {
+        match sample.data {
+            SampleData::Sflow { .. } => {}
+            SampleData::Ipfix { .. } => {
+                if let Some(ipfix) = &mut self.ipfix {
+                    ipfix.take(sample, ports, now);
+                }
+            }
+            SampleData::Flow(flow) => {
+                if let Some(set) = self.sets.get_mut(&flow.collector_set) {
+                    set.take(sample, ports, now);
+                }
+            }
+        }
         if let (SampleData::Sflow { tci, output }, Some(sflow)) = (sample.data, &mut self.sflow) {
             let input = ports.get(&sample.in_port).map_or(0, |facts| facts.ifindex);
             let flow = FlowSample {
@@ -148,6 +193,7 @@ impl OfBridge {
             let datagrams = sflow.agent.run(now);
             sflow.collectors.send(&datagrams);
         }
+        self.ipfixes_mut().for_each(|ipfix| ipfix.run(now));
     }
 
     /// Sends what waits, before the exporters go.
@@ -158,7 +204,19 @@ impl OfBridge {
         if let Some(sflow) = &mut self.sflow {
             sflow.flush(now);
         }
+        self.ipfixes_mut().for_each(|ipfix| ipfix.flush(now));
     }
+}
+
+/// Follows a row of IPFIX. An exporter whose settings stay goes on as it is.
+fn replace(of: &mut Option<OfIpfix>, row: Option<&Ipfix>, now: Nanos) {
+    if of.as_ref().map(|of| &of.row) == row {
+        return;
+    }
+    if let Some(mut gone) = of.take() {
+        gone.flush(now);
+    }
+    *of = row.map(|row| OfIpfix::new(row, now));
 }
 
 impl OfNetflow {
@@ -310,8 +368,4 @@ fn process_use() -> (u32, u32, u64) {
         text.and_then(|text| text.parse().ok()).unwrap_or_default()
     };
     ((field(14) * TICK) as u32, (field(15) * TICK) as u32, field(24) * PAGE)
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //! ovs-vswitchd.conf.db(5)).
 
 use super::targets::{source_to, target};
-use crate::rows::{Tables, number};
+use crate::rows::Tables;
 use export::sflow::MOST_HEADER;
 use ovsdb::rows;
 use std::collections::BTreeMap;
@@ -79,7 +79,8 @@ pub(crate) fn wanted(row: &rows::Bridge, tables: &Tables) -> Wanted {
         }
         if let Some(group) = set.local_group_id {
             wanted.problems.push(format!(
-                "Flow_Sample_Collector_Set {}: local_group_id={group}: local sampling is not supported",
+                "Flow_Sample_Collector_Set {}: local_group_id={group} is not supported: samples go to IPFIX \
+                 collectors only, not to psample groups of the kernel",
                 set.id
             ));
         }
@@ -147,9 +148,9 @@ fn ipfix(row: &rows::Ipfix, problems: &mut Vec<String>) -> Ipfix {
     let whole = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok());
     let config = &row.other_config;
     let is_not = |key: &str, value: &str| config.get(key).is_none_or(|set| set != value);
-    let interval = |key: &str| {
-        let secs = number(config, key).unwrap_or(INTERVAL);
-        Duration::from_secs(secs.clamp(1, 3600))
+    let interval = |secs: Option<i64>| {
+        let secs = secs.and_then(|secs| u64::try_from(secs).ok());
+        Duration::from_secs(secs.unwrap_or(INTERVAL).clamp(1, 3600))
     };
     Ipfix {
         targets: targets("IPFIX", &row.targets, None, problems),
@@ -162,8 +163,8 @@ fn ipfix(row: &rows::Ipfix, problems: &mut Vec<String>) -> Ipfix {
         output: is_not("enable-output-sampling", "false"),
         tunnels: is_not("enable-tunnel-sampling", "false"),
         virtual_obs_id: config.get("virtual_obs_id").cloned(),
-        template_interval: interval("template-interval"),
-        stats_interval: interval("stats-interval"),
+        template_interval: interval(row.template_interval),
+        stats_interval: interval(row.stats_interval),
     }
 }
 

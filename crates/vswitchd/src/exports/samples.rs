@@ -121,7 +121,10 @@ mod tests {
         };
         let patience = switch::tables::Patience::Whole;
         let mut translated = switch.translate(&upcall, nanos::Nanos(0), patience).unwrap();
-        let data = SampleData::Ipfix { output_port: 1 };
+        let data = SampleData::Ipfix {
+            output_port: 1,
+            dropped: false,
+        };
         translated.contexts = vec![(handle, Arc::new(Context::Sampled(Sampled { bridge: 1, data })))];
         samples.know(&translated);
     }

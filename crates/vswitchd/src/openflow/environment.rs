@@ -5,6 +5,7 @@ use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
 use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
+use openflow::model::IpfixStats;
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
@@ -73,6 +74,10 @@ impl Env for State {
             tx_errors: counters.tx_errors,
             rx_over_errors: lost.queue_full,
         })
+    }
+
+    fn ipfix(&self, bridge: &str, sets: bool) -> Vec<IpfixStats> {
+        self.exports.ipfix_statistics(bridge, sets)
     }
 
     fn queues(&self, interface: &str) -> Vec<QueueInfo> {
