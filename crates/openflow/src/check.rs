@@ -168,7 +168,7 @@ impl<'a> Checker<'a> {
 
     fn port(&self, port: Port) -> Result<(), OfError> {
         match port {
-            Port::ANY | Port::UNSET => Err(OfError::BacBadOutPort),
+            Port::ANY | Port(0xffff_ff00..=0xffff_fff7) => Err(OfError::BacBadOutPort),
             Port(number) if number < 0xffff_ff00 && number >= self.limits.ports => Err(OfError::BacBadOutPort),
             _ => Ok(()),
         }

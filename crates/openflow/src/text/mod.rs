@@ -180,19 +180,28 @@ pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return match text.parse::<u64>().ok()? {
             number @ 0..0xff00 => Some(Port(number as u32)),
-            // OpenFlow 1.0's numbers of reserved ports mean these.
-            number @ (0xfff8..=0xfffc | 0xfffe | 0xffff) => Some(Port(number as u32 | 0xffff_0000)),
-            number @ 0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
-            number => {
-                names.notices.warn("ofp_port", || match u16::try_from(number) {
-                    Ok(number) => format!(
+            // OpenFlow 1.0's numbers of reserved ports.
+            number @ 0xff00..=0xffff => {
+                let port = Port(number as u32 | 0xffff_0000);
+                let known = RESERVED.iter().find(|(known, _)| *known == port);
+                names.notices.warn("ofp_port", || match known {
+                    Some((_, name)) => format!(
+                        "referring to port {name} as {number} is deprecated for compatibility with OpenFlow 1.1 and later"
+                    ),
+                    None => format!(
                         "port {number} is a reserved OF1.0 port number that will be translated to {} when talking to an \
                          OF1.1 or later controller",
-                        u32::from(number) | 0xffff_0000
+                        port.0
                     ),
-                    Err(_) => format!(
+                });
+                Some(port)
+            }
+            number @ 0xffff_ff00..=0xffff_ffff => Some(Port(number as u32)),
+            number => {
+                names.notices.warn("ofp_port", || {
+                    format!(
                         "port {number} is outside the supported range 0 through ffff or 0xffffff00 through 0xffffffff"
-                    ),
+                    )
                 });
                 None
             }

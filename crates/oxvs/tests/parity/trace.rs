@@ -4,7 +4,7 @@ use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "trace",
-    groups: &[ACTIONS, MORE, RECIRCULATION, SWITCHING, MIRRORS, ARGUMENTS],
+    groups: &[ACTIONS, MORE, RECIRCULATION, SWITCHING, MIRRORS, EXPORTS, ARGUMENTS],
 };
 
 const FLOWS: &str = "\
@@ -311,6 +311,82 @@ const RECIRCULATION: Group = Group {
             "ovs-appctl ofproto/trace 'recirc_id(0x2),in_port(2),eth(),eth_type(0x0800),ipv4(proto=17,ttl=64,frag=no)'",
         )
         .eventually(),
+    ],
+};
+
+/// sFlow, IPFIX, NetFlow and the action `sample`.
+const EXPORTS: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure other-config:hwaddr=aa:55:aa:55:00:00 \
+         -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
+         -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2 \
+         -- add-port br0 p3 tag=7 -- set interface p3 type=dummy ofport_request=3",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=1,actions=2",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=2,actions=2,3",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=3,actions=drop",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=4,actions=normal",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=5,actions=mod_vlan_vid:5,mod_vlan_pcp:3,2",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=6,actions=mod_vlan_vid:5,2,strip_vlan,3",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=7,actions=2,controller",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=8,actions=resubmit(,1)",
+        "ovs-ofctl add-flow br0 table=1,actions=dec_ttl,local",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=9,actions=clone(mod_vlan_vid:7,2),3",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=10,actions=output(port=2,max_len=80)",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=11,actions=flood",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=12,actions=sample(probability=12345,collector_set_id=1,obs_domain_id=100,obs_point_id=200,sampling_port=3),2,sample(probability=65535,collector_set_id=1,egress)",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=13,actions=sample(probability=1,collector_set_id=1,sampling_port=9),2",
+        "ovs-ofctl add-flow br0 tcp,tp_dst=14,actions=mod_nw_src:1.2.3.4,sample(probability=65535,collector_set_id=1,sampling_port=1,ingress),2",
+    ],
+    rows: &[
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=12"),
+        step(
+            "ovs-vsctl -- --id=@s create sflow 'targets=\"127.0.0.1:6343\"' sampling=1 agent=127.0.0.1 -- set bridge br0 sflow=@s",
+        ),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=5"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=6"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=7"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=9"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=10"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=11"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,dl_vlan=9,dl_vlan_pcp=2"),
+        row("ovs-appctl ofproto/trace br0 in_port=65533,tcp,tp_dst=1"),
+        step("ovs-vsctl set sflow . sampling=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=2"),
+        step("ovs-vsctl set sflow . sampling=0"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=2"),
+        step("ovs-vsctl clear sflow . sampling"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=3"),
+        step("ovs-vsctl -- --id=@i create ipfix 'targets=\"127.0.0.1:4739\"' sampling=10 -- set bridge br0 ipfix=@i"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=3"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=6"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=10"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=12"),
+        step("ovs-vsctl clear bridge br0 sflow ipfix"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=12"),
+        step(
+            "ovs-vsctl -- --id=@b get bridge br0 -- --id=@i create ipfix 'targets=\"127.0.0.1:4739\"' -- create Flow_Sample_Collector_Set id=1 bridge=@b ipfix=@i",
+        ),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=12"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=13"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=14"),
+        step(
+            "ovs-vsctl -- --all destroy Flow_Sample_Collector_Set -- --id=@n create netflow 'targets=\"127.0.0.1:2055\"' -- set bridge br0 netflow=@n",
+        ),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,udp,tp_dst=1,nw_tos=32"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,icmp,icmp_type=8"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,tcp6,tp_dst=1"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,arp"),
+        row("ovs-appctl ofproto/trace br0 in_port=1,ip,nw_frag=later"),
     ],
 };
 

@@ -277,10 +277,10 @@ impl Pipeline<'_> {
             return;
         }
         self.commit_all();
-        self.export_sent(device);
         if let Some(limit) = self.packet.limit {
             self.actions.push(Action::Trunc(limit));
         }
+        self.export_sent(device);
         self.actions.push(Action::Output(device));
         self.mirror_sent(Egress::Device(device));
     }

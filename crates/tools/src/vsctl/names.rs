@@ -186,6 +186,10 @@ pub(super) fn find_row(context: &Context<'_>, table: &TableSchema, record: &str)
             return Ok(found);
         }
     }
+    // In any table, a dot is the only row.
+    if let ([only], ".") = (context.rows(table.name()).as_slice(), record) {
+        return Ok(Some(*only));
+    }
     row_by_partial_uuid(context, table.name(), record)
 }
 
