@@ -319,9 +319,14 @@ impl Exporter {
         self.end_old(now, wall);
         if self.stats_due <= now {
             self.stats_due = now + self.settings.stats_interval;
-            self.ready.push(template::options(wall));
-            self.ready
-                .push(template::own_counts(wall, self.statistics.lost_records));
+            // They are data records of a domain that may have flows, too (RFC 7011 §3.1).
+            let domain = self.domains.entry(template::OWN_DOMAIN).or_default();
+            domain.used = now;
+            let (sequence, lost) = (domain.sequence, self.statistics.lost_records);
+            domain.sequence = sequence.wrapping_add(1);
+            self.ready.extend(domain.open.take().map(Message::finish));
+            self.ready.push(template::options(wall, sequence));
+            self.ready.push(template::own_counts(wall, sequence, lost));
         }
         for domain in self.domains.values_mut() {
             self.ready.extend(domain.open.take().map(Message::finish));

@@ -14,6 +14,14 @@ use wire::{Header, Record};
 /// Flows at once. One more ends the one that was used longest ago.
 const MOST_FLOWS: usize = 65_536;
 
+/// Records that wait for [`Exporter::run`]. The exporter drops records beyond them and leaves a gap
+/// in the sequence numbers, which collectors count as lost flows.
+const MOST_RECORDS: usize = 2 * MOST_FLOWS;
+
+/// Packets or bytes of a flow between two of its records: 35 TB, which take 8192 records. A flow
+/// with more is exported at once.
+const MOST_COUNTED: u64 = 1 << 45;
+
 /// How often flows are looked through.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -104,9 +112,17 @@ pub struct Exporter {
     settings: Settings,
     boot: Nanos,
     flows: HashMap<Flow, Entry>,
-    records: Vec<Record>,
+    waiting: Waiting,
     sequence: u32,
     due: Nanos,
+}
+
+/// Records that no datagram has yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    records: Vec<Record>,
+    /// Records dropped since the last datagram.
+    lost: u32,
 }
 
 impl Exporter {
@@ -116,7 +132,7 @@ impl Exporter {
             settings,
             boot,
             flows: HashMap::new(),
-            records: Vec::new(),
+            waiting: Waiting::default(),
             sequence: 0,
             due: boot,
         }
@@ -127,8 +143,13 @@ impl Exporter {
         self.settings = settings;
     }
 
-    /// Counts packets of a flow.
+    /// Counts packets of a flow. An update of more than 2⁴⁵ packets or bytes is an unknown count
+    /// (a device that does not know its counters has all ones); it counts as one lost record.
     pub fn update(&mut self, flow: Flow, counts: &Counts, now: Nanos) {
+        if counts.packets.max(counts.bytes) > MOST_COUNTED {
+            self.waiting.lost = self.waiting.lost.wrapping_add(1);
+            return;
+        }
         if self.flows.len() >= MOST_FLOWS && !self.flows.contains_key(&flow) {
             self.end_oldest(now);
         }
@@ -142,11 +163,14 @@ impl Exporter {
             told: now,
         });
         if entry.output != counts.output {
-            tell(&self.settings, &mut self.records, &flow, entry, now);
+            tell(&self.settings, &mut self.waiting, &flow, entry, now);
             (entry.output, entry.created) = (counts.output, counts.used);
         }
-        entry.packets = entry.packets.saturating_add(counts.packets);
-        entry.bytes = entry.bytes.saturating_add(counts.bytes);
+        if entry.packets + counts.packets > MOST_COUNTED || entry.bytes + counts.bytes > MOST_COUNTED {
+            tell(&self.settings, &mut self.waiting, &flow, entry, now);
+        }
+        entry.packets += counts.packets;
+        entry.bytes += counts.bytes;
         entry.tcp_flags |= counts.tcp_flags;
         entry.used = entry.used.max(counts.used);
     }
@@ -163,7 +187,7 @@ impl Exporter {
         self.flows.retain(|flow, entry| {
             let ends = ends(entry);
             if ends {
-                tell(&self.settings, &mut self.records, flow, entry, now);
+                tell(&self.settings, &mut self.waiting, flow, entry, now);
             }
             !ends
         });
@@ -182,7 +206,7 @@ impl Exporter {
             if let Some(timeout) = active_timeout {
                 for (flow, entry) in &mut self.flows {
                     if now.since(entry.told) > timeout {
-                        tell(&self.settings, &mut self.records, flow, entry, now);
+                        tell(&self.settings, &mut self.waiting, flow, entry, now);
                     }
                 }
             }
@@ -198,7 +222,7 @@ impl Exporter {
 
     /// When [`Exporter::run`] has something to do next.
     pub fn next(&self) -> Nanos {
-        match (self.records.is_empty(), self.flows.is_empty()) {
+        match (self.waiting.records.is_empty(), self.flows.is_empty()) {
             (false, _) => Nanos::ZERO,
             (true, false) => self.due,
             (true, true) => Nanos::MAX,
@@ -206,7 +230,7 @@ impl Exporter {
     }
 
     fn datagrams(&mut self, now: Nanos, wall: Duration) -> Vec<Vec<u8>> {
-        let records = std::mem::take(&mut self.records);
+        let Waiting { records, lost } = std::mem::take(&mut self.waiting);
         let datagram = |records: &[Record]| {
             let header = Header {
                 uptime: now.since(self.boot),
@@ -217,13 +241,15 @@ impl Exporter {
             self.sequence = self.sequence.wrapping_add(records.len() as u32);
             header.datagram(records, self.boot)
         };
-        records.chunks(wire::MOST_RECORDS).map(datagram).collect()
+        let datagrams = records.chunks(wire::MOST_RECORDS).map(datagram).collect();
+        self.sequence = self.sequence.wrapping_add(lost);
+        datagrams
     }
 }
 
-/// Appends the records of a flow, whose counts begin again. Counts of more than 32 bits take
-/// several, of about the same size.
-fn tell(settings: &Settings, records: &mut Vec<Record>, flow: &Flow, entry: &mut Entry, now: Nanos) {
+/// Appends the records of a flow and clears its counts. Counts of more than 32 bits take several
+/// records with about equal counts.
+fn tell(settings: &Settings, waiting: &mut Waiting, flow: &Flow, entry: &mut Entry, now: Nanos) {
     entry.told = now;
     let most = u64::from(u32::MAX);
     let parts = entry.bytes.div_ceil(most).max(entry.packets.div_ceil(most));
@@ -233,7 +259,11 @@ fn tell(settings: &Settings, records: &mut Vec<Record>, flow: &Flow, entry: &mut
             true => u16::from(settings.engine_id & 0x7f) << 9 | port & 0x1ff,
             false => port,
         };
-        records.push(Record {
+        if waiting.records.len() >= MOST_RECORDS {
+            waiting.lost = waiting.lost.wrapping_add((parts - part) as u32);
+            break;
+        }
+        waiting.records.push(Record {
             flow: *flow,
             input: interface(flow.input),
             output: interface(entry.output),

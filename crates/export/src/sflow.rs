@@ -48,7 +48,7 @@ pub struct FlowSample<'a> {
     pub tci_out: u16,
     /// Its length without the frame check sequence.
     pub len: usize,
-    /// Its first bytes.
+    /// Its first bytes. The agent sends at most [`MOST_HEADER`] of them.
     pub header: &'a [u8],
 }
 
@@ -94,7 +94,7 @@ pub struct BridgeCounters {
 pub struct PortCounters {
     /// The interface index.
     pub ifindex: u32,
-    /// The name.
+    /// The name, of which the agent sends at most 255 bytes.
     pub name: String,
     /// In bits a second; 0 where that is not known.
     pub speed: u64,
@@ -263,7 +263,7 @@ impl Agent {
     /// class 2.
     fn source(&self, source: Source) -> u32 {
         match source {
-            Source::Bridge => 2 << 24 | (1000 + self.settings.sub_agent) & 0xff_ffff,
+            Source::Bridge => 2 << 24 | self.settings.sub_agent.wrapping_add(1000) & 0xff_ffff,
             Source::Port(ifindex) => ifindex & 0xff_ffff,
         }
     }

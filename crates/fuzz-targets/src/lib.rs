@@ -4,7 +4,10 @@
 //! the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this crate
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
+mod exports;
+
 use dp::offload::PacketKind;
+pub use exports::exports;
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
 use mgmt::jsonrpc::{Framer, Limits, Message};
@@ -31,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("texts", texts),
     ("openflow", openflow),
     ("scenario", scenario),
+    ("exports", exports),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

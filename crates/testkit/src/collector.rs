@@ -114,7 +114,9 @@ pub fn dissect(datagrams: &[Vec<u8>], dissector: &str, fields: &[&str]) -> Vec<V
 #[track_caller]
 fn tshark(file: &Path, dissector: &str, args: &[&str]) -> String {
     let out = Command::new("tshark")
-        .args(["-n", "-d", &format!("udp.port=={PORT},{dissector}"), "-r"])
+        .args(["-n", "-d", &format!("udp.port=={PORT},{dissector}")])
+        // It calls records malformed whose template has more fields, 60 without this.
+        .args(["-o", "cflow.max_template_fields:0", "-r"])
         .arg(file)
         .args(args)
         .output()

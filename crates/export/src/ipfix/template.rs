@@ -10,6 +10,9 @@ const FIRST: u16 = 256;
 /// The number of the options template of the exporter's own counts.
 const OWN_COUNTS: u16 = 462;
 
+/// The observation domain of these counts.
+pub(super) const OWN_DOMAIN: u32 = 0;
+
 /// The enterprise whose information elements describe tunnels, and the name of `virtual_obs_id`
 /// (VMware).
 const ENTERPRISE: u32 = 6876;
@@ -214,20 +217,20 @@ fn template(number: u16, fields: &[Field]) -> Vec<u8> {
 
 /// The message with the template of the exporter's own counts: records that were not sent
 /// (notSentPacketTotalCount), of an exporting process.
-pub(super) fn options(wall: Duration) -> Vec<u8> {
+pub(super) fn options(wall: Duration, sequence: u32) -> Vec<u8> {
     let mut out = Vec::new();
     for half in [OWN_COUNTS, 2, 1, 144, 4, 167, 8] {
         out.extend(u16::to_be_bytes(half));
     }
-    let mut message = Message::new(wall, 0, 0);
+    let mut message = Message::new(wall, sequence, OWN_DOMAIN);
     message.record(OPTIONS, &out);
     message.finish()
 }
 
 /// The message with these counts.
-pub(super) fn own_counts(wall: Duration, lost: u64) -> Vec<u8> {
+pub(super) fn own_counts(wall: Duration, sequence: u32, lost: u64) -> Vec<u8> {
     const PROCESS: u32 = 1;
-    let mut message = Message::new(wall, 0, 0);
+    let mut message = Message::new(wall, sequence, OWN_DOMAIN);
     let record = [&PROCESS.to_be_bytes()[..], &lost.to_be_bytes()].concat();
     message.record(OWN_COUNTS, &record);
     message.finish()

@@ -230,6 +230,26 @@ fn a_huge_cache_is_bounded() {
     assert_eq!(exporter.statistics().current_flows as usize, MOST_FLOWS);
 }
 
+#[test]
+fn the_exporters_own_counts_have_the_numbers_of_their_domain() {
+    let mut exporter = Exporter::new(settings(0, 0), Nanos::ZERO);
+    let own_domain = Sample {
+        domain: 0,
+        ..sample(TCP)
+    };
+    let mut sequence = 0;
+    for second in [0, 1, 600, 601] {
+        let (now, wall) = (Nanos::from_secs(second), Duration::from_secs(second));
+        exporter.sample(&own_domain, now, wall);
+        for message in exporter.run(now, wall) {
+            assert_eq!(be(&message[8..12]), sequence);
+            // Sets of templates have the numbers 2 and 3, and the others one record each.
+            sequence += u64::from(be(&message[16..18]) > 3);
+        }
+    }
+    assert_eq!(sequence, 6, "four samples, and the counts twice");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -138,6 +138,39 @@ fn counts_of_more_than_32_bits_take_several_records() {
 }
 
 #[test]
+fn a_count_that_no_link_reaches_is_lost_and_an_old_flow_is_told_before_it_is_too_large() {
+    let settings = Settings {
+        active_timeout: None,
+        ..Settings::default()
+    };
+    let mut exporter = Exporter::new(settings, Nanos::ZERO);
+    exporter.update(FLOW, &counts(2, 1, 100, 0), Nanos::ZERO);
+    exporter.update(FLOW, &counts(2, 1, u64::MAX, 0), Nanos::ZERO);
+    exporter.update(FLOW, &counts(2, u64::MAX, 1, 0), Nanos::ZERO);
+    assert!(run(&mut exporter, 1).is_empty());
+    exporter.update(FLOW, &counts(2, 2, MOST_COUNTED, 2), Nanos::from_secs(2));
+    let early = run(&mut exporter, 2);
+    assert_eq!(records(&early), [[2, 1, 100, 0, 0]]);
+    assert_eq!(number(&early[0], 16, 4), 2, "two updates were lost");
+    let rest = exporter.flush(Nanos::from_secs(3), Duration::ZERO);
+    let bytes = records(&rest).iter().map(|record| record[2]).sum::<u64>();
+    assert_eq!((records(&rest).len(), bytes), (8193, MOST_COUNTED));
+}
+
+#[test]
+fn records_that_nobody_fetches_are_bounded_and_leave_a_gap() {
+    let mut exporter = Exporter::new(Settings::default(), Nanos::ZERO);
+    let all = MOST_RECORDS as u64 + 7;
+    for n in 0..=all {
+        // Each update turns the flow, and so exports what it had.
+        exporter.update(FLOW, &counts(n as u16 & 1, 1, 100, 0), Nanos::ZERO);
+    }
+    assert_eq!(records(&run(&mut exporter, 0)).len(), MOST_RECORDS);
+    let last = exporter.flush(Nanos::ZERO, Duration::ZERO);
+    assert_eq!(number(&last[0], 16, 4), all);
+}
+
+#[test]
 fn one_flow_too_many_ends_those_that_were_used_longest_ago() {
     let mut exporter = Exporter::new(Settings::default(), Nanos::ZERO);
     for n in 0..70_000u64 {

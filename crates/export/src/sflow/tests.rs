@@ -183,8 +183,8 @@ proptest! {
     /// Datagrams are numbered, whole and short; samples of a source are numbered without gaps.
     #[test]
     fn any_samples_and_counters_make_whole_datagrams(
-        steps in prop::collection::vec((0..4u8, 0..1024usize, any::<u32>(), 0..2000u64), 1..80),
-        name in "\\PC{0,60}",
+        steps in prop::collection::vec((0..4u8, 0..3000usize, any::<u32>(), 0..2000u64), 1..80),
+        name in "\\PC{0,600}",
     ) {
         let mut agent = Agent::new(SETTINGS, at(0));
         agent.set_ports([7], at(0));

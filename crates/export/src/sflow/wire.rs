@@ -1,11 +1,14 @@
 //! The datagram (sFlow version 5, section 5): XDR numbers, each sample and record with its length.
 
-use super::{BridgeCounters, Counters, Direction, FlowSample, PortCounters};
+use super::{BridgeCounters, Counters, Direction, FlowSample, MOST_HEADER, PortCounters};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// The longest header of a datagram.
 pub(super) const HEADER: usize = 40;
+
+/// The most bytes of a port's name (sFlow version 5 structures, port_name).
+const MOST_NAME: usize = 255;
 
 /// The length of a frame check sequence, which samples lack.
 const FCS: u32 = 4;
@@ -61,7 +64,8 @@ pub(super) trait Sample {
 impl Sample for (FlowNumbers, &FlowSample<'_>) {
     fn encoded(&self) -> Vec<u8> {
         let (numbers, sample) = self;
-        let mut out = Vec::with_capacity(128 + sample.header.len());
+        let header = &sample.header[..sample.header.len().min(MOST_HEADER.into())];
+        let mut out = Vec::with_capacity(128 + header.len());
         out.structure(1, |out| {
             out.all([numbers.sequence, numbers.source, numbers.sampling]);
             out.all([numbers.pool, numbers.drops, sample.input, sample.output]);
@@ -73,8 +77,9 @@ impl Sample for (FlowNumbers, &FlowSample<'_>) {
             });
             out.structure(1, |out| {
                 // Ethernet.
-                out.all([1, sample.len as u32 + FCS, FCS, sample.header.len() as u32]);
-                out.opaque(sample.header);
+                let len = (sample.len as u32).saturating_add(FCS);
+                out.all([1, len, FCS, header.len() as u32]);
+                out.opaque(header);
             });
         });
         out
@@ -124,8 +129,9 @@ fn port(out: &mut Vec<u8>, counters: &PortCounters) {
         out.u32(counters.of_port);
     });
     out.structure(1005, |out| {
-        out.u32(counters.name.len() as u32);
-        out.opaque(counters.name.as_bytes());
+        let name = &counters.name.as_bytes()[..counters.name.len().min(MOST_NAME)];
+        out.u32(name.len() as u32);
+        out.opaque(name);
     });
     out.structure(1, |out| generic(out, counters));
 }
