@@ -53,7 +53,7 @@ impl Input<'_> {
         self.now.since(Nanos::ZERO)
     }
 
-    /// Of any size up to 39 bits (130 records of NetFlow), and sometimes a counter that is not known.
+    /// Of any size up to 39 bits (130 records of NetFlow), and sometimes an unknown counter.
     fn count(&mut self) -> u64 {
         match self.byte() {
             0xff => u64::MAX,
