@@ -10,7 +10,7 @@
 mod headers;
 mod sample;
 
-use crate::edit::edit;
+use crate::edit::{Before, edit, edit_each};
 use crate::egress::Egress;
 use crate::layers::Layers;
 use crate::meters::{self, MeterView, Verdict};
@@ -88,6 +88,23 @@ impl Actor {
             depth,
             settled: false,
             now,
+        }
+    }
+
+    /// Does to frames what actions with an [`Ending`](crate::edit::Ending) do before it. A packet
+    /// without room for another header is left without a byte; returns whether there is such a
+    /// packet.
+    #[inline]
+    pub(crate) fn prepare(
+        &mut self,
+        before: Before,
+        actions: &[Action],
+        frames: &mut [Frame],
+        (from, depth, now): (&mut Source, u32, Nanos),
+    ) -> bool {
+        match (before, actions) {
+            (Before::Changes, [edits @ .., _]) => edit_each(edits, frames),
+            _ => self.context(from, depth, now).edit_and_sample(actions, frames),
         }
     }
 

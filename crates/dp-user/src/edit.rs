@@ -1,4 +1,5 @@
-//! Actions that change a packet and do nothing else: workers run them on whole batches, in place.
+//! Actions that change a packet, or hand samples of packets to the control plane, and do nothing
+//! else: workers run them on whole batches, in place.
 
 use crate::layers::Layers;
 use crate::rewrite::{self, set_field};
@@ -6,7 +7,7 @@ use dp::Action;
 use flow::PortNo;
 use netdev::{Frame, FrameError};
 
-/// The output of a megaflow's packets after its actions have changed them.
+/// The output of a megaflow's packets after its actions have changed or sampled them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// All leave by one port.
@@ -17,19 +18,36 @@ pub(crate) enum Ending {
     Other,
 }
 
+/// What is done to packets before their [`Ending`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Before {
+    /// Nothing.
+    Nothing,
+    /// They are changed.
+    Changes,
+    /// Samples are taken of them, and they may be changed.
+    Samples,
+}
+
 impl Ending {
-    /// The ending of actions, and whether they change packets before it.
-    pub(crate) fn of(actions: &[Action]) -> (Ending, bool) {
+    /// The ending of actions, and what they do before it.
+    pub(crate) fn of(actions: &[Action]) -> (Ending, Before) {
         match actions {
-            [edits @ .., last] if edits.iter().all(is_edit) => {
+            [edits @ .., last] if are_edits(edits) => {
                 let ending = match last {
                     Action::Output(port) => Ending::Output(*port),
                     Action::Recirc(id) => Ending::Recirculate(*id),
-                    _ => return (Ending::Other, false),
+                    _ => return (Ending::Other, Before::Nothing),
                 };
-                (ending, !edits.is_empty())
+                let samples = edits.iter().any(|action| matches!(action, Action::Sample { .. }));
+                let before = match samples {
+                    true => Before::Samples,
+                    false if edits.is_empty() => Before::Nothing,
+                    false => Before::Changes,
+                };
+                (ending, before)
             }
-            _ => (Ending::Other, false),
+            _ => (Ending::Other, Before::Nothing),
         }
     }
 
@@ -50,11 +68,10 @@ impl Ending {
     }
 }
 
-/// Runs the changes that actions with an [`Ending`] make before it, action by action. A packet
-/// without room for another header is left without a byte; returns whether there is such a packet.
+/// Runs changes on frames. A packet without room for another header is left without a byte; returns
+/// whether there is such a packet.
 #[inline]
-pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {
-    let [edits @ .., _] = actions else { return false };
+pub(crate) fn edit_each(edits: &[Action], frames: &mut [Frame]) -> bool {
     let mut lost = false;
     for frame in frames {
         let mut layers = Layers::UNKNOWN;
@@ -64,6 +81,19 @@ pub(crate) fn edit_all(actions: &[Action], frames: &mut [Frame]) -> bool {
         }
     }
     lost
+}
+
+/// Whether actions are changes, and samples that do nothing but to punt.
+fn are_edits(actions: &[Action]) -> bool {
+    let mut rest = actions;
+    while let [action, behind @ ..] = rest {
+        rest = match (action, behind) {
+            (Action::Sample { steps: 1, .. }, [Action::Punt { .. }, behind @ ..]) => behind,
+            (action, behind) if is_edit(action) => behind,
+            _ => return false,
+        };
+    }
+    true
 }
 
 /// Whether an action changes the packet, and does nothing else.

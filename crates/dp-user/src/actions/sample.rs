@@ -1,10 +1,67 @@
 //! Samples: actions for some packets, chosen at random.
 
 use super::Context;
-use dp::Action;
+use crate::edit::edit_each;
+use dp::{Action, PuntReason};
 use netdev::{Frame, Gso, gso};
 
 impl Context<'_> {
+    /// Runs the samples and the changes that actions with an [`Ending`](crate::edit::Ending) have
+    /// before it. A packet without room for another header is left without a byte; returns whether
+    /// there is such a packet.
+    pub(crate) fn edit_and_sample(&mut self, actions: &[Action], frames: &mut [Frame]) -> bool {
+        let [edits @ .., _] = actions else { return false };
+        let mut lost = false;
+        let mut rest = edits;
+        while let [first, behind @ ..] = rest {
+            if let (
+                Action::Sample { probability, .. },
+                [
+                    Action::Punt {
+                        reason,
+                        handle,
+                        max_len,
+                    },
+                    behind @ ..,
+                ],
+            ) = (first, behind)
+            {
+                self.sample_all(*probability, (*reason, *handle), *max_len, frames);
+                rest = behind;
+                continue;
+            }
+            let changes = rest.iter().position(|action| matches!(action, Action::Sample { .. }));
+            let (changes, behind) = rest.split_at(changes.unwrap_or(rest.len()));
+            lost |= edit_each(changes, frames);
+            rest = behind;
+        }
+        lost
+    }
+
+    /// Punts some of the packets of frames. Most batches have none, and are not looked at one by
+    /// one.
+    #[inline]
+    fn sample_all(&mut self, probability: u32, to: (PuntReason, u32), max_len: u16, frames: &[Frame]) {
+        let packets: u64 = frames.iter().map(|frame| gso::segment_count(frame) as u64).sum();
+        if packets > 0 && !self.sampler.skips(probability, packets) {
+            self.sample_some(probability, to, max_len, frames);
+        }
+    }
+
+    #[cold]
+    fn sample_some(&mut self, probability: u32, (reason, handle): (PuntReason, u32), max_len: u16, frames: &[Frame]) {
+        let punt = [Action::Punt {
+            reason,
+            handle,
+            max_len,
+        }];
+        for frame in frames {
+            if !frame.is_empty() {
+                self.sample(probability, &punt, frame);
+            }
+        }
+    }
+
     /// Runs actions on copies of some of the packets that a frame makes on the wire. Each is chosen
     /// by itself, with (`probability` + 1) / 2^32.
     #[inline]

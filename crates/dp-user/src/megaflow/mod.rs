@@ -258,12 +258,12 @@ impl FlowTable {
             return self.insert(key, owner, translation, bytes, now);
         }
         let owned = self.owners.entry(owner).or_default();
-        let (ending, edits) = Ending::of(&translation.actions);
+        let (ending, before) = Ending::of(&translation.actions);
         let flow = Flow {
             front: front(masked.words()),
             actions: translation.actions.clone(),
             ending,
-            edits,
+            before,
             drop: translation.drop,
             recirculates: translation
                 .actions

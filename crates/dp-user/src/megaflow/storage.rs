@@ -5,7 +5,7 @@
 //! counters and the action. The other parts, for insertion, removal and inspection, are stored
 //! apart.
 
-use crate::edit::Ending;
+use crate::edit::{Before, Ending};
 use crate::hash::{Front, MaskPairs};
 use dp::{Action, Carried, Credit, Dep, DropCause, Effect};
 use flow::{Key, PortNo};
@@ -30,7 +30,7 @@ pub(crate) struct Flow {
     pub(super) actions: Arc<[Action]>,
     /// The output of its packets, and whether actions change them before.
     pub(crate) ending: Ending,
-    pub(crate) edits: bool,
+    pub(crate) before: Before,
     pub(crate) drop: Option<DropCause>,
     /// Whether it recirculates packets.
     pub(crate) recirculates: bool,
@@ -262,7 +262,7 @@ impl Storage {
             front: Front::default(),
             actions: self.no_actions.clone(),
             ending: Ending::Other,
-            edits: false,
+            before: Before::Nothing,
             drop: None,
             recirculates: false,
             touched: false,

@@ -2,7 +2,7 @@
 
 use super::Pipeline;
 use crate::batch::{Batch, MALFORMED, Run, bytes_of};
-use crate::edit::{Ending, edit_all};
+use crate::edit::{Before, Ending};
 use crate::megaflow::Recirculation;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
@@ -28,7 +28,12 @@ impl Pipeline {
             return self.act(batch, 0, from, now);
         };
         flow.carried(packets, bytes_of(&batch.frames), now);
-        if flow.edits && edit_all(flow.actions().0, &mut batch.frames) {
+        let before = flow.before;
+        if before != Before::Nothing
+            && self
+                .actor
+                .prepare(before, flow.actions().0, &mut batch.frames, (from, 0, now))
+        {
             batch.run_of(number);
             self.lose_emptied(batch, from);
             if batch.frames.is_empty() {
@@ -64,7 +69,7 @@ impl Pipeline {
             return false;
         };
         let ending = self.flows.flow_mut(first.flow).ending;
-        let (mut one_ending, mut edits) = (true, false);
+        let (mut one_ending, mut before) = (true, Before::Nothing);
         // Packets of one megaflow that follow each other are counted at once: a count that was just
         // written is slow to be read again.
         let (mut packets, mut bytes) = (0, 0);
@@ -78,10 +83,10 @@ impl Pipeline {
             let flow = self.flows.flow_mut(run.flow);
             flow.carried(packets.into(), bytes.into(), now);
             one_ending &= flow.ending == ending;
-            edits |= flow.edits;
+            before = before.max(flow.before);
             (packets, bytes) = (0, 0);
         }
-        if edits && self.edit(batch) {
+        if before != Before::Nothing && self.edit(batch, depth, from, now) {
             self.lose_emptied(batch, from);
             if batch.frames.is_empty() {
                 return false;
@@ -89,7 +94,7 @@ impl Pipeline {
         }
         if recirculation == Recirculation::All {
             let id = one_ending.then(|| ending.recirculation()).flatten();
-            return self.recirculate_all(batch, id, edits, depth, from);
+            return self.recirculate_all(batch, id, before != Before::Nothing, depth, from);
         }
         if let Some(to) = ending.port()
             && one_ending
@@ -122,7 +127,7 @@ impl Pipeline {
 
     /// Does to packets what their megaflows say that is to be done where they are; returns whether
     /// one of them was left without a byte.
-    fn edit(&mut self, batch: &mut Batch) -> bool {
+    fn edit(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) -> bool {
         let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
         let mut lost = false;
@@ -130,8 +135,9 @@ impl Pipeline {
             let (own, others) = rest.split_at_mut(run.packets as usize);
             rest = others;
             let flow = self.flows.flow_mut(run.flow);
-            if flow.edits {
-                lost |= edit_all(flow.actions().0, own);
+            let before = flow.before;
+            if before != Before::Nothing {
+                lost |= self.actor.prepare(before, flow.actions().0, own, (from, depth, now));
             }
         }
         lost

@@ -1,7 +1,7 @@
 //! What becomes of packets.
 
 use crate::common::{Bench, FakeSwitch, output, packet, tag, translation};
-use dp::{Action, DropCause};
+use dp::{Action, DropCause, PuntReason};
 use flow::Field;
 use netdev::Netdev;
 
@@ -159,4 +159,64 @@ fn packets_of_a_batch_are_changed_where_they_are_and_those_without_room_for_that
             }
         }
     }
+}
+
+#[test]
+fn a_batchs_packets_are_sampled_as_they_are_at_each_point_and_forwarded_once() {
+    let sample = |handle, probability| {
+        let punt = Action::Punt {
+            reason: PuntReason::Sample,
+            handle,
+            max_len: 2000,
+        };
+        [Action::Sample { probability, steps: 1 }, punt]
+    };
+    // One megaflow for all packets, and one for each.
+    for fields in [&[Field::InPort][..], &[Field::InPort, Field::EthDst]] {
+        let fields = fields.to_vec();
+        let answer = move |_: &flow::Key| {
+            let (first, second, never) = (sample(1, u32::MAX), sample(2, u32::MAX), sample(3, 0));
+            let push = [Action::PushVlan(tag(5))];
+            let actions = [&first[..], &never, &push, &second, &[output(1)]].concat();
+            translation(&actions, &fields)
+        };
+        let mut bench = Bench::new(2, FakeSwitch::new(answer));
+        let packets: Vec<_> = (0..100).map(|n| packet(n % 3, 1, n)).collect();
+        bench.receive(0, &packets);
+        let sent = bench.sent(1);
+        let tagged = |packet: &Vec<u8>| [&packet[..12], &tag(5).to_bytes(), &packet[12..]].concat();
+        let expected: Vec<_> = packets.iter().map(tagged).collect();
+        assert_eq!(sent, expected);
+        let punts = bench.switch.punts.lock();
+        for (handle, expected) in [(1, &packets), (2, &expected)] {
+            let sampled = punts.iter().filter(|punt| punt.0 == handle).map(|punt| &punt.2);
+            assert_eq!(sampled.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+        }
+        assert_eq!(punts.len(), 200);
+    }
+}
+
+#[test]
+fn about_as_many_of_many_packets_are_sampled_as_asked_for() {
+    let punt = Action::Punt {
+        reason: PuntReason::Sample,
+        handle: 1,
+        max_len: 64,
+    };
+    let answer = move |_: &flow::Key| {
+        let probability = u32::MAX / 100;
+        translation(
+            &[Action::Sample { probability, steps: 1 }, punt, output(1)],
+            &[Field::InPort],
+        )
+    };
+    let mut bench = Bench::new(2, FakeSwitch::new(answer));
+    let packets: Vec<_> = (0..1000).map(|n| packet(2, 1, n)).collect();
+    for _ in 0..200 {
+        bench.receive(0, &packets);
+        assert_eq!(bench.sent(1).len(), 1000);
+    }
+    // 2000, with a standard deviation of 44: six of those.
+    let sampled = bench.switch.punts.lock().len();
+    assert!((1733..=2267).contains(&sampled), "{sampled} of 200000");
 }
