@@ -128,8 +128,12 @@ impl Exports {
             tokio::select! {
                 biased;
                 () = exports.changed.notified() => {}
-                samples = state.shared.samples.take() => exports.take(&state, &samples),
+                () = state.shared.samples.many() => {}
                 () = sleep(wait) => {}
+            }
+            let samples = state.shared.samples.take();
+            if !samples.is_empty() {
+                exports.take(&state, &samples);
             }
             exports.send(&state);
             tokio::task::yield_now().await;

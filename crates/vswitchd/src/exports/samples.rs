@@ -1,6 +1,8 @@
 //! The queue of samples from workers to exporters, apart from the one of packets for controllers.
 //!
-//! Workers do not wait: a sample that there is no room for is counted and dropped.
+//! Workers do not wait: a sample that there is no room for is counted and dropped. They do not wake
+//! anybody for each sample either, which would cost more than all the rest: the exporters look by
+//! themselves some times a second, and are woken when the queue fills up.
 
 use dp::{PortNo, Punt, SampleData};
 use parking_lot::{Mutex, RwLock};
@@ -11,6 +13,9 @@ use tokio::sync::Notify;
 /// The length of the queue, and the bytes that it holds at most.
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 4 << 20;
+
+/// The exporters are woken for so many samples.
+const MANY: usize = MOST / 4;
 
 /// Samples, and what their handles stand for.
 #[derive(Default)]
@@ -84,26 +89,23 @@ impl Samples {
             packet: punt.packet.into(),
             total_len: punt.total_len,
         });
-        if queue.samples.len() == 1 {
+        if queue.samples.len() == MANY {
             self.notify.notify_one();
         }
         true
     }
 
-    /// Waits for samples, and takes all.
-    pub(crate) async fn take(&self) -> Vec<Sample> {
-        loop {
-            let taken = {
-                let mut queue = self.queue.lock();
-                queue.bytes = 0;
-                queue.ports.clear();
-                std::mem::take(&mut queue.samples)
-            };
-            if !taken.is_empty() {
-                return taken;
-            }
-            self.notify.notified().await;
-        }
+    /// Takes all samples.
+    pub(crate) fn take(&self) -> Vec<Sample> {
+        let mut queue = self.queue.lock();
+        queue.bytes = 0;
+        queue.ports.clear();
+        std::mem::take(&mut queue.samples)
+    }
+
+    /// Waits until there are many samples.
+    pub(crate) async fn many(&self) {
+        self.notify.notified().await;
     }
 }
 
