@@ -9,6 +9,7 @@ mod applications;
 mod broken_pipe;
 mod clients;
 mod controllers;
+mod counter_samples;
 mod differential;
 mod exports;
 mod fixture;
