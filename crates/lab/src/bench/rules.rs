@@ -41,11 +41,15 @@ pub enum Rules {
     New,
     /// One rule, to a port with an egress-policer, the one kind of QoS that both have
     Qos,
+    /// One rule, and a mirror of the ports that packets come in on to a port that drops them
+    Mirror,
+    /// One rule, and sFlow of one packet in 1000
+    Sflow,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 11] = [
+    pub(crate) const ALL: [Rules; 13] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -57,6 +61,8 @@ impl Rules {
         Rules::Rewrite,
         Rules::New,
         Rules::Qos,
+        Rules::Mirror,
+        Rules::Sflow,
     ];
 
     /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
@@ -72,6 +78,30 @@ impl Rules {
     /// Whether megaflows are flushed before each turn.
     pub(crate) fn forgets(self) -> bool {
         self == Rules::New
+    }
+
+    /// What makes the port that watches, if the rules are about a mirror: it has the number behind
+    /// the sink's.
+    pub(crate) fn watches(self) -> bool {
+        self == Rules::Mirror
+    }
+
+    /// What else is configured before the ports that packets come in on, as arguments of
+    /// `ovs-vsctl`.
+    pub(crate) fn configuration(self) -> Option<&'static str> {
+        match self {
+            // The one kind that both have, with a rate above the load.
+            Rules::Qos => Some(
+                "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 \
+                 other_config:cbs=1000000000",
+            ),
+            // Nobody listens there.
+            Rules::Sflow => Some(
+                "set bridge br0 sflow=@s -- --id=@s create sflow targets=\"127.0.0.1:6343\" agent=127.0.0.1 \
+                 sampling=1000 polling=0",
+            ),
+            _ => None,
+        }
     }
 
     /// Packets are to have a tag.
@@ -101,7 +131,7 @@ impl Rules {
         match self {
             Rules::Io => "actions=drop\n".to_owned(),
             Rules::Normal => "actions=NORMAL\n".to_owned(),
-            Rules::Port | Rules::Qos => each(&format!("output:{SINK}")),
+            Rules::Port | Rules::Qos | Rules::Mirror | Rules::Sflow => each(&format!("output:{SINK}")),
             Rules::VlanPush => each(&format!("push_vlan:0x8100,set_field:4196->vlan_vid,output:{SINK}")),
             Rules::VlanPop => ports
                 .map(|port| format!("in_port={port},dl_vlan={VLAN},actions=pop_vlan,output:{SINK}\n"))
@@ -128,6 +158,20 @@ impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&super::case::name(*self))
     }
+}
+
+/// Arguments of `ovs-vsctl` for a port that gets a copy of all that the sources receive.
+pub(crate) fn mirror(device: &str, sources: usize) -> String {
+    let number = SINK + 1;
+    let gets: String = (1..=sources)
+        .map(|port| format!("-- --id=@s{port} get port src{port} "))
+        .collect();
+    let names: Vec<String> = (1..=sources).map(|port| format!("@s{port}")).collect();
+    format!(
+        "add-port br0 watch -- set interface watch ofport_request={number} {device} -- --id=@w get port watch {gets}\
+         -- --id=@m create mirror name=m output_port=@w select_src_port={} -- set bridge br0 mirrors=@m",
+        names.join(",")
+    )
 }
 
 /// The rule matches all fields except the ingress port, which depends on how the trace is divided.

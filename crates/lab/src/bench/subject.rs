@@ -187,11 +187,8 @@ impl Subject {
         self.vsctl(&format!(
             "add-port br0 sink -- set interface sink ofport_request={SINK} {sink}"
         ))?;
-        if case.rules == super::rules::Rules::Qos {
-            // The one kind that both have, with a rate above the load.
-            self.vsctl(
-                "set port sink qos=@q -- --id=@q create qos type=egress-policer other_config:cir=125000000000 other_config:cbs=1000000000",
-            )?;
+        if let Some(more) = case.rules.configuration() {
+            self.vsctl(more)?;
         }
         if case.rules.learns() {
             // A sink sends nothing, so its stations must be added by hand.
@@ -215,6 +212,13 @@ impl Subject {
             self.vsctl(&format!(
                 "add-port br0 src{port} -- set interface src{port} ofport_request={port} {device}"
             ))?;
+        }
+        if case.rules.watches() {
+            let watch = match self.kind {
+                Kind::Oxvs => "type=null",
+                Kind::Dpdk => "type=dpdk options:dpdk-devargs=net_null2,size=64,copy=0,no-rx=1",
+            };
+            self.vsctl(&super::rules::mirror(watch, traces.sources.len()))?;
         }
         let errors = self
             .script

@@ -17,6 +17,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use switch::FlowOutput;
 
+telemetry::counters! {
+    /// Packets that no flow of NetFlow could be found or made for: a bridge had too many.
+    UNCOUNTED = "netflow_uncounted";
+}
+
 /// How often NetFlow takes the counts of flows.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -228,6 +233,9 @@ impl OfNetflow {
                 counts = switch.take_flows(name, now, self.unused);
                 Vec::new()
             });
+            if counts.uncounted > 0 {
+                UNCOUNTED.add(counts.uncounted);
+            }
             for (record, carried) in counts.flows {
                 let key = record.key;
                 let flow = Flow {
