@@ -363,8 +363,8 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     switch.wait_for("port", "bond0", "status", |s| s.contains("error"));
     switch.vsctl("set bridge br0 stp_enable=true");
     switch.wait_for("bridge", "br0", "status", |s| s.contains("unsupported"));
-    switch.vsctl(r#"-- --id=@n create netflow targets="192.0.2.1:9" -- set bridge br0 netflow=@n"#);
-    switch.wait_for("bridge", "br0", "status", |s| s.contains("netflow"));
+    switch.vsctl("set bridge br0 mcast_snooping_enable=true");
+    switch.wait_for("bridge", "br0", "status", |s| s.contains("mcast_snooping_enable"));
     switch.try_vsctl(&[
         "add-port",
         "br0",
@@ -452,7 +452,9 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
     );
     assert!(warned("set bridge br0 fail_mode=secure").contains(stp));
     let netflow = warned("-- --id=@n create netflow targets=192.0.2.1 -- set bridge br0 netflow=@n");
-    assert!(netflow.contains("Bridge br0: netflow is not supported"), "{netflow}");
+    let named = "warning: Bridge br0: NetFlow target 192.0.2.1: port must be specified";
+    assert!(netflow.contains(named), "{netflow}");
+    assert!(warned("set bridge br0 rstp_enable=true").contains("rstp_enable is not supported"));
     let qos = warned("-- --id=@q create qos type=linux-nosuch -- set port p1 qos=@q");
     assert!(
         qos.contains("warning: Port p1: ") && qos.contains("linux-nosuch"),
@@ -473,7 +475,10 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         0
     );
     let show = vsctl("show").stdout;
-    assert!(show.contains("        unsupported: \"netflow stp_enable\"\n"), "{show}");
+    assert!(
+        show.contains("        unsupported: \"rstp_enable stp_enable\"\n"),
+        "{show}"
+    );
     assert!(show.contains("            error: \"qos: "), "{show}");
     let log = switch.sandbox.read("switch.log");
     let stp = "|bridge|WARN|bridge br0: stp_enable is not supported yet and has no effect";
