@@ -10,7 +10,7 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["nanos", "wire", "sys", "telemetry"],
-    &["flow", "qos", "ovsdb", "export"],
+    &["flow", "qos", "ovsdb", "export", "protocols"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
@@ -31,6 +31,7 @@ pub(crate) const SANS_IO: &[&str] = &[
     "flow",
     "qos",
     "export",
+    "protocols",
     "ovsdb",
     "classifier",
     "openflow",
