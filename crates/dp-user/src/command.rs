@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-/// Packets of [`Command::Execute`] that may wait for a worker.
+/// Packets of [`Command::Execute`] and [`Command::SendAhead`] that may wait for a worker.
 const EXECUTES: usize = 4096;
 
 /// A receive queue on its way to a worker.
@@ -122,6 +122,8 @@ pub(crate) enum Command {
         frame: Frame,
         actions: Vec<Action>,
     },
+    /// Send a frame out of a port ahead of all that is queued there.
+    SendAhead { port: PortNo, frame: Frame },
     /// End.
     Stop,
 }
@@ -154,7 +156,7 @@ impl CommandQueue {
     /// wait.
     pub(crate) fn push(&self, command: Command) {
         let mut waiting = self.waiting.lock();
-        let is_packet = matches!(command, Command::Execute { .. });
+        let is_packet = matches!(command, Command::Execute { .. } | Command::SendAhead { .. });
         if waiting.closed || is_packet && waiting.executes >= EXECUTES {
             self.refused.fetch_add(is_packet.into(), Ordering::Relaxed);
             return;

@@ -352,6 +352,17 @@ impl Datapath for DpUser {
         });
     }
 
+    fn send_ahead(&self, port: PortNo, packet: &[u8]) {
+        let workers = self.workers.read();
+        let Some(worker) = workers.get(port.0 as usize % workers.len().max(1)) else {
+            return;
+        };
+        worker.commands.push(Command::SendAhead {
+            port,
+            frame: Frame::unpooled(packet),
+        });
+    }
+
     fn dump_flows(&self) -> Vec<FlowDump> {
         self.ask_all(|flows| Command::Dump { flows }).flatten().collect()
     }

@@ -274,6 +274,35 @@ impl Egress {
         }
     }
 
+    /// Sends a frame ahead of those that wait; drops it if the port does not exist.
+    pub(crate) fn send_ahead(&mut self, port: PortNo, frame: Frame, worker: &WorkerStats, now: Nanos) {
+        let place = self.ports.get(&port).copied();
+        let Some((place, tx_port)) = place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) else {
+            return DropSink { worker, port: None }.count(DropCause::PortDown, 1);
+        };
+        match &tx_port.scheduled {
+            Some(scheduled) => {
+                let visitor = Visitor {
+                    number: scheduled.visitor,
+                    stats: &tx_port.stats,
+                    drops: DropSink {
+                        worker,
+                        port: Some(&tx_port.stats),
+                    },
+                };
+                scheduled.queue.put_ahead(frame, &visitor);
+                self.visit(place, false, worker, now);
+            }
+            None => {
+                if tx_port.frames.is_empty() {
+                    self.waiting.push(place);
+                }
+                tx_port.frames.insert(0, frame);
+                self.flush(worker, now);
+            }
+        }
+    }
+
     /// Lets the frames that a device had no room for wait until it has.
     #[cold]
     fn overflow(&mut self, place: u32, worker: &WorkerStats, now: Nanos) {

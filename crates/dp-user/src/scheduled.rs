@@ -33,6 +33,9 @@ use std::time::Duration;
 /// Delay of the claim's worker after which another worker takes over the claim.
 const LATE: Duration = Duration::from_micros(200);
 
+/// Frames of control protocols that wait for the device at most.
+const AHEAD: usize = 64;
+
 /// Packets of up to this many stay in the buffers that they came in; more would hold much more
 /// memory than their bytes.
 const LOOSE: u64 = 64;
@@ -140,6 +143,7 @@ impl PortQueue {
     /// Takes out all that is here, in an order that keeps each flow's.
     pub(crate) fn take_out(&self, frames: &mut Vec<Frame>) {
         let mut state = self.state.lock();
+        frames.append(&mut state.device.ahead);
         frames.append(&mut state.device.held);
         state.scheduler.drain(&mut |queued| frames.push(queued.frame));
         state.claim = None;
@@ -194,7 +198,8 @@ impl PortQueue {
     /// Drops the queued frames, and returns their number.
     pub(crate) fn clear(&self) -> u64 {
         let mut state = self.state.lock();
-        let mut lost = state.device.held.drain(..).count() as u64;
+        let mut lost = state.device.ahead.drain(..).count() as u64;
+        lost += state.device.held.drain(..).count() as u64;
         state.scheduler.drain(&mut |_| lost += 1);
         state.claim = None;
         lost
@@ -212,6 +217,18 @@ impl PortQueue {
             .scheduler
             .each_queue(&mut |number, stats| report.queues.push((number, stats.clone())));
         report
+    }
+
+    /// Puts a frame before all that is queued; the next visit sends it. If the device has taken none
+    /// for long, the oldest of these frames is dropped.
+    pub(crate) fn put_ahead(&self, frame: Frame, by: &Visitor<'_>) {
+        let ahead = &mut self.state.lock().device.ahead;
+        if ahead.len() == AHEAD {
+            ahead.remove(0);
+            by.stats.tx_dropped.add(1);
+            by.drops.count(DropCause::DeviceFull, 1);
+        }
+        ahead.push(frame);
     }
 
     /// Puts frames in, and sends what may leave now.
@@ -270,6 +287,7 @@ impl State {
         let segment = |frame: &Frame| frame.offload.gso != Gso::None;
         if self.device.sending
             || !self.device.held.is_empty()
+            || !self.device.ahead.is_empty()
             || self.device.full.is_some()
             || !self.scheduler.is_open()
             || frames.iter().any(segment)
@@ -321,7 +339,7 @@ impl State {
         let clock = Nanos(now.0);
         let next = match self.device.full {
             Some(until) => Some(until),
-            None if !self.device.held.is_empty() => Some(clock),
+            None if !self.device.held.is_empty() || !self.device.ahead.is_empty() => Some(clock),
             None => self.scheduler.next_event(now).map(|next| Nanos(next.0)),
         };
         let mut visit = Visit {

@@ -58,11 +58,13 @@ pub enum DropCause {
     /// The budget or the queue for samples was full: a sample for collectors was lost, not the
     /// packet.
     SampleBudget,
+    /// A port that does not forward: its spanning tree blocks it.
+    Blocked,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 24] = [
+    pub const ALL: [DropCause; 25] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -87,6 +89,7 @@ impl DropCause {
         DropCause::HandleLimit,
         DropCause::MirrorOutput,
         DropCause::SampleBudget,
+        DropCause::Blocked,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -116,6 +119,7 @@ impl DropCause {
             DropCause::HandleLimit => "drop_handle_limit",
             DropCause::MirrorOutput => "drop_mirror_output",
             DropCause::SampleBudget => "drop_sample_budget",
+            DropCause::Blocked => "drop_blocked",
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum PuntReason {
     Igmp,
     /// Bidirectional forwarding detection (RFC 5880).
     Bfd,
+    /// Connectivity fault management (IEEE 802.1ag).
+    Cfm,
     /// Link layer discovery (IEEE 802.1AB).
     Lldp,
     /// A sample of the traffic.
@@ -33,6 +35,7 @@ impl PuntReason {
             PuntReason::Stp => "stp",
             PuntReason::Igmp => "igmp",
             PuntReason::Bfd => "bfd",
+            PuntReason::Cfm => "cfm",
             PuntReason::Lldp => "lldp",
             PuntReason::Sample => "sample",
         }

@@ -10,7 +10,7 @@ use flow::{Field, Key, PortNo};
 use nanos::Nanos;
 use std::hint::black_box;
 use std::time::Duration;
-use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig, VlanMode};
+use switch::{Attach, BridgeConfig, InterfaceConfig, LinkState, PortConfig, Punts, Switch, SwitchConfig, VlanMode};
 use wire::Vid;
 
 /// A bridge of so many access ports in VLAN 10 and as many trunks.
@@ -26,7 +26,8 @@ fn switch(ports: u32) -> Switch {
             name: name.clone(),
             ofport: n as u16,
             attach,
-            up: true,
+            link: LinkState::UP,
+            punts: Punts::default(),
         };
         let mut port = PortConfig {
             interfaces: vec![interface],

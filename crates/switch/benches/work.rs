@@ -10,7 +10,7 @@ use nanos::Nanos;
 use openflow::model::{FlowCommand, GroupCommand};
 use openflow::text::{Names, parse_flow, parse_group_mod};
 use std::time::{Duration, Instant};
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, Switch, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, Punts, Switch, SwitchConfig};
 
 fn switch(ports: u32, groups: &[String], rules: &[String]) -> Switch {
     let mut bridge = BridgeConfig {
@@ -26,7 +26,8 @@ fn switch(ports: u32, groups: &[String], rules: &[String]) -> Switch {
             name: format!("p{n}"),
             ofport: n as u16,
             attach: Attach::Device(dp::PortNo(n)),
-            up: true,
+            link: LinkState::UP,
+            punts: Punts::default(),
         };
         let port = PortConfig {
             interfaces: vec![interface],

@@ -6,7 +6,7 @@ use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::port::{Egress, Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
-use crate::{FailMode, FragMode, PortFlags, VlanSet};
+use crate::{FailMode, FragMode, PortFlags, Punts, VlanSet};
 use dp::PortNo;
 use nanos::Nanos;
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub struct Bridge {
     pub(crate) fdb: Fdb,
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
+    /// Whether control protocols take frames of its ports, or a port does not forward.
+    pub(crate) controlled: bool,
     pub(crate) mirrors: Mirrors,
     /// What each mirror has copied, by [`MirrorConfig::id`](crate::MirrorConfig::id).
     pub(crate) mirror_counts: BTreeMap<u128, MirrorCounts>,
@@ -96,13 +98,28 @@ impl Bridge {
         self.fdb.stats()
     }
 
+    /// Notes whether control protocols have a part in the bridge, after its ports have changed.
+    pub(crate) fn note_control(&mut self, stale: &mut Vec<Read>) {
+        let mut members = self.ports.values().flat_map(|port| &port.members);
+        let controlled = members.any(|member| {
+            let link = member.link;
+            member.punts != Punts::default() || !link.learn || !link.forward
+        });
+        if controlled != self.controlled {
+            self.controlled = controlled;
+            stale.push(Read::Bridge(self.id));
+        }
+    }
+
     /// Whether packets must go through the tables. If not, the tables do only what the fail mode
-    /// says, and neither hidden rules, mirrors, exports nor port flags come before them. NORMAL
+    /// says, and neither hidden rules, mirrors, exports, control protocols nor port flags come before
+    /// them. NORMAL
     /// itself respects the flags of egress ports.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()
             || !self.hidden.is_empty()
+            || self.controlled
             || !self.mirrors.is_empty()
             || self.export.is_some()
             || self.misses_to_controller

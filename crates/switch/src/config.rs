@@ -5,7 +5,7 @@ use crate::export::ExportConfig;
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::{EtherType, Vid};
+use wire::{EtherType, MacAddr, Vid};
 
 /// All bridges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,10 +186,52 @@ pub struct InterfaceConfig {
     pub ofport: u16,
     /// What it is attached to.
     pub attach: Attach,
-    /// Whether it has a link. Fast failover groups, `bundle` and ports of several interfaces do not
-    /// choose an interface without a link; packets that are sent to it explicitly still go to it. A
-    /// patch port is up when it has its peer, whatever this says.
+    /// Its link, as the device and control protocols see it.
+    pub link: LinkState,
+    /// The frames that it hands to control protocols.
+    pub punts: Punts,
+}
+
+/// The link of an interface, as its device and control protocols see it.
+///
+/// Fast failover groups, `bundle` and ports of several interfaces do not choose an interface that is
+/// not up and alive; packets that are sent to it explicitly still go to it. A patch port is up when
+/// it has its peer, whatever this says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// Whether the device has a link.
     pub up: bool,
+    /// Whether BFD, CFM and the like say that the other end receives and sends.
+    pub alive: bool,
+    /// Whether received packets teach where stations and rules are (IEEE 802.1D-2004 §7.4).
+    pub learn: bool,
+    /// Whether packets that come in go further, and packets of other ports leave.
+    pub forward: bool,
+}
+
+impl LinkState {
+    /// A link that does everything.
+    pub const UP: LinkState = LinkState {
+        up: true,
+        alive: true,
+        learn: true,
+        forward: true,
+    };
+}
+
+/// The frames that an interface hands to control protocols: they go no further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Punts {
+    /// Slow protocols: LACP and its marker protocol (IEEE 802.1AX).
+    pub lacp: bool,
+    /// Bridge protocol data units (IEEE 802.1D).
+    pub stp: bool,
+    /// LLDP (IEEE 802.1AB).
+    pub lldp: bool,
+    /// Continuity checks (IEEE 802.1ag) to this address.
+    pub cfm: Option<MacAddr>,
+    /// BFD over UDP (RFC 5881).
+    pub bfd: bool,
 }
 
 /// How OpenFlow tables treat IP fragments (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).

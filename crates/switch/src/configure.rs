@@ -12,10 +12,10 @@ use crate::port::{Egress, Ingress, Member, Port};
 use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
-use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, MirrorConfig, PortConfig, SwitchConfig};
+use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, LinkState, MirrorConfig, PortConfig, SwitchConfig};
 use dp::{Change, PortNo};
 use nanos::Nanos;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// Legal values of `mac-aging-time`.
@@ -112,6 +112,7 @@ impl Switch {
                 fdb: Fdb::new(seed),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
+                controlled: false,
                 mirrors: Mirrors::default(),
                 mirror_counts: BTreeMap::new(),
                 last_mirror: 0,
@@ -173,8 +174,46 @@ impl Bridge {
             self.of_ports
                 .extend(members.map(|(at, member)| (member.number, (*id, at))));
         }
+        self.note_control(stale);
         let ports = &self.ports;
         self.port_ids.retain(|_, id| ports.contains_key(id));
+    }
+
+    /// Applies new links of interfaces, by their OpenFlow port numbers.
+    pub(crate) fn set_links(&mut self, links: &[(u32, LinkState)], stale: &mut Vec<Read>) {
+        let mut changed = BTreeSet::new();
+        for (number, link) in links {
+            let Some((port, interface)) = self.of_ports.get(number) else {
+                continue;
+            };
+            let member = self
+                .ports
+                .get_mut(port)
+                .and_then(|port| port.members.get_mut(*interface));
+            let Some(member) = member else { continue };
+            // A patch port has its link by its peer.
+            let link = match member.wired {
+                Egress::Device(_) => *link,
+                Egress::Patch(_) | Egress::None => LinkState { up: true, ..*link },
+            };
+            if member.link != link {
+                member.link = link;
+                changed.insert(*port);
+            }
+        }
+        for id in &changed {
+            if let Some(port) = self.ports.get_mut(id) {
+                port.settle();
+                if port.egress == Egress::None {
+                    self.fdb.flush(Some(*id));
+                }
+            }
+            stale.push(Read::Port(self.id, *id));
+        }
+        if !changed.is_empty() {
+            stale.push(Read::Flood(self.id));
+            self.note_control(stale);
+        }
     }
 
     /// A port that becomes a mirror's output has no stations any more.
@@ -261,31 +300,37 @@ impl<'a> Interfaces<'a> {
     }
 
     fn port(&self, name: &str, config: &PortConfig) -> Port {
-        let alone = config.interfaces.len() == 1;
         let member = |interface: &InterfaceConfig| {
-            let (egress, up) = match &interface.attach {
-                Attach::Device(device) => (Some(Egress::Device(*device)), interface.up),
-                Attach::Patch { peer } => (self.peer(&interface.name, peer).map(Egress::Patch), true),
+            let (wired, up) = match &interface.attach {
+                Attach::Device(device) => (Egress::Device(*device), interface.link.up),
+                Attach::Patch { peer } => {
+                    let peer = self.peer(&interface.name, peer);
+                    (peer.map_or(Egress::None, Egress::Patch), true)
+                }
             };
             Member {
                 number: flow::port_from_of10(interface.ofport),
-                egress: egress.filter(|_| up || alone).unwrap_or(Egress::None),
-                live: up && egress.is_some(),
+                wired,
+                link: LinkState { up, ..interface.link },
+                punts: interface.punts,
+                egress: Egress::None,
+                live: false,
             }
         };
         let members: Vec<Member> = config.interfaces.iter().map(member).collect();
-        let active = members.iter().position(|member| member.egress != Egress::None);
-        Port {
+        let mut port = Port {
             name: name.to_owned(),
             ofport: config.interfaces.first().map(|interface| interface.ofport),
             vlans: PortVlans::new(config),
             protected: config.protected,
             no_flood: config.no_flood,
             dscp: config.dscp.clone(),
-            egress: active.map_or(Egress::None, |at| members[at].egress),
-            active: active.unwrap_or_default(),
+            egress: Egress::None,
+            active: 0,
             interfaces: members.len(),
             members,
-        }
+        };
+        port.settle();
+        port
     }
 }

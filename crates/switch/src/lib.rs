@@ -34,8 +34,8 @@ mod vlan_set;
 
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
-    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, MirrorConfig, MirrorOutput, PortConfig, PortFlags,
-    PriorityTags, SwitchConfig, VlanMode,
+    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput, PortConfig,
+    PortFlags, PriorityTags, Punts, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use export::{ExportConfig, FlowCounts, FlowKey, FlowOutput, FlowRecord, IpfixConfig, SflowConfig};

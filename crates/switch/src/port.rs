@@ -1,7 +1,7 @@
 //! A port of a bridge. What it does with VLAN tags is in [`crate::tables::tags`].
 
-use crate::VlanMode;
 use crate::tables::tags::PortVlans;
+use crate::{LinkState, Punts, VlanMode};
 use flow::PortNo;
 use std::collections::BTreeMap;
 
@@ -23,6 +23,22 @@ pub(crate) struct Port {
 }
 
 impl Port {
+    /// Chooses the interface that carries the traffic, after links have changed.
+    pub(crate) fn settle(&mut self) {
+        let alone = self.members.len() == 1;
+        for member in &mut self.members {
+            member.live = member.link.up && member.link.alive && member.wired != Egress::None;
+            member.egress = if member.live || alone {
+                member.wired
+            } else {
+                Egress::None
+            };
+        }
+        let active = self.members.iter().position(|member| member.egress != Egress::None);
+        self.egress = active.map_or(Egress::None, |at| self.members[at].egress);
+        self.active = active.unwrap_or_default();
+    }
+
     /// Why the port does not take a packet with this VLAN, in Open vSwitch's words.
     pub(crate) fn refusal(&self, vid: u16) -> String {
         let name = &self.name;
@@ -48,6 +64,11 @@ impl Port {
 pub(crate) struct Member {
     /// Its port number in OpenFlow 1.1 and later.
     pub(crate) number: u32,
+    /// What it is attached to.
+    pub(crate) wired: Egress,
+    pub(crate) link: LinkState,
+    pub(crate) punts: Punts,
+    /// Where packets leave: nowhere if another interface carries the port's traffic.
     pub(crate) egress: Egress,
     /// Whether groups and bundles may select it.
     pub(crate) live: bool,

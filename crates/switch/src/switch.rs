@@ -8,7 +8,7 @@ use crate::fdb::{Kind, Outlook};
 use crate::port::{Egress, Ingress};
 use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterNumbers, NewFlowRecord, Translated};
-use crate::{FragMode, PortFlags};
+use crate::{FragMode, LinkState, PortFlags};
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
 use openflow::OfError;
@@ -333,6 +333,17 @@ impl Switch {
         Ok(self.changes([Read::Port(id, at), Read::Flood(id)]))
     }
 
+    /// Sets the links of a bridge's interfaces, by their OpenFlow port numbers, until
+    /// [`Switch::configure`] says otherwise. Unknown ones are ignored.
+    pub fn set_links(&mut self, bridge: &str, links: &[(u32, LinkState)]) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let mut stale = Vec::new();
+        bridge.set_links(links, &mut stale);
+        self.changes(stale)
+    }
+
     /// Sets how a bridge's tables treat fragments.
     pub fn set_frag_mode(&mut self, bridge: &str, mode: FragMode) -> Vec<Change> {
         let Ok(bridge) = self.bridge_mut(bridge) else {
@@ -381,6 +392,11 @@ impl Switch {
     pub fn bridge_name(&self, number: u32) -> Option<&str> {
         let mut bridges = self.bridge_ids.iter();
         bridges.find(|(_, id)| **id == number).map(|(name, _)| name.as_str())
+    }
+
+    /// A bridge's number.
+    pub fn bridge_number(&self, name: &str) -> Option<u32> {
+        self.bridge_ids.get(name).copied()
     }
 
     /// The names of all bridges.

@@ -2,6 +2,8 @@
 
 #[path = "support/ask.rs"]
 mod ask;
+#[path = "bridges/control.rs"]
+mod control;
 #[path = "bridges/lab.rs"]
 mod lab;
 #[path = "bridges/learning.rs"]

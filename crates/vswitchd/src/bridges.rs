@@ -9,6 +9,7 @@ use crate::desired::{self, Desired, InterfaceKind};
 use crate::exports;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
+use crate::protocols::links::Links;
 use crate::qos::{Applied, Found, Target};
 use crate::retries::Retries;
 use crate::slowpath::Shared;
@@ -17,7 +18,7 @@ use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, Punts, SwitchConfig};
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -216,7 +217,7 @@ impl Bridges {
         for (name, bridge) in &desired.bridges {
             state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
         }
-        let (config, mirror_problems) = switch_config(desired, &state);
+        let (config, mirror_problems) = switch_config(desired, &state, &self.shared.links.lock());
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| switch.configure(config, now));
 
@@ -469,7 +470,11 @@ fn settle_devices<'a>(
 }
 
 /// The switch's configuration for the attached interfaces, and what of mirrors is ignored.
-fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (SwitchConfig, Vec<String>) {
+fn switch_config(
+    desired: &Desired,
+    state: &BTreeMap<String, BridgeState>,
+    links: &Links,
+) -> (SwitchConfig, Vec<String>) {
     let mut ignored = Vec::new();
     let mut config = SwitchConfig {
         vlan_limit: desired.vlan_limit,
@@ -481,7 +486,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (S
             let attached: Vec<InterfaceConfig> = port
                 .interfaces
                 .keys()
-                .filter_map(|interface| attachment(interface, &state[name]))
+                .filter_map(|interface| attachment(interface, &state[name], links))
                 .collect();
             if !attached.is_empty() {
                 let mut config = port.config.clone();
@@ -511,7 +516,7 @@ fn switch_config(desired: &Desired, state: &BTreeMap<String, BridgeState>) -> (S
     (config, ignored)
 }
 
-fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
+fn attachment(name: &str, bridge: &BridgeState, links: &Links) -> Option<InterfaceConfig> {
     let interface = bridge.interfaces.get(name)?;
     let ofport = *interface.ofport.as_ref().ok()?;
     let attach = match (&interface.peer, interface.port) {
@@ -523,7 +528,8 @@ fn attachment(name: &str, bridge: &BridgeState) -> Option<InterfaceConfig> {
         name: name.to_owned(),
         ofport,
         attach,
-        up: interface.link.as_ref().is_none_or(|link| link.carrier),
+        link: links.state(name, interface.link.as_ref().is_none_or(|link| link.carrier)),
+        punts: Punts::default(),
     })
 }
 

@@ -34,6 +34,16 @@ impl Clock {
         Nanos((real + warp.ahead).as_nanos() as u64)
     }
 
+    /// The system's time at which this clock shows `time`; `None` while it is stopped.
+    pub(crate) fn instant_of(&self, time: Nanos) -> Option<Instant> {
+        let warp = *self.warp.lock();
+        let real = Duration::from_nanos(time.0).saturating_sub(warp.ahead);
+        match warp.stopped_at {
+            Some(_) => None,
+            None => Some(self.origin + real),
+        }
+    }
+
     /// Freezes the clock; it moves only by [`Clock::warp`] from now on.
     pub(crate) fn stop(&self) {
         let mut warp = self.warp.lock();

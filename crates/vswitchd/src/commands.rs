@@ -64,6 +64,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             let step = step.min(left);
             state.shared.clock.warp(Duration::from_millis(step));
             state.tick();
+            state.protocols.step();
             left -= step;
         }
         state.recheck.notify_one();

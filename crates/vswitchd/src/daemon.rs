@@ -154,6 +154,7 @@ struct Owed {
     configuration: bool,
     links: bool,
     controllers: bool,
+    protocols: bool,
     statistics: bool,
 }
 
@@ -246,6 +247,7 @@ impl Daemon {
                     // Nobody has tried yet.
                     listen_by = Some(Instant::now() + Duration::from_millis(100));
                 }
+                () = state.protocols.changed.notified() => self.owed.protocols = true,
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = state.recheck.notified() => {
                     state.bridges.borrow_mut().look_at_all();
@@ -331,6 +333,7 @@ impl Daemon {
             TxnStatus::TryAgain | TxnStatus::NotLocked => {
                 self.owed.links = true;
                 self.owed.controllers = true;
+                self.owed.protocols = true;
                 self.owed.configuration |= configuration;
             }
             TxnStatus::Incomplete | TxnStatus::Unchanged | TxnStatus::Success { .. } => {}
@@ -378,6 +381,7 @@ impl Daemon {
             bridges.apply(&nothing);
             self.state.openflow.follow(&self.state, &nothing, &bridges);
             self.state.controllers.follow(&self.state, &nothing, &bridges);
+            self.state.protocols.follow(&nothing, &bridges);
             return;
         }
         if self.db.idl().lock_state() != LockState::Held || !self.db.idl().is_synced() {
@@ -408,6 +412,7 @@ impl Daemon {
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);
                 self.state.controllers.follow(&self.state, &self.desired, &bridges);
                 self.state.exports.follow(&self.state, &self.desired, &bridges);
+                self.state.protocols.follow(&self.desired, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
                 drop(bridges);
@@ -459,7 +464,7 @@ impl Daemon {
     /// Writes pending reports to the database, one transaction at a time.
     fn report(&mut self) {
         let owed = self.owed;
-        let due = owed.configuration || owed.links || owed.controllers || owed.statistics;
+        let due = owed.configuration || owed.links || owed.controllers || owed.protocols || owed.statistics;
         if !due || self.in_flight.is_some() || !self.db.is_connected() || self.db.idl().lock_state() != LockState::Held
         {
             return;

@@ -4,7 +4,8 @@
 //! A change's way through the files: [`daemon`] gets the change, [`rows`] reads typed rows into
 //! [`desired`], [`bridges`] compares it with the present state and changes devices, datapath and
 //! the switch's tables, [`status`] writes the result back. A packet's way touches this crate only
-//! in [`slowpath`], which answers a worker's upcall from the switch's tables. [`openflow`] has the
+//! in [`slowpath`], which answers a worker's upcall from the switch's tables. [`protocols`] runs the
+//! control protocols. [`openflow`] has the
 //! bridges' sockets for controllers and tools. [`commands`] and [`show`] answer `ovs-appctl`.
 //!
 //! Invariants
@@ -24,12 +25,14 @@ mod desired;
 mod dummy_port;
 mod embedded;
 mod exports;
+mod fair_queue;
 mod keys;
 mod mirrors;
 mod ofport;
 mod openflow;
 mod options;
 mod packets;
+mod protocols;
 mod qos;
 mod reports;
 mod retries;

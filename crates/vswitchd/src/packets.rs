@@ -1,13 +1,12 @@
 //! The queue of packets from workers to controllers.
 //!
-//! Workers do not wait: they leave a copy in the queue if it has room. The control thread takes one
-//! packet of each port in turn, so a port that floods does not delay others. The queue also keeps
-//! the context of each handle, as long as the switch knows the handle; the switch limits their
-//! number.
+//! The queue also keeps the context of each handle, as long as the switch knows the handle; the
+//! switch limits their number.
 
+use crate::fair_queue::FairQueue;
 use dp::{PortNo, Punt};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use switch::tables::{ForController, Translated};
 use tokio::sync::Notify;
@@ -18,11 +17,20 @@ const MOST: usize = 2048;
 const MOST_OF_PORT: usize = 512;
 
 /// Packets for controllers, and the contexts of their handles.
-#[derive(Default)]
 pub(crate) struct Packets {
     meanings: RwLock<HashMap<u32, Arc<ForController>>>,
-    queue: Mutex<Queue>,
+    queue: Mutex<FairQueue<PortNo, Packet>>,
     notify: Notify,
+}
+
+impl Default for Packets {
+    fn default() -> Packets {
+        Packets {
+            meanings: RwLock::default(),
+            queue: Mutex::new(FairQueue::new(MOST, MOST_OF_PORT)),
+            notify: Notify::new(),
+        }
+    }
 }
 
 /// A packet for controllers.
@@ -31,13 +39,6 @@ pub(crate) struct Packet {
     pub(crate) data: Box<[u8]>,
     pub(crate) total_len: usize,
     pub(crate) mark: u32,
-}
-
-#[derive(Default)]
-struct Queue {
-    ports: BTreeMap<PortNo, VecDeque<Packet>>,
-    turns: VecDeque<PortNo>,
-    len: usize,
 }
 
 impl Packets {
@@ -98,36 +99,6 @@ impl Packets {
     }
 }
 
-impl Queue {
-    fn has_room(&self, port: PortNo) -> bool {
-        let own = self.ports.get(&port).map_or(0, VecDeque::len);
-        // The second half of the queue is for ports with few packets in it.
-        self.len < MOST && own < MOST_OF_PORT && (self.len < MOST / 2 || own < MOST / 64)
-    }
-
-    fn push(&mut self, port: PortNo, packet: Packet) {
-        let queue = self.ports.entry(port).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(port);
-        }
-        queue.push_back(packet);
-        self.len += 1;
-    }
-
-    fn pop(&mut self) -> Option<Packet> {
-        let port = self.turns.pop_front()?;
-        let queue = self.ports.get_mut(&port)?;
-        let packet = queue.pop_front()?;
-        self.len -= 1;
-        if queue.is_empty() {
-            self.ports.remove(&port);
-        } else {
-            self.turns.push_back(port);
-        }
-        Some(packet)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,18 +142,6 @@ mod tests {
             .unwrap();
         translated.controllers = vec![(handle, meaning(handle.into()))];
         translated
-    }
-
-    #[test]
-    fn a_port_that_floods_leaves_room_for_others_and_their_turn() {
-        let packets = Packets::default();
-        packets.know(&translated(7));
-        let taken = (0..MOST).filter(|_| packets.push(&packet(7, 1))).count();
-        assert!(taken < MOST / 2);
-        assert!(packets.push(&packet(7, 2)));
-        let mut queue = packets.queue.lock();
-        assert!(queue.pop().is_some());
-        assert_eq!(queue.turns.front(), Some(&PortNo(2)));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use crate::clock::Clock;
 use crate::exports::samples::Samples;
 use crate::packets::Packets;
+use crate::protocols::frames::Frames;
+use crate::protocols::links::Links;
 use crate::reports::Reports;
 use dp::{
     Answer, Carried, Change, Changes, Credit, Effect, Mask, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall,
@@ -80,6 +82,10 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Packets for controllers.
     pub(crate) packets: Packets,
+    /// Frames of control protocols.
+    pub(crate) frames: Frames,
+    /// What control protocols say of interfaces.
+    pub(crate) links: Mutex<Links>,
     /// Samples for exporters.
     pub(crate) samples: Samples,
     /// Notified when packets may have added or ended rules.
@@ -105,6 +111,8 @@ impl Shared {
             changes: Arc::new(Changes::new()),
             clock: Clock::start(),
             packets: Packets::default(),
+            frames: Frames::default(),
+            links: Mutex::default(),
             samples: Samples::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
@@ -282,8 +290,12 @@ impl Slowpath for Shared {
         match punt.reason {
             PuntReason::Controller => self.packets.push(punt),
             PuntReason::Sample => self.samples.push(punt),
-            // The switch punts no other packets.
-            _ => false,
+            PuntReason::Lacp
+            | PuntReason::Stp
+            | PuntReason::Igmp
+            | PuntReason::Bfd
+            | PuntReason::Cfm
+            | PuntReason::Lldp => self.frames.push(punt),
         }
     }
 

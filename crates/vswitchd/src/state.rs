@@ -4,6 +4,7 @@ use crate::bridges::Bridges;
 use crate::controllers::Controllers;
 use crate::exports::Exports;
 use crate::openflow::OpenFlow;
+use crate::protocols::{Protocols, Running};
 use crate::slowpath::Shared;
 use dp::{Datapath, Limits, PortNo};
 use dp_user::{DpUser, Options};
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) openflow: OpenFlow,
     pub(crate) controllers: Controllers,
     pub(crate) exports: Exports,
+    pub(crate) protocols: Running,
     /// When the daemon's loop checks the switch's tables next.
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
@@ -51,9 +53,11 @@ impl State {
         let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
         datapath.offload_to(|| Ok(Arc::new(dp_ebpf::Ebpf::load()?)));
         let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
+        let protocols = Protocols::start(shared.clone(), datapath.clone())?;
         Ok(State {
             shared,
             datapath,
+            protocols,
             bridges: RefCell::new(bridges),
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),

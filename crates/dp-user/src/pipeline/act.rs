@@ -229,6 +229,11 @@ impl Pipeline {
         });
     }
 
+    /// Sends a frame of the control plane ahead of all that is queued at its port.
+    pub(crate) fn send_ahead(&mut self, port: PortNo, frame: Frame, now: Nanos) {
+        self.actor.egress.send_ahead(port, frame, &self.stats, now);
+    }
+
     /// Counts a packet without a key, which was not received as such where it was recirculated.
     fn refuse_malformed(&self, depth: u32, from: &Source) {
         match depth {

@@ -42,6 +42,8 @@ pub(super) struct Device {
     pub(super) tx: Option<Box<dyn Tx>>,
     /// Dequeued frames that the device has not taken.
     pub(super) held: Vec<Frame>,
+    /// Frames of control protocols, to be offered before `held`.
+    pub(super) ahead: Vec<Frame>,
     /// A worker is sending, and has `tx` and `held`.
     pub(super) sending: bool,
     /// There was no transmit handle, and it is time to ask for one.
@@ -66,6 +68,7 @@ impl Device {
         Device {
             tx: None,
             held: Vec::with_capacity(ROUND),
+            ahead: Vec::new(),
             sending: false,
             closed: false,
             reopen: Nanos::ZERO,
@@ -104,6 +107,9 @@ pub(super) fn send(state: &mut MutexGuard<'_, State>, by: &Visitor<'_>, now: qos
         let now = state.time(clock);
         let clock = Nanos(now.0);
         let State { scheduler, device, .. } = &mut **state;
+        if !device.ahead.is_empty() {
+            device.held.splice(0..0, device.ahead.drain(..));
+        }
         while device.held.len() < ROUND {
             let Some(packet) = scheduler.dequeue(now, &mut |_, cause| by.lost(cause)) else {
                 break;

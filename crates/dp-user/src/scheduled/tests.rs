@@ -106,6 +106,30 @@ fn a_released_queue_sends_all_it_has_and_tells_when_it_is_over() {
     assert_eq!(fixture.queue.clear(), 0);
 }
 
+#[test]
+fn a_frame_of_a_control_protocol_leaves_before_all_that_is_queued_and_does_not_wait_for_the_speed() {
+    let fixture = Fixture::new();
+    fixture.visit(1, 100, NOW);
+    fixture.device.take_sent();
+    let visitor = Visitor {
+        number: 1,
+        stats: &fixture.stats,
+        drops: DropSink {
+            worker: &fixture.worker,
+            port: Some(&fixture.stats),
+        },
+    };
+    fixture.queue.put_ahead(Frame::from_slice(&[7; 60]), &visitor);
+    fixture.visit(1, 0, NOW);
+    let sent: Vec<usize> = fixture.device.take_sent().iter().map(|packet| packet.len()).collect();
+    assert_eq!(sent, [60]);
+    fixture.device.set_room(Some(0));
+    for n in 0..AHEAD as u8 + 3 {
+        fixture.queue.put_ahead(Frame::from_slice(&[n; 60]), &visitor);
+    }
+    assert_eq!(fixture.worker.dropped(DropCause::DeviceFull), 3);
+}
+
 /// Refuses frames whose last byte is not 0, as a full queue does.
 struct Filter(Arc<Mutex<Vec<u8>>>);
 

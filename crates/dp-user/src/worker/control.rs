@@ -100,6 +100,7 @@ impl Worker {
                     self.pipeline.execute(in_port, frame, &actions, now);
                     self.backlog.pending = true;
                 }
+                Command::SendAhead { port, frame } => self.pipeline.send_ahead(port, frame, now),
                 Command::Stop => go_on = false,
             }
             if clock().since(now) >= OBEY {

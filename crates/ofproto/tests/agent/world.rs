@@ -8,7 +8,7 @@ use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use switch::tables::{MeterChange, Patience, Translated};
-use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
+use switch::{Attach, BridgeConfig, InterfaceConfig, LinkState, PortConfig, Punts, Switch, SwitchConfig};
 use telemetry::budget::Budget;
 use wire::MacAddr;
 
@@ -109,7 +109,8 @@ impl Lab {
                 name: (*name).to_owned(),
                 ofport: n as u16 + 1,
                 attach: Attach::Device(dp::PortNo(n as u32 + 1)),
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             };
             let port = PortConfig {
                 interfaces: vec![interface],

@@ -97,7 +97,7 @@ impl Switch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+    use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, Punts, SwitchConfig};
     use dp::{Action as Out, Key, PortNo};
     use flow::Field;
     use openflow::model::{Action, FlowMod, Port};
@@ -110,7 +110,8 @@ mod tests {
                 name: format!("p{number}"),
                 ofport,
                 attach: Attach::Device(PortNo(number)),
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             };
             let config = PortConfig {
                 interfaces: vec![interface],

@@ -198,6 +198,10 @@ impl Pipeline<'_> {
         if self.is_isolated_from(egress) {
             return self.isolated();
         }
+        if !self.may_leave(egress) {
+            self.warning(|_| String::from("STP not in forwarding state, skipping output"));
+            return self.dropped(DropCause::Blocked);
+        }
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) => self.send_to(device),

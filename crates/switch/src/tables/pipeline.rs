@@ -7,6 +7,7 @@
 //! which bridges without rules run on what they receive. `limits` bounds the work.
 
 use super::budget::{Budget, Patience, cost};
+use super::control::Admission;
 use super::export::Exported;
 use super::freeze::{Freezing, RecircContext, Why};
 use super::learn::Overlay;
@@ -257,13 +258,22 @@ impl<'a> Pipeline<'a> {
     /// Takes the packet through the tables of its bridge.
     fn run_tables(&mut self, bridge: &Bridge) {
         let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
-        if self.receives(bridge, in_port) {
-            self.packet.is_new = true;
-            self.look_up(0, None, true);
-            let reopened = self.reopen();
-            self.settle();
-            self.close(reopened);
+        if !self.receives(bridge, in_port) {
+            return;
         }
+        let admission = self.admit(bridge, in_port);
+        if admission == Admission::Nothing {
+            return;
+        }
+        let before = (self.actions.len(), self.controllers.len());
+        self.packet.is_new = true;
+        self.look_up(0, None, true);
+        if admission == Admission::Learn {
+            return self.take_back(before);
+        }
+        let reopened = self.reopen();
+        self.settle();
+        self.close(reopened);
     }
 
     /// The packet enters a bridge with rules. A packet from another bridge enters as a copy.

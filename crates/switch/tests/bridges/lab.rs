@@ -5,7 +5,7 @@ use flow::{PortNo, extract};
 use nanos::Nanos;
 use std::collections::BTreeMap;
 use switch::tables::{Patience, Translated};
-use switch::{Attach, BridgeConfig, InterfaceConfig, PortConfig, Switch, SwitchConfig};
+use switch::{Attach, BridgeConfig, InterfaceConfig, LinkState, PortConfig, Punts, Switch, SwitchConfig};
 use testkit::Packet;
 use wire::{Vid, VlanTag};
 
@@ -62,7 +62,8 @@ impl Lab {
             name: name.to_owned(),
             ofport,
             attach,
-            up: true,
+            link: LinkState::UP,
+            punts: Punts::default(),
         });
         self.bridge(bridge).ports.insert(name.to_owned(), config);
     }

@@ -246,7 +246,7 @@ fn what_was_learned_on_a_port_goes_with_it_or_with_its_vlans_and_stays_otherwise
     lab.configure();
     assert!(!lab.changes.is_empty() && !lab.changes.contains(&Change::All));
     assert_eq!(lab.stations("br0"), ["c 0 3"]);
-    lab.port_mut("c").interfaces[0].up = false;
+    lab.port_mut("c").interfaces[0].link.up = false;
     lab.configure();
     assert_eq!(lab.stations("br0"), ["c 0 3"], "without a link it is still there");
 }
@@ -299,7 +299,7 @@ fn one_interface_of_a_port_with_several_carries_the_traffic() {
     lab.configure();
     assert_eq!(lab.send("a", 1, 9), out("one"));
     assert_eq!(lab.send("two", 2, 9), Err(DropCause::Loop));
-    lab.port_mut("one").interfaces[0].up = false;
+    lab.port_mut("one").interfaces[0].link.up = false;
     lab.configure();
     assert_eq!(lab.send("a", 1, 9), out("two"));
     assert_eq!(lab.send("two", 2, 9), out("a"));

@@ -151,7 +151,7 @@ fn remove_and_add(switch: &mut Switch, config: &Config, topology: &Topology, rng
             bridge.ports.remove("b1");
         }
         2 => bridge.fail_mode = FailMode::Secure,
-        _ => bridge.ports.get_mut("b2").unwrap().interfaces[0].up = false,
+        _ => bridge.ports.get_mut("b2").unwrap().interfaces[0].link.up = false,
     }
     let mut changes = switch.configure(less, now);
     if rng.chance(50) {

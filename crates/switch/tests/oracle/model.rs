@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Duration;
 use switch::{
-    Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, PriorityTags, SwitchConfig, VlanMode, VlanSet,
+    Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, PriorityTags, Punts, SwitchConfig,
+    VlanMode, VlanSet,
 };
 use testkit::{Packet, Rng, to_hex};
 use wire::{Vid, VlanTag};
@@ -233,7 +234,8 @@ impl Config {
                 name: name.clone(),
                 ofport: *ofport,
                 attach,
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             });
             config
                 .bridges
@@ -250,7 +252,8 @@ impl Config {
                 name: name.to_owned(),
                 ofport: topology.patches[name],
                 attach,
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             });
             config
                 .bridges

@@ -548,7 +548,7 @@ fn a_port_without_a_link_is_chosen_no_more_but_is_sent_to_all_the_same() {
         let mut config = Topology::fixed().config();
         let ports = &mut config.bridges.get_mut("br0").unwrap().ports;
         let mut interfaces = ports.values_mut().flat_map(|port| &mut port.interfaces);
-        interfaces.find(|interface| interface.ofport == 2).unwrap().up = up;
+        interfaces.find(|interface| interface.ofport == 2).unwrap().link.up = up;
         let changes = switch.configure(config, Nanos::ZERO);
         let is_stale = |old: &Translated| changes.iter().any(|change| old.translation.depends_on(change));
         assert!(before.iter().all(is_stale), "{changes:?}");

@@ -3,7 +3,7 @@
 use flow::{MatchField as F, PortNo};
 use openflow::model::{Action, FlowMod, Port, Subfield};
 use std::net::Ipv4Addr;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, Punts, SwitchConfig};
 use testkit::{Rng, mac};
 use wire::MacAddr;
 
@@ -93,7 +93,8 @@ impl Topology {
                 name: name.clone(),
                 ofport: *ofport,
                 attach,
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             };
             let port = PortConfig {
                 interfaces: vec![interface],

@@ -56,6 +56,8 @@ impl Datapath for Fake {
         None
     }
     fn execute(&self, _: PortNo, _: &[u8], _: &[Action]) {}
+
+    fn send_ahead(&self, _: PortNo, _: &[u8]) {}
     fn dump_flows(&self) -> Vec<FlowDump> {
         Vec::new()
     }

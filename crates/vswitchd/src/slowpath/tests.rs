@@ -4,7 +4,7 @@ use netdev::{Dummy, Netdev};
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, Punts, SwitchConfig};
 
 /// A bridge `br0` of ports 1, 2, ….
 pub(super) fn bridge_of(ports: u16, fail_mode: FailMode) -> SwitchConfig {
@@ -17,7 +17,8 @@ pub(super) fn bridge_of(ports: u16, fail_mode: FailMode) -> SwitchConfig {
             name: format!("p{number}"),
             ofport: number,
             attach: Attach::Device(PortNo(number.into())),
-            up: true,
+            link: LinkState::UP,
+            punts: Punts::default(),
         };
         let port = PortConfig {
             interfaces: vec![interface],

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use program::{BRIDGES, Bridge, DEVICES, PATCH_IN, PATCH_OUT};
 use proptest::test_runner::{TestCaseError, TestError};
 use std::collections::BTreeMap;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, PortConfig, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, PortConfig, Punts, SwitchConfig};
 
 /// Three bridges in a row. A patch joins each to the next.
 fn config() -> SwitchConfig {
@@ -30,7 +30,8 @@ fn config() -> SwitchConfig {
                 name: name.clone(),
                 ofport: number as u16,
                 attach,
-                up: true,
+                link: LinkState::UP,
+                punts: Punts::default(),
             };
             let port = PortConfig {
                 interfaces: vec![interface],

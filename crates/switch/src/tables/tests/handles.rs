@@ -2,7 +2,9 @@
 
 use crate::tables::contexts::Bounds;
 use crate::tables::{Context, Limit, Translated};
-use crate::{Attach, BridgeConfig, FailMode, InterfaceConfig, OutOfDate, PortConfig, Switch, SwitchConfig};
+use crate::{
+    Attach, BridgeConfig, FailMode, InterfaceConfig, LinkState, OutOfDate, PortConfig, Punts, Switch, SwitchConfig,
+};
 use dp::{Action, DropCause, Key, PortNo};
 use flow::Field;
 use nanos::Nanos;
@@ -19,7 +21,8 @@ fn switch(bounds: Bounds, actions: &str) -> Switch {
             name: format!("p{port}"),
             ofport: port as u16,
             attach: Attach::Device(PortNo(port)),
-            up: true,
+            link: LinkState::UP,
+            punts: Punts::default(),
         };
         let port = PortConfig {
             interfaces: vec![interface],

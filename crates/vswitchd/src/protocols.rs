@@ -1,0 +1,326 @@
+//! Control protocols of links and bridges: the machines of the crate `protocols`, the thread that
+//! runs them, and their way into the switch.
+//!
+//! A frame comes from a worker ([`frames`]) or leaves ahead of all data
+//! ([`dp::Datapath::send_ahead`]). What a protocol says of an interface ([`links`]) reaches the
+//! switch's tables at once, without a reconfiguration. A thread of its own runs the machines, so
+//! that work of the control plane does not delay a hello.
+//!
+//! Each protocol is a [`Service`]. The control thread tells services of the configuration
+//! ([`Protocols::follow`]) and reads their state for commands and status columns.
+//!
+//! Lock order: the services, then the switch's tables, then [`Links`].
+
+#![expect(dead_code, reason = "the first protocol uses it")]
+
+pub(crate) mod frames;
+pub(crate) mod links;
+mod ports;
+
+use crate::bridges::Bridges;
+use crate::desired::Desired;
+use crate::slowpath::Shared;
+use dp::{Change, Datapath, PuntReason};
+use flow::{FlowState, Key, PacketMeta};
+use links::{Links, Watcher};
+use nanos::Nanos;
+use openflow::model::{Action, Port};
+use parking_lot::Mutex;
+use ports::{PortFacts, Ports};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use switch::{LinkState, Switch};
+use tokio::sync::Notify;
+
+/// Frames that the thread takes before it looks at timers again.
+const FRAMES: usize = 64;
+
+/// A control protocol, or several that belong together.
+pub(crate) trait Service: Send {
+    /// Whether it takes frames that were punted for this reason.
+    fn takes(&self, reason: PuntReason) -> bool;
+
+    /// Follows a change of the configuration or of a device.
+    fn follow(&mut self, desired: &Desired, world: &mut World<'_>);
+
+    /// Takes a received frame, from the Ethernet header on.
+    fn receive(&mut self, from: &PortFacts, frame: &[u8], world: &mut World<'_>);
+
+    /// Runs the timers that are due.
+    fn tick(&mut self, world: &mut World<'_>);
+
+    /// When [`Service::tick`] is due.
+    fn next_event(&self) -> Option<Nanos>;
+}
+
+/// What a service sees of the switch, and its ways to act on it.
+pub(crate) struct World<'a> {
+    pub(crate) now: Nanos,
+    pub(crate) ports: &'a Ports,
+    links: &'a mut Links,
+    frames: Vec<(String, Vec<u8>)>,
+    changes: Vec<SwitchChange>,
+    /// Status columns have changed.
+    status: bool,
+}
+
+/// A change of the switch's tables, which returns what became stale.
+type SwitchChange = Box<dyn FnOnce(&mut Switch, Nanos) -> Vec<Change>>;
+
+impl World<'_> {
+    /// Sends a frame out of an interface, ahead of all that is queued there.
+    pub(crate) fn send(&mut self, interface: &str, frame: Vec<u8>) {
+        self.frames.push((interface.to_owned(), frame));
+    }
+
+    /// Notes what a watcher says of the other end of an interface; one that watches no more says
+    /// `true`.
+    pub(crate) fn set_alive(&mut self, interface: &str, by: Watcher, alive: bool) {
+        self.links.set_alive(interface, by, alive);
+    }
+
+    /// Notes what the spanning tree lets an interface do; one without a spanning tree does both.
+    pub(crate) fn set_state(&mut self, interface: &str, learn: bool, forward: bool) {
+        self.links.set_state(interface, learn, forward);
+    }
+
+    /// The link of an interface; `None` if it does not work.
+    pub(crate) fn link(&self, interface: &str) -> Option<LinkState> {
+        let facts = self.ports.get(interface)?;
+        Some(self.links.state(interface, facts.up))
+    }
+
+    /// Changes the switch's tables, after the service's call.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change> + 'static) {
+        self.changes.push(Box::new(change));
+    }
+
+    /// Lets the daemon write status columns soon.
+    pub(crate) fn note_status(&mut self) {
+        self.status = true;
+    }
+}
+
+/// The services, by name for commands and reports.
+#[derive(Default)]
+pub(crate) struct Services {
+    ports: Ports,
+}
+
+impl Services {
+    /// All services. Those that watch links come before those that use them.
+    fn all(&mut self) -> [&mut dyn Service; 0] {
+        []
+    }
+}
+
+/// The control protocols of all bridges.
+pub(crate) struct Protocols {
+    services: Mutex<Services>,
+    shared: Arc<Shared>,
+    datapath: Arc<dyn Datapath>,
+    /// Notified when status columns have changed.
+    pub(crate) changed: Notify,
+    ended: AtomicBool,
+}
+
+/// The protocols' thread; ends with this value.
+pub(crate) struct Running {
+    protocols: Arc<Protocols>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Protocols {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The kernel's, where it starts no thread.
+    pub(crate) fn start(shared: Arc<Shared>, datapath: Arc<dyn Datapath>) -> io::Result<Running> {
+        let protocols = Arc::new(Protocols {
+            services: Mutex::default(),
+            shared,
+            datapath,
+            changed: Notify::new(),
+            ended: AtomicBool::new(false),
+        });
+        let own = protocols.clone();
+        let thread = std::thread::Builder::new()
+            .name("protocols".to_owned())
+            .spawn(move || own.run())?;
+        Ok(Running {
+            protocols,
+            thread: Some(thread),
+        })
+    }
+
+    fn run(&self) {
+        while !self.ended.load(Ordering::Acquire) {
+            // Nothing comes due while the clock stands still.
+            let until = self.step().and_then(|next| self.shared.clock.instant_of(next));
+            self.shared.frames.wait(until);
+        }
+    }
+
+    /// Takes frames and runs the timers that are due. Returns when the next one is; that may be
+    /// over already.
+    pub(crate) fn step(&self) -> Option<Nanos> {
+        let mut services = self.services.lock();
+        let now = self.shared.clock.now();
+        let frames = self.shared.frames.take(FRAMES);
+        self.act(&mut services, |services, world| {
+            let ports = world.ports;
+            for frame in &frames {
+                let Some(from) = ports.at(frame.at) else {
+                    continue;
+                };
+                for service in services.all() {
+                    if service.takes(frame.reason) {
+                        service.receive(from, &frame.data, world);
+                    }
+                }
+            }
+            for service in services.all() {
+                if service.next_event().is_some_and(|due| due <= now) {
+                    service.tick(world);
+                }
+            }
+        });
+        services.all().iter().filter_map(|service| service.next_event()).min()
+    }
+
+    /// Follows the configuration, after [`Bridges::apply`].
+    pub(crate) fn follow(&self, desired: &Desired, bridges: &Bridges) {
+        let ports = Ports::new(bridges, &self.shared.switch.read());
+        let mut services = self.services.lock();
+        services.ports = ports;
+        self.act(&mut services, |services, world| {
+            for service in services.all() {
+                service.follow(desired, world);
+            }
+        });
+        // The switch has links of before.
+        let names: Vec<String> = self.shared.links.lock().interfaces().map(str::to_owned).collect();
+        self.set_links(&services.ports, names);
+        drop(services);
+        self.shared.frames.call();
+    }
+
+    /// Looks at the services' state.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Services) -> R) -> R {
+        look(&mut self.services.lock())
+    }
+
+    /// Runs a command of a service, with its effects.
+    pub(crate) fn command<R>(&self, run: impl FnOnce(&mut Services, &mut World<'_>) -> R) -> R {
+        let mut services = self.services.lock();
+        let result = self.act(&mut services, run);
+        drop(services);
+        self.shared.frames.call();
+        result
+    }
+
+    /// Lets services act, and carries out what they want.
+    fn act<R>(&self, services: &mut Services, run: impl FnOnce(&mut Services, &mut World<'_>) -> R) -> R {
+        let ports = std::mem::take(&mut services.ports);
+        let mut links = self.shared.links.lock();
+        let mut world = World {
+            now: self.shared.clock.now(),
+            ports: &ports,
+            links: &mut links,
+            frames: Vec::new(),
+            changes: Vec::new(),
+            status: false,
+        };
+        let result = run(services, &mut world);
+        let World {
+            frames,
+            changes,
+            mut status,
+            ..
+        } = world;
+        let changed = links.take_changed();
+        status |= !changed.is_empty();
+        drop(links);
+        for (interface, frame) in frames {
+            if let Some(facts) = ports.get(&interface) {
+                self.send(facts, &frame);
+            }
+        }
+        self.set_links(&ports, changed);
+        if !changes.is_empty() {
+            self.shared
+                .update(|switch, now| changes.into_iter().flat_map(|change| change(switch, now)).collect());
+        }
+        services.ports = ports;
+        if status {
+            self.changed.notify_one();
+        }
+        result
+    }
+
+    fn send(&self, facts: &PortFacts, frame: &[u8]) {
+        if let Some(port) = facts.device {
+            return self.datapath.send_ahead(port, frame);
+        }
+        // Through a patch, into the other bridge.
+        let Some(key) = flow::extract(frame, &PacketMeta::default()) else {
+            return;
+        };
+        let state = FlowState::new(key, Port::CONTROLLER.0);
+        let out = [Action::Output {
+            port: Port(flow::port_from_of10(facts.ofport)),
+            max_len: 0,
+        }];
+        let translated = self
+            .shared
+            .decide(|switch: &Switch, now, patience| switch.packet_out(&facts.bridge, &state, &out, now, patience));
+        if let Some(translated) = translated {
+            let actions = &translated.translation.actions;
+            self.datapath.execute(Key::ZERO.in_port(), frame, actions);
+        }
+    }
+
+    /// Tells the switch of interfaces' links.
+    fn set_links(&self, ports: &Ports, names: impl IntoIterator<Item = String>) {
+        let mut bridges: BTreeMap<&str, Vec<(u32, LinkState)>> = BTreeMap::new();
+        {
+            let links = self.shared.links.lock();
+            for name in names {
+                if let Some(facts) = ports.get(&name) {
+                    let link = (flow::port_from_of10(facts.ofport), links.state(&name, facts.up));
+                    bridges.entry(&facts.bridge).or_default().push(link);
+                }
+            }
+        }
+        if !bridges.is_empty() {
+            self.shared.update(|switch, _| {
+                let changes = bridges
+                    .iter()
+                    .flat_map(|(bridge, links)| switch.set_links(bridge, links));
+                changes.collect()
+            });
+        }
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Protocols;
+
+    fn deref(&self) -> &Protocols {
+        &self.protocols
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.protocols.ended.store(true, Ordering::Release);
+        self.protocols.shared.frames.call();
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been reported.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What control protocols know of the switch's interfaces.
+
+use crate::bridges::Bridges;
+use dp::PortNo;
+use std::collections::{BTreeMap, HashMap};
+use switch::Switch;
+use switch::tables::ControlPort;
+use wire::MacAddr;
+
+/// An interface of a bridge that works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PortFacts {
+    pub(crate) bridge: String,
+    pub(crate) interface: String,
+    /// Its OpenFlow port number.
+    pub(crate) ofport: u16,
+    /// The datapath port; `None` for a patch.
+    pub(crate) device: Option<PortNo>,
+    pub(crate) mac: MacAddr,
+    /// Whether the device has a link; a patch has.
+    pub(crate) up: bool,
+    /// In bit/s, if it is known.
+    pub(crate) speed: Option<u64>,
+    pub(crate) full_duplex: bool,
+}
+
+/// All interfaces that work.
+#[derive(Debug, Default)]
+pub(crate) struct Ports {
+    interfaces: BTreeMap<String, PortFacts>,
+    by_number: HashMap<ControlPort, String>,
+    /// The address of each bridge.
+    bridges: BTreeMap<String, MacAddr>,
+}
+
+impl Ports {
+    pub(crate) fn new(bridges: &Bridges, switch: &Switch) -> Ports {
+        let mut ports = Ports::default();
+        for (bridge, name, interface) in bridges.interfaces() {
+            let (Ok(ofport), Some(number)) = (&interface.ofport, switch.bridge_number(bridge)) else {
+                continue;
+            };
+            let link = interface.link.as_ref();
+            let mac = link.map_or(MacAddr::ZERO, |link| link.mac);
+            if name == bridge {
+                ports.bridges.insert(bridge.to_owned(), mac);
+            }
+            let at = ControlPort::new(number, flow::port_from_of10(*ofport));
+            ports.by_number.insert(at, name.to_owned());
+            let facts = PortFacts {
+                bridge: bridge.to_owned(),
+                interface: name.to_owned(),
+                ofport: *ofport,
+                device: interface.port,
+                mac,
+                up: link.is_none_or(|link| link.carrier),
+                speed: link.and_then(|link| link.speed),
+                full_duplex: link.and_then(|link| link.full_duplex).unwrap_or(true),
+            };
+            ports.interfaces.insert(name.to_owned(), facts);
+        }
+        ports
+    }
+
+    /// An interface by its name.
+    pub(crate) fn get(&self, interface: &str) -> Option<&PortFacts> {
+        self.interfaces.get(interface)
+    }
+
+    /// The interface at which a frame has come in.
+    pub(crate) fn at(&self, port: ControlPort) -> Option<&PortFacts> {
+        self.get(self.by_number.get(&port)?)
+    }
+
+    /// The address of a bridge's local port.
+    pub(crate) fn mac_of_bridge(&self, bridge: &str) -> Option<MacAddr> {
+        self.bridges.get(bridge).copied()
+    }
+}
