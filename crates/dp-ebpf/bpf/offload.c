@@ -18,6 +18,8 @@
 #define EPOCHS_OF_FLOW 32
 /* The list of epochs may end after every so many. */
 #define EPOCHS_AT_ONCE 4
+/* Outputs before the last one. */
+#define COPIES 3
 
 /* Offsets in a packet without a VLAN tag. */
 #define ETH_TYPE 12
@@ -40,19 +42,28 @@ struct kind {
 	u8 headers[IPV6_END + 10];
 };
 
+/* Where a packet leaves. */
+struct output {
+	u32 device;
+	/* The port it is counted for. */
+	u32 port;
+	/* A tag to push before, as in `struct kind`, or POP. */
+	u32 tag;
+};
+
 /* What is done with packets of a kind. */
 struct flow {
 	/* Its row of `counters`. */
 	u32 number;
 	u32 ticket;
-	/* The device they leave by, and the ports they are counted for. */
-	u32 device;
+	/* The port they came in by. */
 	u32 from;
-	u32 to;
 	/* Longer ones go to the worker, unless the device cuts them. */
 	u32 longest;
-	/* A tag to push, as in `struct kind`, or POP. */
-	u32 tag;
+	/* How many of `copies` there are; they leave before `last`. */
+	u32 copy_count;
+	struct output last;
+	struct output copies[COPIES];
 	/* A multiple of EPOCHS_AT_ONCE. */
 	u32 epoch_count;
 	u32 epochs[EPOCHS_OF_FLOW];
@@ -78,7 +89,9 @@ struct port_counters {
 	u64 rx_bytes;
 	u64 tx_packets;
 	u64 tx_bytes;
-	u64 unused[4];
+	/* Copies that the device did not accept. */
+	u64 tx_dropped;
+	u64 unused[3];
 };
 
 struct epochs {
@@ -89,8 +102,9 @@ struct epochs {
 struct note {
 	/* The device it came in by; 0 if the socket has the packet. */
 	u32 from;
-	u32 to;
-	u32 tag;
+	u32 copy_count;
+	struct output last;
+	struct output copies[COPIES];
 };
 
 struct {
@@ -236,6 +250,17 @@ INLINE void count(u64 *packets, u64 *bytes, u64 len)
 	__sync_fetch_and_add(bytes, len);
 }
 
+/* Counts a packet of `len` bytes for the port it leaves by. Returns its length there. */
+INLINE u64 count_sent(const struct output *output, u64 len)
+{
+	if (output->tag)
+		len += output->tag == POP ? -4 : 4;
+	struct port_counters *port = map_lookup(&oxvs_ports, &output->port);
+	if (port)
+		count(&port->tx_packets, &port->tx_bytes, len);
+	return len;
+}
+
 /* Counts the packet and notes where it goes, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
@@ -259,8 +284,8 @@ INLINE int forward(struct __sk_buff *skb)
 		return 0;
 
 	note->from = kind.device;
-	note->to = flow->device;
-	note->tag = flow->tag;
+	note->last = flow->last;
+	note->copy_count = flow->copy_count;
 	if (kind.tag)
 		len += 4;
 	count(&counters->packets, &counters->bytes, len);
@@ -268,11 +293,11 @@ INLINE int forward(struct __sk_buff *skb)
 	struct port_counters *port = map_lookup(&oxvs_ports, &flow->from);
 	if (port)
 		count(&port->rx_packets, &port->rx_bytes, len);
-	if (flow->tag)
-		len += flow->tag == POP ? -4 : 4;
-	port = map_lookup(&oxvs_ports, &flow->to);
-	if (port)
-		count(&port->tx_packets, &port->tx_bytes, len);
+	for (u32 n = 0; n < COPIES && n < flow->copy_count; n++) {
+		note->copies[n] = flow->copies[n];
+		len = count_sent(&flow->copies[n], len);
+	}
+	count_sent(&flow->last, len);
 	return 1;
 }
 
@@ -288,6 +313,14 @@ SEC("classifier") int oxvs_probe(struct __sk_buff *skb)
 	return forward(skb) ? 0 : -1;
 }
 
+/* Pushes or pops the tag of an output. Returns 0 if that is done. */
+INLINE long change_tag(struct __sk_buff *skb, u32 tag)
+{
+	if (tag == POP)
+		return skb_vlan_pop(skb);
+	return tag ? skb_vlan_push(skb, tag >> 16, tag) : 0;
+}
+
 SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 {
 	u32 zero = 0;
@@ -299,14 +332,27 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	note->from = 0;
 	if (from != skb->ifindex)
 		return TC_ACT_SHOT;
-	u32 tag = note->tag;
-	if (tag == POP) {
-		if (skb_vlan_pop(skb))
-			return TC_ACT_SHOT;
-	} else if (tag && skb_vlan_push(skb, tag >> 16, tag)) {
-		return TC_ACT_SHOT;
+	struct output last = note->last;
+	if (note->copy_count) {
+		/* A device may hand a copy to another one's ingress at once, which writes the note. */
+		struct note own = *note;
+
+		for (u32 n = 0; n < COPIES && n < own.copy_count; n++) {
+			struct output *copy = &own.copies[n];
+
+			if (change_tag(skb, copy->tag))
+				return TC_ACT_SHOT;
+			if (clone_redirect(skb, copy->device, 0)) {
+				struct port_counters *port = map_lookup(&oxvs_ports, &copy->port);
+
+				if (port)
+					__sync_fetch_and_add(&port->tx_dropped, 1);
+			}
+		}
 	}
-	return redirect(note->to, 0);
+	if (change_tag(skb, last.tag))
+		return TC_ACT_SHOT;
+	return redirect(last.device, 0);
 }
 
 char LICENSE[] SEC("license") = "Apache-2.0";

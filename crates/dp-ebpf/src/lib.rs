@@ -6,8 +6,8 @@
 //! in memory that both have, so that to read or to advance one needs no system call.
 //!
 //! Limits
-//! - An IP packet leaves by one device, unchanged or with one VLAN tag pushed or popped. All else
-//!   is [`Refused::Unsupported`], by [`dp::offload::Rewrite::of`].
+//! - An IP packet leaves by up to [`MAX_OUTPUTS`] devices, each time unchanged or with one VLAN tag
+//!   pushed or popped. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
 //! - Linux 5.11, and the right to load programs.
 //!
 //! Tunnels, tried with VXLAN between veth pairs on Linux 6.18 and on Debian 12's 6.1.0-48
@@ -27,8 +27,8 @@ use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, SocketFilter};
 use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
-use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_PORTS, NO_EPOCH, NewFlow, PacketKind};
-use dp::offload::{PortCarried, Refused, Rewrite};
+use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH, NewFlow};
+use dp::offload::{NewOutput, PacketKind, PortCarried, Refused, Rewrite};
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
 use netdev::{IngressPrograms, Rx};
@@ -64,13 +64,36 @@ pub struct Ebpf {
 struct Flow {
     number: u32,
     ticket: u32,
-    device: u32,
     from: u32,
-    to: u32,
     longest: u32,
-    tag: u32,
+    copy_count: u32,
+    last: Output,
+    copies: [Output; MAX_OUTPUTS - 1],
     epoch_count: u32,
     epochs: [u32; FLOW_EPOCHS],
+}
+
+/// `struct output`
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Output {
+    device: u32,
+    port: u32,
+    tag: u32,
+}
+
+impl From<&NewOutput> for Output {
+    fn from(new: &NewOutput) -> Output {
+        Output {
+            device: new.ifindex,
+            port: new.to,
+            tag: match new.egress.rewrite {
+                None => 0,
+                Some(Rewrite::PushVlan(tag)) => u32::from(tag.tpid.to_be()) << 16 | u32::from(tag.tci),
+                Some(Rewrite::PopVlan) => POP,
+            },
+        }
+    }
 }
 
 // SAFETY: it is made of numbers without bytes between them, and any bytes are one.
@@ -89,6 +112,7 @@ const RX_PACKETS: usize = 0;
 const RX_BYTES: usize = 1;
 const TX_PACKETS: usize = 2;
 const TX_BYTES: usize = 3;
+const TX_DROPPED: usize = 4;
 const PORT_WORDS: usize = 8;
 
 /// `EPOCHS_AT_ONCE`
@@ -156,6 +180,14 @@ impl FlowOffload for Ebpf {
         if count > FLOW_EPOCHS {
             return Err(Refused::Unsupported("flow with so many epochs"));
         }
+        let Some((last, copies)) = new.outputs.split_last().filter(|_| new.outputs.len() <= MAX_OUTPUTS) else {
+            return Err(Refused::Unsupported("list of so many outputs"));
+        };
+        let mut copied = [Output::default(); MAX_OUTPUTS - 1];
+        for (place, copy) in copied.iter_mut().zip(copies) {
+            *place = copy.into();
+        }
+        let longest = new.outputs.iter().map(|output| output.egress.longest).min();
         let row = self.counters.row(new.number);
         let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
         let mut epochs = [NO_EPOCH; FLOW_EPOCHS];
@@ -163,15 +195,11 @@ impl FlowOffload for Ebpf {
         let flow = Flow {
             number: new.number,
             ticket: ticket as u32,
-            device: new.ifindex,
             from: new.from,
-            to: new.to,
-            longest: new.egress.longest,
-            tag: match new.egress.rewrite {
-                None => 0,
-                Some(Rewrite::PushVlan(tag)) => u32::from(tag.tpid.to_be()) << 16 | u32::from(tag.tci),
-                Some(Rewrite::PopVlan) => POP,
-            },
+            longest: longest.unwrap_or_default(),
+            copy_count: copies.len() as u32,
+            last: last.into(),
+            copies: copied,
             epoch_count: count as u32,
             epochs,
         };
@@ -220,6 +248,7 @@ impl FlowOffload for Ebpf {
             rx_bytes: row[RX_BYTES].load(Relaxed),
             tx_packets: row[TX_PACKETS].load(Relaxed),
             tx_bytes: row[TX_BYTES].load(Relaxed),
+            tx_dropped: row[TX_DROPPED].load(Relaxed),
         }
     }
 

@@ -75,7 +75,7 @@ proptest! {
         let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
         let packet = packets().remove(kind);
         let kind = port.kind(&packet).unwrap();
-        let flow = exit.open(&port, kind, LONG, &[], 0).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, &[], 0).unwrap();
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
         for (at, value, low) in changes {
@@ -110,8 +110,8 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     let numbers: Vec<u32> = own.iter().map(Epoch::number).collect();
     for count in [0, 1, 3, 4, 5, 13, OWNER_EPOCHS] {
         let (own, numbers) = (&own[..count], &numbers[..count]);
-        let sum = || exit.sum(&port, numbers);
-        let flow = exit.open(&port, kind, LONG, numbers, sum()).unwrap();
+        let sum = || port.sum([&exit].into_iter(), numbers);
+        let flow = port.open(&[(&exit, LONG)], kind, numbers, sum()).unwrap();
         let suspends = |change: &dyn Fn(), what: &str| {
             assert!(takes(), "{what}");
             change();
@@ -129,16 +129,18 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
         table.port(3).unwrap().suspend();
         assert!(takes(), "others' changes do not");
     }
-    let more: Vec<u32> = numbers.iter().copied().chain([MAX_PORTS]).collect();
+    let more = vec![MAX_PORTS; FLOW_EPOCHS - 1];
     assert!(matches!(
-        exit.open(&port, kind, LONG, &more, 0),
+        port.open(&[(&exit, LONG)], kind, &more, 0),
         Err(Refused::Unsupported(_))
     ));
 
-    let mut flow = exit.open(&port, kind, LONG, &[], exit.sum(&port, &[])).unwrap();
+    let mut flow = port
+        .open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[]))
+        .unwrap();
     assert!(takes() && takes());
     assert!(matches!(
-        exit.open(&port, kind, LONG, &[], exit.sum(&port, &[])),
+        port.open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[])),
         Err(Refused::Taken)
     ));
     assert!(takes());
@@ -156,7 +158,9 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
         longest: packet.len() as u32 - 1,
         ..LONG
     };
-    let flow = exit.open(&port, kind, short, &[], exit.sum(&port, &[])).unwrap();
+    let flow = port
+        .open(&[(&exit, short)], kind, &[], port.sum([&exit].into_iter(), &[]))
+        .unwrap();
     assert!(!takes(), "too long for its device");
     assert_eq!(flow.carried(), Carried::default(), "counters start at zero");
 }
@@ -172,7 +176,7 @@ fn ports_share_the_pool_and_what_is_closed_can_be_opened_again() {
         port.kind(&packet).unwrap()
     };
     let other = table.port(3).unwrap();
-    let open = |port: &Arc<OffloadPort>, n| exit.open(port, key(n), LONG, &[], 0);
+    let open = |port: &Arc<OffloadPort>, n| port.open(&[(&exit, LONG)], key(n), &[], 0);
     let all: Vec<OffloadedFlow> = (0..MAX_FLOWS).map_while(|n| open(&port, n).ok()).collect();
     assert_eq!(all.len(), MAX_FLOWS as usize / 8 * 7);
     assert!(matches!(open(&port, MAX_FLOWS), Err(Refused::OverShare)));

@@ -71,9 +71,9 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
             let packet = ports[from].wait_for(1);
             let kind = ports[from].offload.kind(packet.data()).unwrap();
             open.push(
-                ports[to]
+                ports[from]
                     .offload
-                    .open(&ports[from].offload, kind, egress, &[], 0)
+                    .open(&[(&ports[to].offload, egress)], kind, &[], 0)
                     .unwrap(),
             );
         }
@@ -98,7 +98,12 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
         };
         let kind = ports[0].offload.kind(request.data()).unwrap();
         let short = Egress { longest: 97, ..egress };
-        open.push(ports[1].offload.open(&ports[0].offload, kind, short, &[], 1).unwrap());
+        open.push(
+            ports[0]
+                .offload
+                .open(&[(&ports[1].offload, short)], kind, &[], 1)
+                .unwrap(),
+        );
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
     }
@@ -134,9 +139,9 @@ fn segments_that_a_host_leaves_to_its_device_are_forwarded_whole() {
                         {
                             open.push((
                                 kind,
-                                ports[to]
+                                ports[from]
                                     .offload
-                                    .open(&ports[from].offload, kind, egress, &[], 0)
+                                    .open(&[(&ports[to].offload, egress)], kind, &[], 0)
                                     .unwrap(),
                             ));
                         }

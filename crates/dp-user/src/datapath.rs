@@ -330,6 +330,8 @@ impl Datapath for DpUser {
             sum.rx_bytes += carried.rx_bytes;
             sum.tx_packets += carried.tx_packets;
             sum.tx_bytes += carried.tx_bytes;
+            sum.tx_dropped += carried.tx_dropped;
+            sum.drops[DropCause::DeviceFull as usize] += carried.tx_dropped;
         }
         let lost = port.device.drops();
         sum.rx_dropped += lost.queue_full + lost.truncated;

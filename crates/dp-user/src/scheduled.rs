@@ -219,8 +219,8 @@ impl PortQueue {
         report
     }
 
-    /// Puts a frame before all that is queued; the next visit sends it. If the device has taken none
-    /// for long, the oldest of these frames is dropped.
+    /// Puts a frame before all that is queued; the next visit sends it. If the device has taken
+    /// none for long, the oldest of these frames is dropped.
     pub(crate) fn put_ahead(&self, frame: Frame, by: &Visitor<'_>) {
         let ahead = &mut self.state.lock().device.ahead;
         if ahead.len() == AHEAD {

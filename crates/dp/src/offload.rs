@@ -7,7 +7,7 @@
 //!
 //! Epochs
 //! - An offloaded flow depends on [epochs](Epoch): numbers that only grow. One is the datapath's,
-//!   one is that of each of its two ports, and its owner names others: a table, a connection, a
+//!   one is that of each of its ports, and its owner names others: a table, a connection, a
 //!   tunnel's route.
 //! - The flow is in force while the sum of its epochs is the one that its owner gave.
 //! - To advance an epoch suspends every flow that depends on it, at once and without a system call.
@@ -20,12 +20,14 @@
 //!   answers [`Refused::Unsupported`].
 //! - An established connection is an epoch of the flow: it advances when the connection's state
 //!   changes. An implementation that does not check TCP windows refuses a flow that asks for it.
-//! - A mirror is another [`Egress`] of the flow.
+//!
+//! A flow has up to [`MAX_OUTPUTS`] outputs, so that a mirrored flow stays offloaded.
 
 use crate::Carried;
 use netdev::Rx;
 use parking_lot::Mutex;
 use pool::Pool;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -35,7 +37,7 @@ mod pool;
 mod rewrite;
 
 pub use kind::PacketKind;
-pub use rewrite::Rewrite;
+pub use rewrite::{Outputs, Rewrite};
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
@@ -45,10 +47,12 @@ pub const MAX_PORTS: u32 = 1024;
 pub const MAX_EPOCHS: u32 = 1 << 16;
 /// The last epoch is never used and never advances: an implementation can fill a list with it.
 pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
+/// Most outputs of one flow.
+pub const MAX_OUTPUTS: usize = 4;
 /// Most epochs of one flow, not counting number 0.
 pub const FLOW_EPOCHS: usize = 32;
 /// Most epochs that the owner of a flow can name for it.
-pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 2;
+pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 1 - MAX_OUTPUTS;
 
 /// What forwards packets of known flows below the workers. Every method may be called from any
 /// thread, and none waits but for a system call.
@@ -111,25 +115,32 @@ pub struct NewFlow<'a> {
     pub kind: &'a PacketKind,
     /// The number of the port that they come in by.
     pub from: u32,
-    /// The number of the port that they leave by.
-    pub to: u32,
-    /// The kernel's number of that port's device.
-    pub ifindex: u32,
-    /// How they leave.
-    pub egress: Egress,
+    /// Where they leave, in this order: 1 to [`MAX_OUTPUTS`].
+    pub outputs: &'a [NewOutput],
     /// The epochs that the flow depends on, besides number 0; at most [`FLOW_EPOCHS`].
     pub epochs: &'a [u32],
     /// The flow is in force while the sum of its epochs is this.
     pub sum: u64,
 }
 
-/// How packets of an offloaded flow leave.
+/// Where packets of a flow leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewOutput {
+    /// The number of the port.
+    pub to: u32,
+    /// The kernel's number of that port's device.
+    pub ifindex: u32,
+    /// How they leave.
+    pub egress: Egress,
+}
+
+/// How packets of an offloaded flow leave by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// The longest packet, in bytes from the Ethernet header on without a VLAN tag. Longer ones go
     /// to their worker, except segments that the device cuts.
     pub longest: u32,
-    /// What is changed in them before.
+    /// What is changed in them before, since the output before.
     pub rewrite: Option<Rewrite>,
 }
 
@@ -145,6 +156,8 @@ pub struct PortCarried {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
+    /// Copies among them that the device did not accept.
+    pub tx_dropped: u64,
 }
 
 /// Why a flow was not offloaded.
@@ -195,7 +208,8 @@ pub struct Epoch {
 /// An offloaded flow. Dropped, it is closed, by a system call.
 pub struct OffloadedFlow {
     from: Arc<OffloadPort>,
-    to: Arc<OffloadPort>,
+    /// They keep their numbers as long as the flow is there.
+    _outputs: SmallVec<[Arc<OffloadPort>; 2]>,
     number: u32,
     kind: PacketKind,
     is_suspended: bool,
@@ -277,51 +291,58 @@ impl OffloadPort {
         self.table.offload.attach(queue)
     }
 
-    /// The sum of the epochs of a flow from `from` to this port whose owner names `epochs`. The
+    /// The sum of the epochs of a flow from this port to others whose owner names `epochs`. The
     /// owner reads it before it checks that its decision still holds.
-    pub fn sum(&self, from: &OffloadPort, epochs: &[u32]) -> u64 {
+    pub fn sum<'a>(&self, to: impl Iterator<Item = &'a Arc<OffloadPort>>, epochs: &[u32]) -> u64 {
         let offload = &self.table.offload;
-        let all = self.epochs(from, epochs).chain([0]);
+        let all = self.epochs(to, epochs).chain([0]);
         all.fold(0, |sum, number| sum.wrapping_add(offload.epoch(number)))
     }
 
-    fn epochs(&self, from: &OffloadPort, epochs: &[u32]) -> impl Iterator<Item = u32> {
-        [from.number, self.number].into_iter().chain(epochs.iter().copied())
+    fn epochs<'a>(&self, to: impl Iterator<Item = &'a Arc<OffloadPort>>, epochs: &[u32]) -> impl Iterator<Item = u32> {
+        let ports = to.map(|port| port.number);
+        [self.number].into_iter().chain(ports).chain(epochs.iter().copied())
     }
 
-    /// Offloads the flow of packets of a kind, which come in by `from`, to this port. It is in
-    /// force while the sum of its epochs is [`sum`](Self::sum).
+    /// Offloads the flow of packets of a kind, which come in by this port and leave by others. It
+    /// is in force while the sum of its epochs is [`sum`](Self::sum).
     ///
     /// # Errors
     /// [`Refused`].
     pub fn open(
         self: &Arc<OffloadPort>,
-        from: &Arc<OffloadPort>,
+        outputs: &[(&Arc<OffloadPort>, Egress)],
         kind: PacketKind,
-        egress: Egress,
         epochs: &[u32],
         sum: u64,
     ) -> Result<OffloadedFlow, Refused> {
         let OffloadTable { offload, pool, .. } = &*self.table;
-        let number = pool.take(from.number)?;
+        if !(1..=MAX_OUTPUTS).contains(&outputs.len()) {
+            return Err(Refused::Unsupported("list of so many outputs"));
+        }
+        let number = pool.take(self.number)?;
+        let ports = || outputs.iter().map(|(port, _)| *port);
+        let new = |(port, egress): &(&Arc<OffloadPort>, Egress)| NewOutput {
+            to: port.number,
+            ifindex: port.ifindex,
+            egress: *egress,
+        };
         let flow = NewFlow {
             number,
             kind: &kind,
-            from: from.number,
-            to: self.number,
-            ifindex: self.ifindex,
-            egress,
-            epochs: &self.epochs(from, epochs).collect::<Vec<u32>>(),
+            from: self.number,
+            outputs: &outputs.iter().map(new).collect::<SmallVec<[NewOutput; MAX_OUTPUTS]>>(),
+            epochs: &self.epochs(ports(), epochs).collect::<SmallVec<[u32; FLOW_EPOCHS]>>(),
             sum,
         };
         if let Err(refused) = offload.open(&flow) {
-            pool.leave(from.number);
+            pool.leave(self.number);
             pool.give_back(number);
             return Err(refused);
         }
         Ok(OffloadedFlow {
-            from: from.clone(),
-            to: self.clone(),
+            from: self.clone(),
+            _outputs: ports().cloned().collect(),
             number,
             kind,
             is_suspended: false,
@@ -364,20 +385,20 @@ impl Drop for OffloadPort {
 impl OffloadedFlow {
     /// Puts it in force while its epochs have this [sum](OffloadPort::sum).
     pub fn resume(&self, sum: u64) {
-        self.to.table.offload.resume(self.number, sum);
+        self.from.table.offload.resume(self.number, sum);
     }
 
     /// Gives its packets back to their worker, for good. It no longer counts for its port's share.
     pub fn suspend(&mut self) {
         if !std::mem::replace(&mut self.is_suspended, true) {
-            self.to.table.offload.suspend(self.number);
-            self.to.table.pool.leave(self.from.number);
+            self.from.table.offload.suspend(self.number);
+            self.from.table.pool.leave(self.from.number);
         }
     }
 
     /// What it has carried: see [`FlowOffload::carried`].
     pub fn carried(&self) -> Carried {
-        self.to.table.offload.carried(self.number)
+        self.from.table.offload.carried(self.number)
     }
 
     /// Which packets it carries.
@@ -389,7 +410,7 @@ impl OffloadedFlow {
 impl Drop for OffloadedFlow {
     fn drop(&mut self) {
         self.suspend();
-        let OffloadTable { offload, pool, .. } = &*self.to.table;
+        let OffloadTable { offload, pool, .. } = &*self.from.table;
         // It is open.
         let _ = offload.close(&self.kind);
         pool.give_back(self.number);

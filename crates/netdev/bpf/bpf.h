@@ -52,6 +52,7 @@ struct xdp_md {
 };
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const clone_redirect)(struct __sk_buff *skb, u32 ifindex, u64 flags) = (void *)13;
 static long (*const skb_vlan_push)(struct __sk_buff *skb, u16 proto, u16 tci) = (void *)18;
 static long (*const skb_vlan_pop)(struct __sk_buff *skb) = (void *)19;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;

@@ -112,9 +112,8 @@ impl Bridge {
     }
 
     /// Whether packets must go through the tables. If not, the tables do only what the fail mode
-    /// says, and neither hidden rules, mirrors, exports, control protocols nor port flags come before
-    /// them. NORMAL
-    /// itself respects the flags of egress ports.
+    /// says, and neither hidden rules, mirrors, exports, control protocols nor port flags come
+    /// before them. NORMAL itself respects the flags of egress ports.
     pub(crate) fn needs_tables(&self) -> bool {
         let refuses = |flags: &PortFlags| flags.no_recv || flags.no_recv_stp;
         !self.tables.is_builtin()

@@ -194,9 +194,9 @@ pub struct InterfaceConfig {
 
 /// The link of an interface, as its device and control protocols see it.
 ///
-/// Fast failover groups, `bundle` and ports of several interfaces do not choose an interface that is
-/// not up and alive; packets that are sent to it explicitly still go to it. A patch port is up when
-/// it has its peer, whatever this says.
+/// Fast failover groups, `bundle` and ports of several interfaces do not choose an interface that
+/// is not up and alive; packets that are sent to it explicitly still go to it. A patch port is up
+/// when it has its peer, whatever this says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
     /// Whether the device has a link.

@@ -4,9 +4,9 @@
 //! A change's way through the files: [`daemon`] gets the change, [`rows`] reads typed rows into
 //! [`desired`], [`bridges`] compares it with the present state and changes devices, datapath and
 //! the switch's tables, [`status`] writes the result back. A packet's way touches this crate only
-//! in [`slowpath`], which answers a worker's upcall from the switch's tables. [`protocols`] runs the
-//! control protocols. [`openflow`] has the
-//! bridges' sockets for controllers and tools. [`commands`] and [`show`] answer `ovs-appctl`.
+//! in [`slowpath`], which answers a worker's upcall from the switch's tables. [`protocols`] runs
+//! the control protocols. [`openflow`] has the bridges' sockets for controllers and tools.
+//! [`commands`] and [`show`] answer `ovs-appctl`.
 //!
 //! Invariants
 //! - The daemon is always a client of a database, its own process's ([`run`]) or another's

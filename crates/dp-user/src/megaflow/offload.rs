@@ -1,5 +1,5 @@
 //! A worker's offloaded flows. A megaflow can have offloaded flows if a [`dp::offload`] supports
-//! its actions: [`dp::offload::Rewrite::of`].
+//! its actions: [`dp::offload::Outputs::of`].
 //!
 //! Workers do not see the packets of offloaded flows. They read the offload's counters instead, and
 //! add them to the megaflow before it is aged, dumped or reported. If the megaflow has gone, the
@@ -23,7 +23,7 @@
 use super::FlowTable;
 use super::storage::{Flow, Storage};
 use crate::dep_epochs::DepEpochs;
-use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, PacketKind};
+use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, Outputs, PacketKind};
 use dp::{Carried, Credit, Dep};
 use flow::PortNo;
 use hashbrown::HashMap;
@@ -33,6 +33,7 @@ use slices::{Closing, Review};
 use smallvec::{SmallVec, smallvec};
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,9 +128,9 @@ struct Open {
     flow: OffloadedFlow,
     group: u32,
     from: PortNo,
-    to: PortNo,
-    /// The stamps of both ports.
-    stamps: [u64; 2],
+    outputs: Outputs,
+    /// The stamps of its ports, the ingress port's first.
+    stamps: SmallVec<[u64; 3]>,
     /// Its positions in the lists of its group and of its ingress port.
     positions: (u32, u32),
     /// Packets and bytes already added to its megaflow.
@@ -217,7 +218,10 @@ impl OffloadedFlows {
     fn is_stale(&self, open: &Open) -> bool {
         let stamp = |port: &PortNo| self.ports.get(port).map(|port| port.stamp);
         !self.group(open.group).is_some_and(|group| self.is_current(group))
-            || [stamp(&open.from), stamp(&open.to)] != open.stamps.map(Some)
+            || !iter::once(open.from)
+                .chain(open.outputs.ports())
+                .map(|port| stamp(&port))
+                .eq(open.stamps.iter().copied().map(Some))
     }
 
     /// The group of a megaflow, a new one if need be; `None` where its dependencies cannot be

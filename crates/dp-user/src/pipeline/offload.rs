@@ -43,14 +43,15 @@ impl Pipeline {
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
         };
-        if let Some(to) = self.flows.flow_mut(flow).ending.port()
-            && self.actor.egress.is_direct(to)
+        let outputs = self.flows.outputs(flow, &last.kind);
+        if let Some(outputs) = outputs
+            && outputs.ports().all(|to| self.actor.egress.is_direct(to))
         {
             let candidate = Candidate {
                 kind: last.kind,
                 from: from.port,
                 flow,
-                to,
+                outputs,
             };
             let (changes, applied) = (&self.changes, self.epoch);
             self.flows.offload(&candidate, || changes.epoch() == applied, now);

@@ -1,9 +1,10 @@
 //! Which megaflows can be offloaded: a list of what is allowed. A new action or field has to be
 //! entered here, or does not compile.
 
-use super::Refused;
+use super::{MAX_OUTPUTS, Refused};
 use crate::Action;
-use flow::{Field, Mask};
+use flow::{Field, Mask, PortNo};
+use smallvec::SmallVec;
 use wire::{EtherType, VlanTag};
 
 /// What an offload changes in a packet.
@@ -15,50 +16,72 @@ pub enum Rewrite {
     PopVlan,
 }
 
-impl Rewrite {
-    /// What an offload changes in packets of a megaflow with these actions and this mask, which
-    /// then leave by one port.
+/// Where packets of a megaflow leave, in the order of its actions: 1 to
+/// [`MAX_OUTPUTS`](super::MAX_OUTPUTS) ports, each with what is changed in the packets since the
+/// output before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs(SmallVec<[(PortNo, Option<Rewrite>); 2]>);
+
+impl Outputs {
+    /// Those of a megaflow with these actions and this mask, if an offload can send its packets.
     ///
     /// # Errors
     /// [`Refused::Unsupported`].
-    pub fn of(actions: &[Action], mask: &Mask, is_tagged: bool) -> Result<Option<Rewrite>, Refused> {
+    pub fn of(actions: &[Action], mask: &Mask, is_tagged: bool) -> Result<Outputs, Refused> {
         if !DECIDED.covers(mask) {
             return Err(Refused::Unsupported(
                 "match on a field that differs within a kind of packets",
             ));
         }
-        let rewrite = match actions {
-            [last] => return output(last).map(|()| None),
-            [first, last] => {
-                output(last)?;
-                step(first)?
+        let mut outputs = Outputs::default();
+        let (mut tagged, mut rewrite) = (is_tagged, None);
+        for action in actions {
+            match step(action)? {
+                Step::Output(port) if outputs.0.len() < MAX_OUTPUTS => outputs.0.push((port, rewrite.take())),
+                Step::Output(_) => return Err(Refused::Unsupported("list of so many outputs")),
+                Step::Rewrite(_) if rewrite.is_some() => {
+                    return Err(Refused::Unsupported("list of so many actions"));
+                }
+                Step::Rewrite(Rewrite::PushVlan(tag)) if tagged || !EtherType(tag.tpid).is_vlan() => {
+                    return Err(Refused::Unsupported("second or unusual VLAN tag"));
+                }
+                Step::Rewrite(Rewrite::PopVlan) if !tagged => {
+                    return Err(Refused::Unsupported("pop without a VLAN tag"));
+                }
+                Step::Rewrite(own) => {
+                    tagged = matches!(own, Rewrite::PushVlan(_));
+                    rewrite = Some(own);
+                }
             }
-            _ => return Err(Refused::Unsupported("list of so many actions")),
-        };
-        match rewrite {
-            Some(Rewrite::PushVlan(tag)) if is_tagged || !EtherType(tag.tpid).is_vlan() => {
-                Err(Refused::Unsupported("second or unusual VLAN tag"))
-            }
-            Some(Rewrite::PopVlan) if !is_tagged => Err(Refused::Unsupported("pop without a VLAN tag")),
-            None => Err(Refused::Unsupported("second output")),
-            rewrite => Ok(rewrite),
+        }
+        match outputs.0.is_empty() || rewrite.is_some() {
+            true => Err(Refused::Unsupported("drop")),
+            false => Ok(outputs),
         }
     }
-}
 
-fn output(action: &Action) -> Result<(), Refused> {
-    match step(action)? {
-        None => Ok(()),
-        Some(_) => Err(Refused::Unsupported("drop")),
+    /// Each port, and what is changed before.
+    pub fn iter(&self) -> impl Iterator<Item = (PortNo, Option<Rewrite>)> {
+        self.0.iter().copied()
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> impl Iterator<Item = PortNo> {
+        self.0.iter().map(|(port, _)| *port)
     }
 }
 
-/// The rewrite that an action is; `None` for an output.
-fn step(action: &Action) -> Result<Option<Rewrite>, Refused> {
+/// What an offload does for an action.
+enum Step {
+    Output(PortNo),
+    Rewrite(Rewrite),
+}
+
+fn step(action: &Action) -> Result<Step, Refused> {
     let name = match action {
-        Action::Output(_) => return Ok(None),
-        Action::PushVlan(tag) => return Ok(Some(Rewrite::PushVlan(*tag))),
-        Action::PopVlan => return Ok(Some(Rewrite::PopVlan)),
+        Action::Output(port) => return Ok(Step::Output(*port)),
+        Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
+        Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
         Action::SetField(_) => "set_field",
         Action::PushMpls { .. } | Action::PopMpls { .. } | Action::SetMpls { .. } => "MPLS",
         Action::Trunc(_) => "truncation",
@@ -142,25 +165,38 @@ mod tests {
     use flow::PortNo;
 
     const OUT: Action = Action::Output(PortNo(2));
-    const PUSH: Action = Action::PushVlan(VlanTag { tpid: 0x8100, tci: 5 });
+    const MIRROR: Action = Action::Output(PortNo(3));
+    const TAG: VlanTag = VlanTag { tpid: 0x8100, tci: 5 };
+    const PUSH: Action = Action::PushVlan(TAG);
+    const POP: Action = Action::PopVlan;
 
-    fn rewrite(actions: &[Action], mask: &Mask, is_tagged: bool) -> Option<Option<Rewrite>> {
-        Rewrite::of(actions, mask, is_tagged).ok()
+    fn outputs(actions: &[Action], mask: &Mask, is_tagged: bool) -> Option<Vec<(u32, Option<Rewrite>)>> {
+        let outputs = Outputs::of(actions, mask, is_tagged).ok()?;
+        Some(outputs.iter().map(|(port, rewrite)| (port.0, rewrite)).collect())
     }
 
     #[test]
-    fn packets_that_leave_by_one_port_as_they_are_or_with_one_tag_changed_are_offloaded() {
-        let all = Mask::exact(Field::InPort);
-        assert_eq!(rewrite(&[OUT], &all, false), Some(None));
-        assert_eq!(rewrite(&[OUT], &all, true), Some(None));
-        let pushed = Some(Rewrite::PushVlan(VlanTag { tpid: 0x8100, tci: 5 }));
-        assert_eq!(rewrite(&[PUSH, OUT], &all, false), Some(pushed));
-        assert_eq!(rewrite(&[PUSH, OUT], &all, true), None);
-        assert_eq!(
-            rewrite(&[Action::PopVlan, OUT], &all, true),
-            Some(Some(Rewrite::PopVlan))
-        );
-        assert_eq!(rewrite(&[Action::PopVlan, OUT], &all, false), None);
+    fn packets_that_leave_as_they_are_or_with_one_tag_changed_are_offloaded() {
+        let (push, pop) = (Some(Rewrite::PushVlan(TAG)), Some(Rewrite::PopVlan));
+        for (actions, is_tagged, expected) in [
+            (&[OUT][..], false, Some(vec![(2, None)])),
+            (&[OUT], true, Some(vec![(2, None)])),
+            (&[PUSH, OUT], false, Some(vec![(2, push)])),
+            (&[PUSH, OUT], true, None),
+            (&[POP, OUT], true, Some(vec![(2, pop)])),
+            (&[POP, OUT], false, None),
+            (&[MIRROR, OUT], false, Some(vec![(3, None), (2, None)])),
+            (&[PUSH, MIRROR, POP, OUT], false, Some(vec![(3, push), (2, pop)])),
+            (&[POP, OUT, PUSH, MIRROR], true, Some(vec![(2, pop), (3, push)])),
+            (&[PUSH, MIRROR, PUSH, OUT], false, None),
+            (&[OUT, MIRROR, OUT, MIRROR, OUT], false, None),
+        ] {
+            assert_eq!(
+                outputs(actions, &Mask::exact(Field::InPort), is_tagged),
+                expected,
+                "{actions:?}"
+            );
+        }
     }
 
     #[test]
@@ -170,13 +206,12 @@ mod tests {
         for actions in [
             &[][..],
             &[PUSH],
-            &[OUT, OUT],
             &[OUT, PUSH],
             &[PUSH, PUSH, OUT],
-            &[PUSH, Action::PopVlan, OUT],
+            &[PUSH, POP, OUT],
             &[odd, OUT],
             &[PUSH, PUSH],
-            &[Action::PopVlan, PUSH, OUT],
+            &[POP, PUSH, OUT],
             &[Action::Meter(1), OUT],
             &[Action::SetQueue(1), OUT],
             &[Action::Trunc(64), OUT],
@@ -191,21 +226,21 @@ mod tests {
             ],
         ] {
             for is_tagged in [false, true] {
-                assert_eq!(rewrite(actions, &all, is_tagged), None, "{actions:?}");
+                assert_eq!(outputs(actions, &all, is_tagged), None, "{actions:?}");
             }
         }
     }
 
     #[test]
     fn packets_of_which_more_was_looked_at_than_a_kind_has_are_not() {
-        assert!(rewrite(&[OUT], &Mask::exact(Field::TpDst), false).is_some());
-        assert!(rewrite(&[OUT], &Mask::exact(Field::TcpFlags), false).is_none());
-        assert!(rewrite(&[OUT], &Mask::full(), false).is_none());
+        assert!(outputs(&[OUT], &Mask::exact(Field::TpDst), false).is_some());
+        assert!(outputs(&[OUT], &Mask::exact(Field::TcpFlags), false).is_none());
+        assert!(outputs(&[OUT], &Mask::full(), false).is_none());
     }
 
     #[test]
     fn a_refusal_names_why() {
-        let refused = Rewrite::of(&[Action::Meter(1), OUT], &Mask::EMPTY, false).unwrap_err();
+        let refused = Outputs::of(&[Action::Meter(1), OUT], &Mask::EMPTY, false).unwrap_err();
         assert_eq!(refused.to_string(), "offload has no meter");
     }
 }

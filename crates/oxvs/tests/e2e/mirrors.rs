@@ -31,6 +31,29 @@ impl Lab {
         ));
     }
 
+    /// Waits until the kernel forwards and mirrors pings, in so many directions.
+    fn wait_for_offload(&self, ways: usize) {
+        eventually("the mirrored pings are offloaded", || {
+            self.ping(2);
+            let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
+            let offloaded = flows.lines().filter(|flow| {
+                let outputs = flow
+                    .split("actions:")
+                    .nth(1)
+                    .map_or(0, |actions| actions.split(',').count());
+                flow.contains("offloaded:") && outputs > 1
+            });
+            (offloaded.count() >= ways).then_some(())
+        });
+    }
+
+    /// The packets that the mirror has copied.
+    fn counted(&self) -> u64 {
+        let text = self.switch.get("mirror", "m", "statistics");
+        let packets = text.split("tx_packets=").nth(1).unwrap_or("0}");
+        packets.trim_end_matches('}').parse().unwrap()
+    }
+
     /// Pings; the frames of pings and their replies at the first host and at the one that watches.
     fn seen(&self) -> [Vec<Vec<u8>>; 2] {
         let captures = [0, 2].map(|host: usize| Capture::start(&self.hosts[host], "eth0", "icmp or (vlan and icmp)"));
@@ -50,9 +73,14 @@ fn a_mirror_shows_what_its_ports_carry_also_of_flows_that_the_kernel_forwards() 
     let [_, nothing] = lab.seen();
     assert!(nothing.is_empty(), "{} frames before there is a mirror", nothing.len());
     lab.mirror("select_all=true output_port=@h3");
+    lab.wait_for_offload(2);
+    let before = lab.counted();
     let [sent, mirrored] = lab.seen();
     assert_eq!(sent.len(), 40);
     assert_eq!(sent, mirrored);
+    eventually("the mirror's packets are counted", || {
+        (lab.counted() >= before + 40).then_some(())
+    });
     lab.switch
         .vsctl("set mirror m select_all=false select_src_port=[] -- set mirror m select_dst_port=[]");
     assert_eq!(lab.seen()[1].len(), 0, "no port is selected");
@@ -69,6 +97,25 @@ fn a_mirror_shows_what_its_ports_carry_also_of_flows_that_the_kernel_forwards() 
     eventually("the mirror's packets are counted", || {
         counted().contains("tx_packets=20").then_some(())
     });
+    lab.switch.vsctl("clear bridge br0 mirrors");
+    assert_eq!(lab.seen()[1].len(), 0, "the mirror is gone");
+}
+
+#[test]
+fn a_mirror_into_a_vlan_is_offloaded_with_its_tag() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    lab.switch
+        .vsctl("set port h1 tag=10 -- set port h2 tag=10 -- set port h3 trunks=30");
+    lab.mirror("select_src_port=@h1 output_vlan=30");
+    lab.wait_for_offload(1);
+    let [sent, mirrored] = lab.seen();
+    let requests = sent.iter().filter(|frame| frame[34] == 8).map(|frame| {
+        let mut tagged = frame.clone();
+        tagged.splice(12..12, [0x81, 0x00, 0x00, 30]);
+        tagged
+    });
+    assert_eq!(requests.collect::<Vec<_>>(), mirrored);
     lab.switch.vsctl("clear bridge br0 mirrors");
     assert_eq!(lab.seen()[1].len(), 0, "the mirror is gone");
 }

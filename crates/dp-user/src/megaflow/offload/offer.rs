@@ -3,9 +3,11 @@
 use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
-use dp::offload::{Egress, PacketKind, Refused, Rewrite};
+use dp::offload::{Egress, MAX_OUTPUTS, OffloadPort, Outputs, PacketKind, Refused};
 use flow::PortNo;
 use nanos::Nanos;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Packets that could be offloaded.
 pub(crate) struct Candidate {
@@ -13,8 +15,8 @@ pub(crate) struct Candidate {
     pub(crate) from: PortNo,
     /// Their megaflow.
     pub(crate) flow: u32,
-    /// The egress port.
-    pub(crate) to: PortNo,
+    /// Where they leave.
+    pub(crate) outputs: Outputs,
 }
 
 impl FlowTable {
@@ -24,9 +26,6 @@ impl FlowTable {
         if !self.offloaded.enabled {
             return;
         }
-        let Some(rewrite) = self.rewrite(candidate) else {
-            return;
-        };
         let offloaded = &mut self.offloaded;
         match offloaded.by_kind.get(&candidate.kind) {
             Some(Some(place)) => {
@@ -42,24 +41,17 @@ impl FlowTable {
             Some(None) => {}
             None => {
                 if offloaded.has_time(now) || offloaded.seen_before(&candidate.kind) {
-                    self.open_flow(candidate, rewrite, is_current, now);
+                    self.open_flow(candidate, is_current, now);
                 }
             }
         }
     }
 
-    fn open_flow(
-        &mut self,
-        candidate: &Candidate,
-        rewrite: Option<Rewrite>,
-        is_current: impl Fn() -> bool,
-        now: Nanos,
-    ) {
+    fn open_flow(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
         let offloaded = &mut self.offloaded;
-        let Some(egress) = offloaded.ports.get_mut(&candidate.to).and_then(|port| port.egress()) else {
+        if !offloaded.can_send(&candidate.outputs) {
             return;
-        };
-        let egress = Egress { rewrite, ..egress };
+        }
         offloaded.opened = now;
         // An unused group costs as much as a used one.
         if offloaded.deps.as_ref().is_none_or(|deps| deps.table().left() == 0) {
@@ -67,18 +59,18 @@ impl FlowTable {
             return;
         }
         if let Some(group) = offloaded.group_for(candidate.flow, &self.storage) {
-            offloaded.open(group, candidate, egress, is_current, now);
+            offloaded.open(group, candidate, is_current, now);
             if offloaded.group(group).is_some_and(|group| group.places.is_empty()) {
                 offloaded.forget_group(group);
             }
         }
     }
 
-    /// The packet rewrite of an offloaded flow; `None` if it cannot be offloaded.
-    fn rewrite(&self, candidate: &Candidate) -> Option<Option<Rewrite>> {
-        let flow = self.storage.get(candidate.flow)?;
+    /// Where packets of a kind leave whose megaflow is `flow`; `None` if it cannot be offloaded.
+    pub(crate) fn outputs(&self, flow: u32, kind: &PacketKind) -> Option<Outputs> {
+        let flow = self.storage.get(flow)?;
         let mask = self.subtables.mask(flow.subtable);
-        Rewrite::of(flow.actions().0, mask, candidate.kind.is_tagged()).ok()
+        Outputs::of(flow.actions().0, mask, kind.is_tagged()).ok()
     }
 }
 
@@ -88,7 +80,7 @@ impl OffloadedFlows {
         let open = self.open[place as usize].as_ref();
         open.is_some_and(|open| {
             let flow = self.group(open.group).map(|group| group.flow);
-            (flow, open.to) == (Some(candidate.flow), candidate.to) && !self.is_stale(open)
+            (flow, &open.outputs) == (Some(candidate.flow), &candidate.outputs) && !self.is_stale(open)
         })
     }
 
@@ -96,31 +88,49 @@ impl OffloadedFlows {
     fn resume(&mut self, place: u32, is_current: impl Fn() -> bool) {
         let Some(open) = &self.open[place as usize] else { return };
         let Some(group) = self.group(open.group) else { return };
-        let Some([from, to]) = self.ends(open.from, open.to) else {
+        let Some((from, to)) = self.ends(open.from, &open.outputs) else {
             return;
         };
-        let sum = to.port.sum(&from.port, &group.epochs);
+        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
+        drop(to);
         if is_current() {
             open.flow.resume(sum);
             self.tally.resumed += 1;
         }
     }
 
-    fn ends(&self, from: PortNo, to: PortNo) -> Option<[&Port; 2]> {
-        Some([self.ports.get(&from)?, self.ports.get(&to)?])
+    /// The port that packets come in by, and those that they leave by with how they do.
+    fn ends(&self, from: PortNo, outputs: &Outputs) -> Option<(&Port, SmallVec<[(&Port, Egress); MAX_OUTPUTS]>)> {
+        let to = outputs.iter().map(|(to, rewrite)| {
+            let port = self.ports.get(&to)?;
+            let egress = port.egress()?;
+            Some((port, Egress { rewrite, ..egress }))
+        });
+        Some((self.ports.get(&from)?, to.collect::<Option<_>>()?))
+    }
+
+    /// Whether the devices of all outputs take packets.
+    fn can_send(&self, outputs: &Outputs) -> bool {
+        let mut ports = outputs.ports();
+        ports.all(|to| self.ports.get(&to).is_some_and(|port| port.egress().is_some()))
     }
 
     /// Opens an offloaded flow, where all changes have been applied.
-    fn open(&mut self, number: u32, candidate: &Candidate, egress: Egress, is_current: impl Fn() -> bool, now: Nanos) {
-        let (Some(group), Some([from, to])) = (self.group(number), self.ends(candidate.from, candidate.to)) else {
+    fn open(&mut self, number: u32, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
+        let ends = self.ends(candidate.from, &candidate.outputs);
+        let (Some(group), Some((from, to))) = (self.group(number), ends) else {
             return;
         };
-        let stamps = [from.stamp, to.stamp];
-        let sum = to.port.sum(&from.port, &group.epochs);
+        let stamps = [from.stamp].into_iter().chain(to.iter().map(|(port, _)| port.stamp));
+        let stamps: SmallVec<[u64; 3]> = stamps.collect();
+        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
         if !is_current() {
             return;
         }
-        let opened = to.port.open(&from.port, candidate.kind, egress, &group.epochs, sum);
+        let outputs: SmallVec<[(&Arc<OffloadPort>, Egress); MAX_OUTPUTS]> =
+            to.iter().map(|(port, egress)| (&port.port, *egress)).collect();
+        let opened = from.port.open(&outputs, candidate.kind, &group.epochs, sum);
+        drop((outputs, to));
         let flow = match opened {
             Ok(flow) => flow,
             Err(Refused::OverShare) => return self.tally.over_share += 1,
@@ -138,7 +148,7 @@ impl OffloadedFlows {
             flow,
             group: number,
             from: candidate.from,
-            to: candidate.to,
+            outputs: candidate.outputs.clone(),
             stamps,
             positions,
             told: (0, 0),

@@ -345,11 +345,13 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
         packet: &packet,
     };
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
+    let kind = ports[0].kind(&packet).unwrap();
+    let flow = flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO);
     let candidate = Candidate {
-        kind: ports[0].kind(&packet).unwrap(),
+        kind,
         from: PortNo(101),
-        flow: flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO),
-        to: PortNo(102),
+        flow,
+        outputs: flows.outputs(flow, &kind).unwrap(),
     };
     let takes = || kernel.receive(&candidate.kind, 60, Nanos::ZERO).is_some();
     let mut now = Nanos(1_000_000_000);

@@ -39,8 +39,8 @@ struct State {
 
 struct Open {
     number: u32,
-    port: u32,
-    device: u32,
+    ports: Vec<u32>,
+    devices: Vec<u32>,
     epochs: Vec<u32>,
 }
 
@@ -59,11 +59,11 @@ impl Simulated {
     }
 
     /// Receives a packet of so many bytes at a time. Returns the kernel's number of
-    /// the device that it leaves by, where it is of an offloaded flow.
+    /// the device that it leaves by at last, where it is of an offloaded flow.
     pub(super) fn receive(&self, kind: &PacketKind, bytes: u64, now: Nanos) -> Option<u32> {
         let mut state = self.state.lock();
         let open = state.flows.get(kind)?;
-        let device = open.device;
+        let device = *open.devices.last()?;
         let (in_force, _) = state.rows[&open.number];
         let takes = in_force == Some(sum(&state.epochs, &open.epochs));
         takes.then(|| {
@@ -96,9 +96,11 @@ impl State {
         carried.packets += 1;
         carried.bytes += bytes;
         carried.used = now;
-        let port = self.ports.entry(open.port).or_default();
-        port.tx_packets += 1;
-        port.tx_bytes += bytes;
+        for port in &open.ports {
+            let port = self.ports.entry(*port).or_default();
+            port.tx_packets += 1;
+            port.tx_bytes += bytes;
+        }
     }
 }
 
@@ -131,8 +133,8 @@ impl FlowOffload for Simulated {
         }
         let open = Open {
             number: flow.number,
-            port: flow.to,
-            device: flow.ifindex,
+            ports: flow.outputs.iter().map(|output| output.to).collect(),
+            devices: flow.outputs.iter().map(|output| output.ifindex).collect(),
             epochs: flow.epochs.to_vec(),
         };
         state.flows.insert(*flow.kind, open);
