@@ -32,8 +32,8 @@ pub trait Datapath: Send + Sync {
     /// Sends a packet through actions as if it had just been received on `in_port`.
     fn execute(&self, in_port: PortNo, packet: &[u8], actions: &[Action]);
 
-    /// Sends a frame of a control protocol out of a port as it is, ahead of all that is queued there.
-    /// The port's scheduler and speed do not hold it up.
+    /// Sends a frame of a control protocol out of a port as it is, ahead of all that is queued
+    /// there. The port's scheduler and speed do not hold it up.
     fn send_ahead(&self, port: PortNo, packet: &[u8]);
 
     /// The cached megaflows of all workers.

@@ -9,6 +9,9 @@ use nanos::Nanos;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Ports that packets leave by, with how they do.
+type Ends<'a> = SmallVec<[(&'a Port, Egress); MAX_OUTPUTS]>;
+
 /// Packets that could be offloaded.
 pub(crate) struct Candidate {
     pub(crate) kind: PacketKind,
@@ -100,7 +103,7 @@ impl OffloadedFlows {
     }
 
     /// The port that packets come in by, and those that they leave by with how they do.
-    fn ends(&self, from: PortNo, outputs: &Outputs) -> Option<(&Port, SmallVec<[(&Port, Egress); MAX_OUTPUTS]>)> {
+    fn ends(&self, from: PortNo, outputs: &Outputs) -> Option<(&Port, Ends<'_>)> {
         let to = outputs.iter().map(|(to, rewrite)| {
             let port = self.ports.get(&to)?;
             let egress = port.egress()?;
