@@ -1,7 +1,7 @@
 //! The environment of tests: namespaces, links, switches in sandboxes, packets, captures.
 //!
 //! For tests only; no crate of the product depends on it outside its `dev-dependencies`, and it
-//! depends on none of them, so that its codecs are independent of the product's.
+//! depends on none of them but `nanos`, so that its codecs are independent of the product's.
 //!
 //! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and
 //!   closures run.
@@ -12,6 +12,7 @@
 //!   binary, with the same client commands.
 //! - [`Unixctl`]: a direct connection to a daemon's control socket.
 //! - [`Packet`], [`pcap`]: frames to send, and captured frames.
+//! - [`network`]: a simulated network on virtual time, for machines without I/O.
 //! - [`Rng`]: numbers from a seed, the same on every run; [`random`]: rules and frames made of
 //!   them.
 //! - [`skip!`]: skips a test and prints the reason.
@@ -29,6 +30,7 @@ mod command;
 mod daemon;
 pub mod ipfix;
 mod netns;
+pub mod network;
 mod packet;
 pub mod pcap;
 pub mod random;
