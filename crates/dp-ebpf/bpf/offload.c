@@ -18,8 +18,8 @@
 #define EPOCHS_OF_FLOW 32
 /* The list of epochs may end after every so many. */
 #define EPOCHS_AT_ONCE 4
-/* Outputs before the last one. */
-#define COPIES 3
+/* Most outputs of a flow. */
+#define OUTPUTS 4
 
 /* Offsets in a packet without a VLAN tag. */
 #define ETH_TYPE 12
@@ -42,12 +42,12 @@ struct kind {
 	u8 headers[IPV6_END + 10];
 };
 
-/* Where a packet leaves. */
+/* Where a packet goes. */
 struct output {
 	u32 device;
 	/* The port it is counted for. */
 	u32 port;
-	/* A tag to push before, as in `struct kind`, or POP. */
+	/* The tag it leaves with, as in `struct kind`. */
 	u32 tag;
 };
 
@@ -56,21 +56,18 @@ struct flow {
 	/* Its row of `counters`. */
 	u32 number;
 	u32 ticket;
-	/* The port they came in by. */
+	/* The port they are counted for as they come in. */
 	u32 from;
 	/* Longer ones go to the worker, unless the device cuts them. */
 	u32 longest;
-	/* How many of `copies` there are; they leave before `last`. */
-	u32 copy_count;
-	struct output last;
-	struct output copies[COPIES];
 	/* A multiple of EPOCHS_AT_ONCE. */
 	u32 epoch_count;
+	/* From 1 to OUTPUTS. */
+	u32 output_count;
+	struct output first;
 	u32 epochs[EPOCHS_OF_FLOW];
+	struct output others[OUTPUTS - 1];
 };
-
-/* In the place of a tag; no tag has the TPID 0. */
-#define POP 1
 
 struct flow_counters {
 	/* The sum of its epochs with which it is in force. */
@@ -89,7 +86,7 @@ struct port_counters {
 	u64 rx_bytes;
 	u64 tx_packets;
 	u64 tx_bytes;
-	/* Copies that the device did not accept. */
+	/* Of flows with several outputs. */
 	u64 tx_dropped;
 	u64 unused[3];
 };
@@ -102,9 +99,10 @@ struct epochs {
 struct note {
 	/* The device it came in by; 0 if the socket has the packet. */
 	u32 from;
-	u32 copy_count;
-	struct output last;
-	struct output copies[COPIES];
+	/* The tag it came with. */
+	u32 tag;
+	u32 output_count;
+	struct output outputs[OUTPUTS];
 };
 
 struct {
@@ -250,17 +248,6 @@ INLINE void count(u64 *packets, u64 *bytes, u64 len)
 	__sync_fetch_and_add(bytes, len);
 }
 
-/* Counts a packet of `len` bytes for the port it leaves by. Returns its length there. */
-INLINE u64 count_sent(const struct output *output, u64 len)
-{
-	if (output->tag)
-		len += output->tag == POP ? -4 : 4;
-	struct port_counters *port = map_lookup(&oxvs_ports, &output->port);
-	if (port)
-		count(&port->tx_packets, &port->tx_bytes, len);
-	return len;
-}
-
 /* Counts the packet and notes where it goes, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
@@ -284,8 +271,10 @@ INLINE int forward(struct __sk_buff *skb)
 		return 0;
 
 	note->from = kind.device;
-	note->last = flow->last;
-	note->copy_count = flow->copy_count;
+	note->tag = kind.tag;
+	note->output_count = flow->output_count;
+	note->outputs[0] = flow->first;
+	u64 untagged = len;
 	if (kind.tag)
 		len += 4;
 	count(&counters->packets, &counters->bytes, len);
@@ -293,11 +282,19 @@ INLINE int forward(struct __sk_buff *skb)
 	struct port_counters *port = map_lookup(&oxvs_ports, &flow->from);
 	if (port)
 		count(&port->rx_packets, &port->rx_bytes, len);
-	for (u32 n = 0; n < COPIES && n < flow->copy_count; n++) {
-		note->copies[n] = flow->copies[n];
-		len = count_sent(&flow->copies[n], len);
+	if (flow->output_count == 1) {
+		port = map_lookup(&oxvs_ports, &flow->first.port);
+		if (port)
+			count(&port->tx_packets, &port->tx_bytes, untagged + (flow->first.tag ? 4 : 0));
+		return 1;
 	}
-	count_sent(&flow->last, len);
+	/* The redirect counts what it sends. */
+#pragma clang loop unroll(full)
+	for (u32 n = 1; n < OUTPUTS; n++) {
+		if (n >= flow->output_count)
+			break;
+		note->outputs[n] = flow->others[n - 1];
+	}
 	return 1;
 }
 
@@ -313,12 +310,40 @@ SEC("classifier") int oxvs_probe(struct __sk_buff *skb)
 	return forward(skb) ? 0 : -1;
 }
 
-/* Pushes or pops the tag of an output. Returns 0 if that is done. */
-INLINE long change_tag(struct __sk_buff *skb, u32 tag)
+/* Gives a packet with the tag `has` another one, or none. */
+INLINE int set_tag(struct __sk_buff *skb, u32 has, u32 tag)
 {
-	if (tag == POP)
-		return skb_vlan_pop(skb);
+	if (has == tag)
+		return 0;
+	if (has && skb_vlan_pop(skb))
+		return -1;
 	return tag ? skb_vlan_push(skb, tag >> 16, tag) : 0;
+}
+
+/* Sends a copy of the packet by each output, and counts those that a device does not take. */
+INLINE void send_copies(struct __sk_buff *skb, const struct note *shared)
+{
+	/* Another packet may be on its way on this processor before all copies are sent. */
+	struct note note = *shared;
+	u64 len = skb->len;
+	u32 has = note.tag;
+	int failed = 0;
+
+	for (u32 n = 0; n < OUTPUTS; n++) {
+		if (n >= note.output_count)
+			break;
+		u32 tag = note.outputs[n].tag;
+		failed = failed || set_tag(skb, has, tag);
+		has = tag;
+		long sent = failed ? -1 : clone_redirect(skb, note.outputs[n].device, 0);
+		struct port_counters *port = map_lookup(&oxvs_ports, &note.outputs[n].port);
+		if (!port)
+			continue;
+		if (sent == NET_XMIT_SUCCESS || sent == NET_XMIT_CN)
+			count(&port->tx_packets, &port->tx_bytes, len + (tag ? 4 : 0));
+		else
+			__sync_fetch_and_add(&port->tx_dropped, 1);
+	}
 }
 
 SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
@@ -332,27 +357,13 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	note->from = 0;
 	if (from != skb->ifindex)
 		return TC_ACT_SHOT;
-	struct output last = note->last;
-	if (note->copy_count) {
-		/* A device may hand a copy to another one's ingress at once, which writes the note. */
-		struct note own = *note;
-
-		for (u32 n = 0; n < COPIES && n < own.copy_count; n++) {
-			struct output *copy = &own.copies[n];
-
-			if (change_tag(skb, copy->tag))
-				return TC_ACT_SHOT;
-			if (clone_redirect(skb, copy->device, 0)) {
-				struct port_counters *port = map_lookup(&oxvs_ports, &copy->port);
-
-				if (port)
-					__sync_fetch_and_add(&port->tx_dropped, 1);
-			}
-		}
-	}
-	if (change_tag(skb, last.tag))
+	if (note->output_count > 1) {
+		send_copies(skb, note);
 		return TC_ACT_SHOT;
-	return redirect(last.device, 0);
+	}
+	if (set_tag(skb, note->tag, note->outputs[0].tag))
+		return TC_ACT_SHOT;
+	return redirect(note->outputs[0].device, 0);
 }
 
 char LICENSE[] SEC("license") = "Apache-2.0";

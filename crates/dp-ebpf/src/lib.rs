@@ -6,8 +6,9 @@
 //! in memory that both have, so that to read or to advance one needs no system call.
 //!
 //! Limits
-//! - An IP packet leaves by up to [`MAX_OUTPUTS`] devices, each time unchanged or with one VLAN tag
-//!   pushed or popped. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
+//! - An IP packet leaves by up to [`MAX_OUTPUTS`] devices, by each unchanged, with one VLAN tag or
+//!   without. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
+//! - Packets are not cut: the kernel cannot fill in a pending checksum before.
 //! - Linux 5.11, and the right to load programs.
 //!
 //! Tunnels, tried with VXLAN between veth pairs on Linux 6.18 and on Debian 12's 6.1.0-48
@@ -39,6 +40,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sys::Error;
+use wire::VlanTag;
 
 mod shared;
 
@@ -66,11 +68,11 @@ struct Flow {
     ticket: u32,
     from: u32,
     longest: u32,
-    copy_count: u32,
-    last: Output,
-    copies: [Output; MAX_OUTPUTS - 1],
     epoch_count: u32,
+    output_count: u32,
+    first: Output,
     epochs: [u32; FLOW_EPOCHS],
+    others: [Output; MAX_OUTPUTS - 1],
 }
 
 /// `struct output`
@@ -82,18 +84,22 @@ struct Output {
     tag: u32,
 }
 
-impl From<&NewOutput> for Output {
-    fn from(new: &NewOutput) -> Output {
-        Output {
-            device: new.ifindex,
-            port: new.to,
-            tag: match new.egress.rewrite {
-                None => 0,
-                Some(Rewrite::PushVlan(tag)) => u32::from(tag.tpid.to_be()) << 16 | u32::from(tag.tci),
-                Some(Rewrite::PopVlan) => POP,
-            },
+/// Where packets with a tag leave.
+fn outputs(new: &[NewOutput], tag: Option<VlanTag>) -> impl Iterator<Item = Output> {
+    let word = |tag: VlanTag| u32::from(tag.tpid.to_be()) << 16 | u32::from(tag.tci);
+    let mut tag = tag.map_or(0, word);
+    new.iter().map(move |output| {
+        match output.egress.rewrite {
+            None => {}
+            Some(Rewrite::PushVlan(pushed)) => tag = word(pushed),
+            Some(Rewrite::PopVlan) => tag = 0,
         }
-    }
+        Output {
+            device: output.ifindex,
+            port: output.to,
+            tag,
+        }
+    })
 }
 
 // SAFETY: it is made of numbers without bytes between them, and any bytes are one.
@@ -117,8 +123,6 @@ const PORT_WORDS: usize = 8;
 
 /// `EPOCHS_AT_ONCE`
 const EPOCHS_AT_ONCE: usize = 4;
-/// `POP`
-const POP: u32 = 1;
 /// No sum of epochs.
 const NEVER: u64 = u64::MAX;
 
@@ -180,13 +184,14 @@ impl FlowOffload for Ebpf {
         if count > FLOW_EPOCHS {
             return Err(Refused::Unsupported("flow with so many epochs"));
         }
-        let Some((last, copies)) = new.outputs.split_last().filter(|_| new.outputs.len() <= MAX_OUTPUTS) else {
+        if !(1..=MAX_OUTPUTS).contains(&new.outputs.len()) {
             return Err(Refused::Unsupported("list of so many outputs"));
-        };
-        let mut copied = [Output::default(); MAX_OUTPUTS - 1];
-        for (place, copy) in copied.iter_mut().zip(copies) {
-            *place = copy.into();
         }
+        let mut to = [Output::default(); MAX_OUTPUTS];
+        for (place, output) in to.iter_mut().zip(outputs(new.outputs, new.kind.tag())) {
+            *place = output;
+        }
+        let [first, others @ ..] = to;
         let longest = new.outputs.iter().map(|output| output.egress.longest).min();
         let row = self.counters.row(new.number);
         let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
@@ -197,11 +202,11 @@ impl FlowOffload for Ebpf {
             ticket: ticket as u32,
             from: new.from,
             longest: longest.unwrap_or_default(),
-            copy_count: copies.len() as u32,
-            last: last.into(),
-            copies: copied,
             epoch_count: count as u32,
+            output_count: new.outputs.len() as u32,
+            first,
             epochs,
+            others,
         };
         row[SUM].store(NEVER, Release);
         row[TICKET].store(ticket, Release);

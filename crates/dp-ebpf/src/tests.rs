@@ -1,6 +1,6 @@
 use super::*;
 use aya::programs::{TestRun, TestRunOptions};
-use dp::offload::{Egress, Epoch, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
+use dp::offload::{Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
@@ -153,6 +153,21 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     assert!(flow.carried().used > Nanos::ZERO);
     drop(flow);
     assert!(!takes());
+
+    let exits: Vec<Arc<OffloadPort>> = (0..=MAX_OUTPUTS).map(|_| table.port(2).unwrap()).collect();
+    let outputs: Vec<(&Arc<OffloadPort>, Egress)> = exits.iter().map(|exit| (exit, LONG)).collect();
+    let too_many = port.open(&outputs, kind, &[], 0);
+    assert!(matches!(too_many, Err(Refused::Unsupported(_))));
+    for count in 1..=MAX_OUTPUTS {
+        let sum = || port.sum(exits[..count].iter(), &[]);
+        let flow = port.open(&outputs[..count], kind, &[], sum()).unwrap();
+        for exit in &exits[..count] {
+            assert!(takes());
+            exit.suspend();
+            assert!(!takes(), "a change of any port that it leads to suspends it");
+            flow.resume(sum());
+        }
+    }
 
     let short = Egress {
         longest: packet.len() as u32 - 1,

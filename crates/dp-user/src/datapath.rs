@@ -325,13 +325,7 @@ impl Datapath for DpUser {
             sum.tx_dropped += dropped;
         }
         if let Some(offload) = &port.offload {
-            let carried = offload.port.carried();
-            sum.rx_packets += carried.rx_packets;
-            sum.rx_bytes += carried.rx_bytes;
-            sum.tx_packets += carried.tx_packets;
-            sum.tx_bytes += carried.tx_bytes;
-            sum.tx_dropped += carried.tx_dropped;
-            sum.drops[DropCause::DeviceFull as usize] += carried.tx_dropped;
+            offload::add_carried(&mut sum, offload);
         }
         let lost = port.device.drops();
         sum.rx_dropped += lost.queue_full + lost.truncated;
@@ -550,13 +544,14 @@ impl Datapath for DpUser {
 
     fn drops(&self) -> Vec<(DropCause, u64)> {
         let (workers, ended) = (self.workers.read(), self.ended.lock());
+        let by_offload = self.offload_table().map_or(0, |table| table.dropped());
         DropCause::ALL
             .into_iter()
             .map(|cause| {
                 let stats = workers.iter().map(|worker| &worker.stats).chain(&*ended);
                 let by_worker = stats.map(|stats| stats.dropped(cause));
                 let refused = match cause {
-                    DropCause::DeviceFull => workers.iter().map(|w| w.commands.refused()).sum(),
+                    DropCause::DeviceFull => workers.iter().map(|w| w.commands.refused()).sum::<u64>() + by_offload,
                     _ => 0,
                 };
                 (cause, by_worker.sum::<u64>() + refused + self.drops.get(cause))

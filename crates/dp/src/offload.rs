@@ -28,16 +28,17 @@ use netdev::Rx;
 use parking_lot::Mutex;
 use pool::Pool;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 mod kind;
 mod pool;
 mod rewrite;
 
 pub use kind::PacketKind;
-pub use rewrite::{Outputs, Rewrite};
+pub use rewrite::{Outputs, PortOutput, Rewrite};
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
@@ -156,7 +157,7 @@ pub struct PortCarried {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Copies among them that the device did not accept.
+    /// Packets of flows with several outputs that the device did not accept.
     pub tx_dropped: u64,
 }
 
@@ -189,6 +190,8 @@ pub struct OffloadTable {
     free_ports: Mutex<VecDeque<u32>>,
     /// Unused numbers of epochs.
     free_epochs: Mutex<Vec<u32>>,
+    /// [`PortCarried::tx_dropped`] of ports that have gone.
+    dropped: AtomicU64,
 }
 
 /// A port that offloaded flows lead from and to. All ports of a table are devices of one network
@@ -223,14 +226,19 @@ impl OffloadTable {
             pool: Pool::new(MAX_FLOWS, MAX_PORTS),
             free_ports: Mutex::new((1..MAX_PORTS).collect()),
             free_epochs: Mutex::new((MAX_PORTS..NO_EPOCH).rev().collect()),
+            dropped: AtomicU64::new(0),
         })
     }
 
     /// A port that sends by a device of the kernel, and receives by it if its queues are
     /// [attached](OffloadPort::attach); `None` if there are too many.
     pub fn port(self: &Arc<OffloadTable>, ifindex: u32) -> Option<Arc<OffloadPort>> {
-        let number = self.free_ports.lock().pop_front()?;
-        self.offload.reset_port(number);
+        let number = {
+            let mut free = self.free_ports.lock();
+            let number = free.pop_front()?;
+            self.offload.reset_port(number);
+            number
+        };
         Some(Arc::new(OffloadPort {
             table: self.clone(),
             number,
@@ -250,6 +258,16 @@ impl OffloadTable {
     /// Suspends all flows.
     pub fn suspend_all(&self) {
         self.offload.advance(0);
+    }
+
+    /// Packets that devices did not accept ([`PortCarried::tx_dropped`]), of all ports that are or
+    /// were.
+    pub fn dropped(&self) -> u64 {
+        let free = self.free_ports.lock();
+        let gone: HashSet<u32> = free.iter().copied().collect();
+        let present = (1..MAX_PORTS).filter(|port| !gone.contains(port));
+        let dropped = present.map(|port| self.offload.port_carried(port).tx_dropped);
+        self.dropped.load(Relaxed) + dropped.sum::<u64>()
     }
 
     /// How many more flows can be offloaded.
@@ -378,7 +396,9 @@ impl OffloadPort {
 
 impl Drop for OffloadPort {
     fn drop(&mut self) {
-        self.table.free_ports.lock().push_back(self.number);
+        let mut free = self.table.free_ports.lock();
+        self.table.dropped.fetch_add(self.carried().tx_dropped, Relaxed);
+        free.push_back(self.number);
     }
 }
 

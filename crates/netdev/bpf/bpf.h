@@ -28,6 +28,8 @@ enum {
 };
 
 enum { TC_ACT_SHOT = 2 };
+/* What a device says of a packet that it takes. */
+enum { NET_XMIT_SUCCESS = 0, NET_XMIT_CN = 2 };
 enum { XDP_DROP = 1 };
 
 /* A packet, for socket filters and tc. */

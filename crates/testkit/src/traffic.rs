@@ -120,6 +120,17 @@ impl Capture {
     /// for all.
     #[track_caller]
     pub fn start(ns: &Netns, device: &str, filter: &str) -> Capture {
+        Capture::start_with(ns, device, filter, &[])
+    }
+
+    /// As [`Capture::start`], with room for many frames of at most 2000 bytes at once.
+    #[track_caller]
+    pub fn start_large(ns: &Netns, device: &str, filter: &str) -> Capture {
+        Capture::start_with(ns, device, filter, &["-B", "16384", "-s", "2000"])
+    }
+
+    #[track_caller]
+    fn start_with(ns: &Netns, device: &str, filter: &str, options: &[&str]) -> Capture {
         let sandbox = Sandbox::new();
         let file = sandbox.arg("capture");
         let mut command = ns.prefix();
@@ -138,6 +149,7 @@ impl Capture {
             ]
             .map(str::to_owned),
         );
+        command.extend(options.iter().map(|word| (*word).to_owned()));
         command.extend(filter.split_whitespace().map(str::to_owned));
         let mut daemon = Daemon::start("tcpdump", &command, &sandbox);
         daemon.wait_until(|| sandbox.read("tcpdump.out").contains("listening on"));

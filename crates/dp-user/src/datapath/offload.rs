@@ -3,6 +3,7 @@
 use super::DpUser;
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use dp::offload::{FlowOffload, OffloadTable};
+use dp::{DropCause, PortCounters};
 use netdev::{Kind, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
@@ -21,6 +22,11 @@ impl DpUser {
         let told = deps.clone();
         let first = self.changes.tell(move |changes| told.changed(changes));
         first.then_some(deps).ok_or(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The offloaded flows, if there is an offload.
+    pub(super) fn offload_table(&self) -> Option<&OffloadTable> {
+        Some(self.offload.get()?.as_ref().ok()?.table())
     }
 
     /// The port as the offload has it, if packets from all its receive queues can be offloaded.
@@ -43,6 +49,17 @@ impl DpUser {
                 device: Some(state),
             })
     }
+}
+
+/// Adds what offloaded flows have carried for a port.
+pub(super) fn add_carried(sum: &mut PortCounters, offload: &PortOffload) {
+    let carried = offload.port.carried();
+    sum.rx_packets += carried.rx_packets;
+    sum.rx_bytes += carried.rx_bytes;
+    sum.tx_packets += carried.tx_packets;
+    sum.tx_bytes += carried.tx_bytes;
+    sum.tx_dropped += carried.tx_dropped;
+    sum.drops[DropCause::DeviceFull as usize] += carried.tx_dropped;
 }
 
 /// Whether ports of this kind can have offloaded flows. The programs need the ingress of a kernel

@@ -1,7 +1,7 @@
 //! What packets of an offloaded flow have in common.
 
-use wire::EtherType;
 use wire::headers::{self, Frag, Ipv6};
+use wire::{EtherType, VlanTag};
 
 /// The kind of a packet: its ingress port, its tag, and its headers without the fields that differ
 /// between packets of a flow. `flow::extract` reads the same of all packets of one kind, except
@@ -57,6 +57,16 @@ impl PacketKind {
     /// Whether its packets have a VLAN tag.
     pub fn is_tagged(&self) -> bool {
         self.0[4..HEADERS] != [0; 4]
+    }
+
+    /// The VLAN tag of its packets.
+    pub fn tag(&self) -> Option<VlanTag> {
+        let [a, b, c, d] = self.0[4..HEADERS] else { return None };
+        let tag = u32::from_ne_bytes([a, b, c, d]);
+        self.is_tagged().then(|| VlanTag {
+            tpid: u16::from_be((tag >> 16) as u16),
+            tci: tag as u16,
+        })
     }
 
     /// Its bytes.
@@ -169,8 +179,11 @@ mod tests {
         let tagged = |tpid, tci| {
             let packet = Packet::new(mac(1), mac(2)).tag(tpid, tci);
             let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-            PacketKind::of(1, &packet.udp(1000, 2000, b"x").bytes())
+            let kind = PacketKind::of(1, &packet.udp(1000, 2000, b"x").bytes());
+            assert_eq!(kind.and_then(|kind| kind.tag()), Some(VlanTag { tpid, tci }));
+            kind
         };
+        assert_eq!(PacketKind::of(1, &udp).and_then(|kind| kind.tag()), None);
         let keys = [(0x8100, 0), (0x8100, 5), (0x88a8, 5), (0x8100, 0x2005)].map(|(tpid, tci)| tagged(tpid, tci));
         for (n, key) in keys.iter().enumerate() {
             assert!(key.is_some() && *key != PacketKind::of(1, &udp));

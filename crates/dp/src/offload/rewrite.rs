@@ -10,17 +10,38 @@ use wire::{EtherType, VlanTag};
 /// What an offload changes in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrite {
-    /// Pushes a VLAN tag on a packet without one. Its TPID is 0x8100 or 0x88a8.
+    /// Pushes a VLAN tag, in the place of the packet's only one if there is one. Its TPID is 0x8100
+    /// or 0x88a8.
     PushVlan(VlanTag),
     /// Pops the packet's only VLAN tag.
     PopVlan,
 }
 
 /// Where packets of a megaflow leave, in the order of its actions: 1 to
-/// [`MAX_OUTPUTS`](super::MAX_OUTPUTS) ports, each with what is changed in the packets since the
-/// output before.
+/// [`MAX_OUTPUTS`](super::MAX_OUTPUTS) ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outputs(SmallVec<[(PortNo, Option<Rewrite>); 2]>);
+pub struct Outputs(SmallVec<[PortOutput; 2]>);
+
+/// How packets leave by a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortOutput {
+    /// The port.
+    pub to: PortNo,
+    /// What is changed in them before, since the output before.
+    pub rewrite: Option<Rewrite>,
+    /// The length that longer ones are cut to, in bytes from the Ethernet header on with a tag. An
+    /// offload cuts no packets, so there must not be longer ones.
+    pub cut: Option<u32>,
+}
+
+/// The VLAN tag of a packet at one point of the actions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    /// The one that it came with.
+    Own,
+    Pushed(VlanTag),
+    None,
+}
 
 impl Outputs {
     /// Those of a megaflow with these actions and this mask, if an offload can send its packets.
@@ -34,40 +55,50 @@ impl Outputs {
             ));
         }
         let mut outputs = Outputs::default();
-        let (mut tagged, mut rewrite) = (is_tagged, None);
+        let mut tag = if is_tagged { Tag::Own } else { Tag::None };
+        let (mut sent_with, mut cut) = (tag, None);
         for action in actions {
             match step(action)? {
-                Step::Output(port) if outputs.0.len() < MAX_OUTPUTS => outputs.0.push((port, rewrite.take())),
-                Step::Output(_) => return Err(Refused::Unsupported("list of so many outputs")),
-                Step::Rewrite(_) if rewrite.is_some() => {
-                    return Err(Refused::Unsupported("list of so many actions"));
+                Step::Output(_) if outputs.0.len() == MAX_OUTPUTS => {
+                    return Err(Refused::Unsupported("list of so many outputs"));
                 }
-                Step::Rewrite(Rewrite::PushVlan(tag)) if tagged || !EtherType(tag.tpid).is_vlan() => {
-                    return Err(Refused::Unsupported("second or unusual VLAN tag"));
+                Step::Output(to) => {
+                    let rewrite = match tag {
+                        _ if tag == sent_with => None,
+                        Tag::Pushed(tag) => Some(Rewrite::PushVlan(tag)),
+                        Tag::None | Tag::Own => Some(Rewrite::PopVlan),
+                    };
+                    sent_with = tag;
+                    let cut = cut.take();
+                    outputs.0.push(PortOutput { to, rewrite, cut });
                 }
-                Step::Rewrite(Rewrite::PopVlan) if !tagged => {
+                Step::Cut(len) => cut = Some(len),
+                Step::Rewrite(Rewrite::PushVlan(pushed)) => {
+                    if tag != Tag::None || !EtherType(pushed.tpid).is_vlan() {
+                        return Err(Refused::Unsupported("second or unusual VLAN tag"));
+                    }
+                    tag = Tag::Pushed(pushed);
+                }
+                Step::Rewrite(Rewrite::PopVlan) if tag == Tag::None => {
                     return Err(Refused::Unsupported("pop without a VLAN tag"));
                 }
-                Step::Rewrite(own) => {
-                    tagged = matches!(own, Rewrite::PushVlan(_));
-                    rewrite = Some(own);
-                }
+                Step::Rewrite(Rewrite::PopVlan) => tag = Tag::None,
             }
         }
-        match outputs.0.is_empty() || rewrite.is_some() {
+        match outputs.0.is_empty() || tag != sent_with {
             true => Err(Refused::Unsupported("drop")),
             false => Ok(outputs),
         }
     }
 
-    /// Each port, and what is changed before.
-    pub fn iter(&self) -> impl Iterator<Item = (PortNo, Option<Rewrite>)> {
+    /// Each port, and how packets leave by it.
+    pub fn iter(&self) -> impl Iterator<Item = PortOutput> {
         self.0.iter().copied()
     }
 
     /// The ports.
     pub fn ports(&self) -> impl Iterator<Item = PortNo> {
-        self.0.iter().map(|(port, _)| *port)
+        self.0.iter().map(|output| output.to)
     }
 }
 
@@ -75,6 +106,7 @@ impl Outputs {
 enum Step {
     Output(PortNo),
     Rewrite(Rewrite),
+    Cut(u32),
 }
 
 fn step(action: &Action) -> Result<Step, Refused> {
@@ -82,9 +114,9 @@ fn step(action: &Action) -> Result<Step, Refused> {
         Action::Output(port) => return Ok(Step::Output(*port)),
         Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
         Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
+        Action::Trunc(len) => return Ok(Step::Cut(*len)),
         Action::SetField(_) => "set_field",
         Action::PushMpls { .. } | Action::PopMpls { .. } | Action::SetMpls { .. } => "MPLS",
-        Action::Trunc(_) => "truncation",
         Action::Punt { .. } => "a copy for the control plane",
         Action::Meter(_) => "meter",
         Action::Clone(_) => "clone",
@@ -172,7 +204,7 @@ mod tests {
 
     fn outputs(actions: &[Action], mask: &Mask, is_tagged: bool) -> Option<Vec<(u32, Option<Rewrite>)>> {
         let outputs = Outputs::of(actions, mask, is_tagged).ok()?;
-        Some(outputs.iter().map(|(port, rewrite)| (port.0, rewrite)).collect())
+        Some(outputs.iter().map(|output| (output.to.0, output.rewrite)).collect())
     }
 
     #[test]
@@ -189,7 +221,9 @@ mod tests {
             (&[PUSH, MIRROR, POP, OUT], false, Some(vec![(3, push), (2, pop)])),
             (&[POP, OUT, PUSH, MIRROR], true, Some(vec![(2, pop), (3, push)])),
             (&[PUSH, MIRROR, PUSH, OUT], false, None),
-            (&[OUT, MIRROR, OUT, MIRROR, OUT], false, None),
+            (&[POP, PUSH, MIRROR, OUT], true, Some(vec![(3, push), (2, None)])),
+            (&[OUT, POP, PUSH, MIRROR], true, Some(vec![(2, None), (3, push)])),
+            (&[PUSH, POP, OUT], false, Some(vec![(2, None)])),
         ] {
             assert_eq!(
                 outputs(actions, &Mask::exact(Field::InPort), is_tagged),
@@ -197,6 +231,13 @@ mod tests {
                 "{actions:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_cut_is_that_of_the_next_output_alone() {
+        let outputs = Outputs::of(&[Action::Trunc(64), OUT, MIRROR], &Mask::EMPTY, false).unwrap();
+        let cuts: Vec<Option<u32>> = outputs.iter().map(|output| output.cut).collect();
+        assert_eq!(cuts, [Some(64), None]);
     }
 
     #[test]
@@ -208,13 +249,14 @@ mod tests {
             &[PUSH],
             &[OUT, PUSH],
             &[PUSH, PUSH, OUT],
-            &[PUSH, POP, OUT],
             &[odd, OUT],
             &[PUSH, PUSH],
-            &[POP, PUSH, OUT],
+            &[POP, POP, OUT],
+            &[POP, PUSH, PUSH, OUT],
+            &[OUT; MAX_OUTPUTS + 1],
             &[Action::Meter(1), OUT],
             &[Action::SetQueue(1), OUT],
-            &[Action::Trunc(64), OUT],
+            &[Action::Clone(1), OUT, OUT],
             &[Action::Recirc(1)],
             &[
                 OUT,

@@ -15,6 +15,7 @@ mod exports;
 mod fixture;
 mod lab_controller;
 mod memory;
+mod mirror_captures;
 mod mirrors;
 mod offload;
 mod openflow;

@@ -1,13 +1,13 @@
 //! Mirrors on real devices, with flows that the kernel forwards.
 
 use crate::fixture::{bridge_with_hosts, in_namespace};
-use testkit::{Capture, Netns, Vswitch, eventually, ping, skip};
+use testkit::{Capture, Daemon, Netns, Vswitch, eventually, ping, skip};
 
 /// A switch with two hosts that talk, and one that watches.
 struct Lab {
     switch: Vswitch,
     hosts: Vec<Netns>,
-    _ns: Netns,
+    ns: Netns,
 }
 
 impl Lab {
@@ -15,7 +15,7 @@ impl Lab {
         let ns = Netns::new("sw");
         let switch = in_namespace(&ns);
         let hosts = bridge_with_hosts(&ns, &switch, 3);
-        let lab = Lab { switch, hosts, _ns: ns };
+        let lab = Lab { switch, hosts, ns };
         lab.ping(5);
         lab
     }
@@ -52,6 +52,30 @@ impl Lab {
         let text = self.switch.get("mirror", "m", "statistics");
         let packets = text.split("tx_packets=").nth(1).unwrap_or("0}");
         packets.trim_end_matches('}').parse().unwrap()
+    }
+
+    /// A counter of the mirror's output port.
+    fn h3(&self, name: &str) -> u64 {
+        let ports = self.switch.appctl(&["dpctl/show", "-s"]);
+        let port = ports.split(": h3").nth(1).unwrap();
+        let tx = port.split("TX packets:").nth(1).unwrap();
+        let number = match name {
+            "tx_packets" => tx,
+            _ => tx.split("dropped:").nth(1).unwrap(),
+        };
+        number.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Packets that the qdisc of the mirror's output has sent and dropped.
+    fn qdisc(&self, place: usize) -> u64 {
+        let shown = self.ns.run(&["tc", "-s", "qdisc", "show", "dev", "h3", "root"]);
+        let line = shown.lines().find(|line| line.contains("Sent ")).unwrap();
+        let number = |word: &str| line.split(word).next().unwrap().split_whitespace().next_back();
+        let number = [
+            number(" pkt"),
+            line.split("dropped ").nth(1).and_then(|rest| rest.split(',').next()),
+        ][place];
+        number.unwrap().parse().unwrap()
     }
 
     /// Pings; the frames of pings and their replies at the first host and at the one that watches.
@@ -118,6 +142,108 @@ fn a_mirror_into_a_vlan_is_offloaded_with_its_tag() {
     assert_eq!(requests.collect::<Vec<_>>(), mirrored);
     lab.switch.vsctl("clear bridge br0 mirrors");
     assert_eq!(lab.seen()[1].len(), 0, "the mirror is gone");
+}
+
+#[test]
+fn a_copy_of_a_tagged_packet_into_a_vlan_has_another_tag_in_the_kernel_too() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let ns = Netns::new("sw");
+    let switch = in_namespace(&ns);
+    let hosts = bridge_with_hosts(&ns, &switch, 3);
+    let device = "ip link add link eth0 name v10 type vlan id 10";
+    if !hosts[0].try_run(&device.split(' ').collect::<Vec<_>>(), &[]).ok() {
+        skip!("the kernel has no VLAN devices");
+    }
+    hosts[0].ip("link set v10 up");
+    hosts[0].ip("addr flush dev eth0");
+    hosts[0].address("v10", "10.1.0.1/24");
+    let lab = Lab { switch, hosts, ns };
+    lab.switch
+        .vsctl("set port h1 trunks=10 -- set port h2 tag=10 -- set port h3 trunks=30");
+    lab.ping(5);
+    lab.mirror("select_src_port=@h1 output_vlan=30");
+    lab.wait_for_offload(1);
+    let [sent, mirrored] = lab.seen();
+    let requests = sent.iter().filter(|frame| frame[38] == 8).map(|frame| {
+        let mut retagged = frame.clone();
+        retagged[14..16].copy_from_slice(&[0, 30]);
+        retagged
+    });
+    assert_eq!(requests.collect::<Vec<_>>(), mirrored);
+}
+
+#[test]
+fn copies_that_a_full_output_does_not_take_are_counted_and_cost_the_traffic_nothing() {
+    skip!(unless root, "ip", "ping", "tc", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    // Room for a few frames, which leave in 80 ms each.
+    lab.ns.run(
+        &"tc qdisc add dev h3 root tbf rate 10kbit burst 2000 limit 400"
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    for columns in ["select_src_port=@h1", "select_dst_port=@h1"] {
+        lab.mirror(&format!("{columns} output_port=@h3"));
+        lab.wait_for_offload(1);
+        let before = [lab.h3("tx_dropped"), lab.h3("tx_packets"), lab.qdisc(1), lab.qdisc(0)];
+        let flood = ["ping", "-q", "-n", "-c", "500", "-i", "0.002", "10.1.0.2"];
+        let done = lab.hosts[0].try_run(&flood, &[]).expect_ok();
+        assert!(done.contains("500 received"), "{done}");
+        let after = [lab.h3("tx_dropped"), lab.h3("tx_packets"), lab.qdisc(1), lab.qdisc(0)];
+        let [dropped, sent, lost, _] = std::array::from_fn(|n| after[n] - before[n]);
+        assert!(lost > 400, "{lost} lost");
+        assert_eq!(dropped, lost, "{columns}");
+        assert!(
+            (500..=503).contains(&(dropped + sent)),
+            "{columns}: {dropped} and {sent}"
+        );
+    }
+    let shown = lab.switch.appctl(&["dpctl/show", "-s"]);
+    let dropped = format!("drop_device_full: {}", lab.h3("tx_dropped"));
+    assert!(shown.contains(&dropped), "{dropped} in {shown}");
+}
+
+#[test]
+fn the_kernel_makes_whole_copies_and_workers_cut_them() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    lab.mirror("select_all=true output_port=@h3 snaplen=1518");
+    lab.wait_for_offload(2);
+    lab.switch.vsctl("set mirror m snaplen=100");
+    lab.ping(5);
+    let flows = lab.switch.appctl(&["dpctl/dump-flows", "-m"]);
+    let cut: Vec<&str> = flows.lines().filter(|flow| flow.contains("trunc(100)")).collect();
+    assert!(!cut.is_empty(), "{flows}");
+    assert!(cut.iter().all(|flow| !flow.contains("offloaded:")), "{flows}");
+    // Copies of one length, or packets of one flow would go two ways.
+    lab.switch.vsctl("clear mirror m snaplen");
+    lab.wait_for_offload(2);
+    lab.ns.ip("link set h3 mtu 1000");
+    eventually("no copy goes to a device that takes less", || {
+        lab.ping(2);
+        let flows = lab.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        let is_offloaded = |flow: &str| flow.contains("offloaded:") && flow.contains("eth_type(0x0800)");
+        (!flows.lines().any(is_offloaded)).then_some(())
+    });
+    lab.ns.ip("link set h3 mtu 1500");
+    lab.wait_for_offload(2);
+}
+
+#[test]
+fn the_end_of_a_mirror_acts_on_offloaded_flows_before_the_client_has_its_answer() {
+    skip!(unless root, "ip", "ping", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new();
+    let mut words = lab.hosts[0].prefix();
+    words.extend(["ping", "-q", "-i", "0.002", "10.1.0.2"].map(str::to_owned));
+    let _pings = Daemon::start("ping", &words, &lab.switch.sandbox);
+    for _ in 0..3 {
+        lab.mirror("select_all=true output_port=@h3");
+        lab.wait_for_offload(2);
+        lab.switch.vsctl("clear bridge br0 mirrors");
+        let capture = Capture::start(&lab.hosts[2], "eth0", "icmp");
+        lab.ping(5);
+        assert_eq!(capture.finish().len(), 0);
+    }
 }
 
 #[test]

@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Ports that packets leave by, with how they do.
 type Ends<'a> = SmallVec<[(&'a Port, Egress); MAX_OUTPUTS]>;
 
+/// Bytes of a VLAN tag.
+const TAG: u32 = 4;
+
 /// Packets that could be offloaded.
 pub(crate) struct Candidate {
     pub(crate) kind: PacketKind,
@@ -104,18 +107,31 @@ impl OffloadedFlows {
 
     /// The port that packets come in by, and those that they leave by with how they do.
     fn ends(&self, from: PortNo, outputs: &Outputs) -> Option<(&Port, Ends<'_>)> {
-        let to = outputs.iter().map(|(to, rewrite)| {
-            let port = self.ports.get(&to)?;
-            let egress = port.egress()?;
-            Some((port, Egress { rewrite, ..egress }))
+        let to = outputs.iter().map(|output| {
+            let port = self.ports.get(&output.to)?;
+            let rewrite = output.rewrite;
+            Some((
+                port,
+                Egress {
+                    rewrite,
+                    ..port.egress()?
+                },
+            ))
         });
         Some((self.ports.get(&from)?, to.collect::<Option<_>>()?))
     }
 
-    /// Whether the devices of all outputs take packets.
+    /// Whether the devices of all outputs take packets, those of one length and whole. If they did
+    /// not take the same, packets of one flow would go different ways, and overtake each other.
     fn can_send(&self, outputs: &Outputs) -> bool {
-        let mut ports = outputs.ports();
-        ports.all(|to| self.ports.get(&to).is_some_and(|port| port.egress().is_some()))
+        let mut longest = None;
+        outputs.iter().all(|output| {
+            let egress = self.ports.get(&output.to).and_then(Port::egress);
+            egress.is_some_and(|egress| {
+                let is_whole = output.cut.is_none_or(|cut| cut >= egress.longest.saturating_add(TAG));
+                is_whole && *longest.get_or_insert(egress.longest) == egress.longest
+            })
+        })
     }
 
     /// Opens an offloaded flow, where all changes have been applied.
