@@ -5,6 +5,7 @@
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 mod exports;
+mod trees;
 
 use dp::offload::PacketKind;
 pub use exports::exports;
@@ -20,6 +21,7 @@ use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, UpdateForm, schemas};
 use serde_json::Value;
 use sha1_smol::Sha1;
 use std::sync::OnceLock;
+pub use trees::trees;
 
 /// A target's name, as in `fuzz/fuzz_targets` and `fuzz/corpus`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -35,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     ("openflow", openflow),
     ("scenario", scenario),
     ("exports", exports),
+    ("trees", trees),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

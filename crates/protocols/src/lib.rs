@@ -15,3 +15,6 @@
 //! - Machines read no clock and open nothing: time is an argument, randomness comes from a seed.
 //! - Parsers never panic, and reject a frame as a whole.
 //! - What a peer can make a machine keep is bounded per port and in total.
+
+pub mod rstp;
+pub mod stp;
