@@ -15,7 +15,6 @@ use crate::desired::Desired;
 use crate::state::State;
 use bridge::OfBridge;
 use dp::{DropCause, PortNo};
-use flow::{Field, PacketMeta};
 use nanos::Nanos;
 use openflow::model::IpfixStats;
 use samples::Sample;
@@ -27,6 +26,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use switch::{ExportConfig, IpfixConfig, SflowConfig};
 use tokio::sync::Notify;
 use tokio::time::sleep;
+use wire::EtherType;
 
 /// How often exporters are looked at, at most and at least.
 const SOONEST: Duration = Duration::from_millis(10);
@@ -199,24 +199,36 @@ fn facts(bridges: &Bridges) -> HashMap<PortNo, Facts> {
     bridges.interfaces().filter_map(fact).collect()
 }
 
-/// Whether a packet is a datagram to one of the collectors.
+/// Whether a packet is a datagram to one of the collectors. Of a long packet the sample has only
+/// the beginning.
 fn is_to_one_of(targets: &HashSet<SocketAddr>, sample: &Sample) -> bool {
-    const UDP: u128 = 17;
-    let Some(key) = flow::extract(&sample.packet, &PacketMeta::default()) else {
-        return false;
+    datagram_to(&sample.packet).is_some_and(|to| targets.iter().any(|target| (target.ip(), target.port()) == to))
+}
+
+/// Where a UDP datagram goes, of which these are the first bytes.
+fn datagram_to(packet: &[u8]) -> Option<(IpAddr, u16)> {
+    const UDP: u8 = 17;
+    let (kind, at) = wire::headers::behind_tags(packet, 2)?;
+    let ip = packet.get(at..)?;
+    let (protocol, address, udp): (u8, IpAddr, usize) = match kind {
+        EtherType::IPV4 => {
+            let header = ip.first_chunk::<20>()?;
+            // Later fragments have no ports.
+            if u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0 {
+                return None;
+            }
+            let to: [u8; 4] = *header.last_chunk()?;
+            (header[9], Ipv4Addr::from(to).into(), usize::from(header[0] & 0xf) * 4)
+        }
+        EtherType::IPV6 => {
+            let header = ip.first_chunk::<40>()?;
+            let to: [u8; 16] = *header.last_chunk()?;
+            (header[6], Ipv6Addr::from(to).into(), header.len())
+        }
+        _ => return None,
     };
-    if key.get(Field::IpProto) != UDP {
-        return false;
-    }
-    let address: IpAddr = match key.get(Field::EthType) {
-        0x0800 => Ipv4Addr::from_bits(key.get(Field::Ipv4Dst) as u32).into(),
-        0x86dd => Ipv6Addr::from_bits(key.get(Field::Ipv6Dst)).into(),
-        _ => return false,
-    };
-    let port = key.get(Field::TpDst) as u16;
-    targets
-        .iter()
-        .any(|target| target.ip() == address && target.port() == port)
+    let ports = ip.get(udp..)?.first_chunk::<4>()?;
+    (protocol == UDP).then(|| (address, u16::from_be_bytes([ports[2], ports[3]])))
 }
 
 /// The tag that a packet came with, 0 for none.
@@ -229,4 +241,42 @@ fn tag_of(packet: &[u8]) -> u16 {
 
 fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testkit::{Packet, mac};
+
+    #[test]
+    fn a_datagrams_destination_is_read_from_its_first_bytes() {
+        let (v4, v6) = (Ipv4Addr::new(10, 0, 0, 2), Ipv6Addr::from(2));
+        let frame = || Packet::new(mac(1), mac(2));
+        let payload = [7; 1000];
+        let to_v4 = frame().ipv4(Ipv4Addr::new(10, 0, 0, 1), v4).udp(1000, 6343, &payload);
+        let to_v6 = frame().ipv6(Ipv6Addr::from(1), v6).udp(1000, 6343, &payload);
+        let tagged = frame().tag(0x88a8, 5).vlan(6).ipv4(Ipv4Addr::new(10, 0, 0, 1), v4);
+        let tagged = tagged.udp(1000, 6343, &payload);
+        for (packet, to) in [
+            (to_v4.bytes(), IpAddr::from(v4)),
+            (to_v6.bytes(), v6.into()),
+            (tagged.bytes(), v4.into()),
+        ] {
+            for len in 0..62 {
+                let read = datagram_to(&packet[..len]);
+                assert!(read.is_none_or(|read| read == (to, 6343)), "{len} bytes: {read:?}");
+            }
+            for len in [62, 128, packet.len()] {
+                assert_eq!(datagram_to(&packet[..len]), Some((to, 6343)), "{len} bytes");
+            }
+        }
+        let mut fragment = frame()
+            .ipv4(Ipv4Addr::new(10, 0, 0, 1), v4)
+            .udp(1, 6343, &payload)
+            .bytes();
+        fragment[21] = 1;
+        assert_eq!(datagram_to(&fragment), None);
+        let tcp = frame().ipv4(Ipv4Addr::new(10, 0, 0, 1), v4).tcp(1, 6343, 0, &payload);
+        assert_eq!(datagram_to(&tcp.bytes()), None);
+    }
 }

@@ -45,11 +45,13 @@ pub enum Rules {
     Mirror,
     /// One rule, and sFlow of one packet in 1000
     Sflow,
+    /// One rule, and IPFIX of one packet in 1000, as it comes in
+    Ipfix,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 13] = [
+    pub(crate) const ALL: [Rules; 14] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -63,6 +65,7 @@ impl Rules {
         Rules::Qos,
         Rules::Mirror,
         Rules::Sflow,
+        Rules::Ipfix,
     ];
 
     /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
@@ -100,6 +103,10 @@ impl Rules {
                 "set bridge br0 sflow=@s -- --id=@s create sflow targets=\"127.0.0.1:6343\" agent=127.0.0.1 \
                  sampling=1000 polling=0",
             ),
+            Rules::Ipfix => Some(
+                "set bridge br0 ipfix=@i -- --id=@i create ipfix targets=\"127.0.0.1:4739\" sampling=1000 \
+                 other_config:enable-output-sampling=false",
+            ),
             _ => None,
         }
     }
@@ -131,7 +138,7 @@ impl Rules {
         match self {
             Rules::Io => "actions=drop\n".to_owned(),
             Rules::Normal => "actions=NORMAL\n".to_owned(),
-            Rules::Port | Rules::Qos | Rules::Mirror | Rules::Sflow => each(&format!("output:{SINK}")),
+            Rules::Port | Rules::Qos | Rules::Mirror | Rules::Sflow | Rules::Ipfix => each(&format!("output:{SINK}")),
             Rules::VlanPush => each(&format!("push_vlan:0x8100,set_field:4196->vlan_vid,output:{SINK}")),
             Rules::VlanPop => ports
                 .map(|port| format!("in_port={port},dl_vlan={VLAN},actions=pop_vlan,output:{SINK}\n"))

@@ -12,6 +12,7 @@ mod controllers;
 mod counter_samples;
 mod differential;
 mod exports;
+mod exports_load;
 mod fixture;
 mod lab_controller;
 mod memory;

@@ -79,8 +79,8 @@ pub(crate) fn wanted(row: &rows::Bridge, tables: &Tables) -> Wanted {
         }
         if let Some(group) = set.local_group_id {
             wanted.problems.push(format!(
-                "Flow_Sample_Collector_Set {}: local_group_id={group} is not supported: samples go to IPFIX \
-                 collectors only, not to psample groups of the kernel",
+                "Flow_Sample_Collector_Set {}: local_group_id={group} is not supported: only the kernel \
+                 sends to psample groups, and workers take the samples, for IPFIX collectors",
                 set.id
             ));
         }
