@@ -321,13 +321,10 @@ impl Context<'_> {
             PuntReason::Controller => DropCause::ControllerBudget,
             _ => DropCause::ProtocolBudget,
         };
-        // A sample is nobody who gets the packet.
-        self.settled |= reason != PuntReason::Sample;
-        if self
-            .budgets
-            .as_mut()
-            .is_some_and(|budgets| budgets.of(reason).is_spent())
-        {
+        self.settled |= reason.delivers();
+        // Whoever captures wants to see all, and counts what there is no room for.
+        let mut budgets = self.budgets.as_deref_mut().filter(|_| reason != PuntReason::Capture);
+        if budgets.as_mut().is_some_and(|budgets| budgets.of(reason).is_spent()) {
             return self.drops.count(cause, 1);
         }
         let completed;
@@ -352,8 +349,9 @@ impl Context<'_> {
                 total_len: packet.len(),
                 mark: frame.meta.mark,
             };
-            let may = self.budgets.as_mut().is_none_or(|budgets| budgets.of(reason).take());
-            if !may || !self.slowpath.punt(&punt, self.now) {
+            let mut budgets = self.budgets.as_deref_mut().filter(|_| reason != PuntReason::Capture);
+            let may = budgets.as_mut().is_none_or(|budgets| budgets.of(reason).take());
+            if (!may || !self.slowpath.punt(&punt, self.now)) && reason != PuntReason::Capture {
                 self.drops.count(cause, 1);
             }
         }

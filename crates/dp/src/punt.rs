@@ -24,9 +24,16 @@ pub enum PuntReason {
     Lldp,
     /// A sample of the traffic.
     Sample,
+    /// For a person who watches a port.
+    Capture,
 }
 
 impl PuntReason {
+    /// Whether the copy goes to somebody for whom the packet is. Those who only watch do not count.
+    pub const fn delivers(self) -> bool {
+        !matches!(self, PuntReason::Sample | PuntReason::Capture)
+    }
+
     /// The name in `dump-flows`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,6 +45,7 @@ impl PuntReason {
             PuntReason::Cfm => "cfm",
             PuntReason::Lldp => "lldp",
             PuntReason::Sample => "sample",
+            PuntReason::Capture => "capture",
         }
     }
 }

@@ -18,6 +18,7 @@
 
 #![warn(clippy::print_stdout)]
 
+pub mod capture;
 pub mod cli;
 pub mod daemon;
 pub mod idl;

@@ -55,6 +55,12 @@ const COMMANDS: &[Command] = &[
         about: "show and change the flows and ports of the datapath",
     },
     Command {
+        name: "tcpdump",
+        program: "",
+        main: |args| tools::tcpdump::main(args),
+        about: "show or record what ports receive, send and drop",
+    },
+    Command {
         name: "ovsdb-client",
         program: "ovsdb-client",
         main: |args| tools::ovsdb_client::main(args),

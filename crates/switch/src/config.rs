@@ -102,6 +102,8 @@ pub enum MirrorOutput {
     Port(String),
     /// Into a VLAN, over all ports that carry it.
     Vlan(Vid),
+    /// To the capture of this number, less than [`Captured::MOST`](crate::tables::Captured::MOST).
+    Capture(u8),
 }
 
 /// How a port maps tags to VLANs (`Port.vlan_mode`).

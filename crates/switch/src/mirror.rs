@@ -21,6 +21,8 @@ pub(crate) struct Mirrors {
     by_destination: BTreeMap<u32, u32>,
     /// Ports that are mirrors' outputs, and take no part in switching.
     outputs: BTreeSet<u32>,
+    /// The mirrors that are captures.
+    captures: u32,
 }
 
 /// A mirror.
@@ -44,6 +46,7 @@ pub(crate) struct Mirror {
 pub(crate) enum Output {
     Port(u32),
     Vlan(Vid),
+    Capture(u8),
 }
 
 /// What a mirror has copied since its row came, and its number.
@@ -70,12 +73,16 @@ impl Mirrors {
             let output = match &config.output {
                 MirrorOutput::Port(name) => port(name).map(Output::Port),
                 MirrorOutput::Vlan(vlan) => Some(Output::Vlan(*vlan)),
+                MirrorOutput::Capture(capture) => Some(Output::Capture(*capture)),
             };
             let Some(output) = output else { continue };
             if let Output::Port(port) = output {
                 mirrors.outputs.insert(port);
             }
             let own = 1 << mirrors.list.len();
+            if let Output::Capture(_) = output {
+                mirrors.captures |= own;
+            }
             let selected = |names: &BTreeSet<String>| match config.select_all {
                 true => ports.keys().copied().collect::<Vec<_>>(),
                 false => names.iter().filter_map(|name| port(name)).collect(),
@@ -108,6 +115,15 @@ impl Mirrors {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// The mirrors that are captures.
+    pub(crate) fn captures(&self) -> u32 {
+        self.captures
+    }
+
+    pub(crate) fn has_captures(&self) -> bool {
+        self.captures != 0
     }
 
     /// The mirrors that select what is received on a port.

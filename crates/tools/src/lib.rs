@@ -13,4 +13,5 @@ pub mod ofctl;
 pub mod ovsdb_client;
 pub mod ovsdb_tool;
 pub mod table;
+pub mod tcpdump;
 pub mod vsctl;

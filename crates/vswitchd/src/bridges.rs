@@ -217,10 +217,11 @@ impl Bridges {
         for (name, bridge) in &desired.bridges {
             state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
         }
-        let (config, mirror_problems) = switch_config(desired, &state, &self.shared.links.lock());
+        let (config, mirror_problems) = switch_config(desired, &state, &self.shared);
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| switch.configure(config, now));
 
+        self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
         log::changes(&self.state, &state);
         self.state = state;
@@ -473,9 +474,10 @@ fn settle_devices<'a>(
 fn switch_config(
     desired: &Desired,
     state: &BTreeMap<String, BridgeState>,
-    links: &Links,
+    shared: &Shared,
 ) -> (SwitchConfig, Vec<String>) {
     let mut ignored = Vec::new();
+    let links = &shared.links.lock();
     let mut config = SwitchConfig {
         vlan_limit: desired.vlan_limit,
         ..SwitchConfig::default()
@@ -497,6 +499,8 @@ fn switch_config(
                 ports.insert(port_name.clone(), config);
             }
         }
+        let mut mirrors = mirrors::configs(name, bridge, &state[name], &mut ignored);
+        mirrors.extend(shared.captures.mirrors(name, &state[name], mirrors.len()));
         let bridge = BridgeConfig {
             // Controllers make the rules of a controlled bridge.
             fail_mode: match bridge.is_controlled() {
@@ -507,7 +511,7 @@ fn switch_config(
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
-            mirrors: mirrors::configs(name, bridge, &state[name], &mut ignored),
+            mirrors,
             export: exports::config(&bridge.exports, &state[name]),
             ports,
         };

@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout))]
 
 mod bridges;
+mod captures;
 mod clock;
 mod commands;
 mod controllers;

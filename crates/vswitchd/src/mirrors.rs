@@ -112,7 +112,8 @@ pub(crate) fn configs(
     configs
 }
 
-fn names_of(state: &BridgeState) -> Names {
+/// The names that a bridge's filters may use.
+pub(crate) fn names_of(state: &BridgeState) -> Names {
     let mut names = Names::default();
     for (name, interface) in &state.interfaces {
         if let Ok(ofport) = interface.ofport {
@@ -122,7 +123,11 @@ fn names_of(state: &BridgeState) -> Names {
     names
 }
 
-fn filter_of(text: &str, names: &Names) -> Result<Match, String> {
+/// Reads a filter.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn filter_of(text: &str, names: &Names) -> Result<Match, String> {
     let filter = parse_match(text, names).map_err(|error| error.to_string())?;
     let elsewhere = |home: Home| matches!(home, Home::Elsewhere);
     match filter.entries().iter().find(|entry| elsewhere(entry.field.info().home)) {

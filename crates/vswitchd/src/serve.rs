@@ -1,5 +1,6 @@
 //! Start and end of the daemon's process.
 
+use crate::captures;
 use crate::commands;
 use crate::daemon::{self, Daemon};
 use crate::embedded;
@@ -161,6 +162,9 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
         let listener = unixctl::Server::bind(&path).await;
         let listener: Listener = listener.with_context(|| format!("cannot listen on {}", path.display()))?;
         tokio::task::spawn_local(control.serve(listener));
+        let captures = unixctl::Server::bind(&path.with_extension("capture")).await;
+        let captures = captures.with_context(|| format!("cannot listen beside {}", path.display()))?;
+        tokio::task::spawn_local(captures::serve(state.clone(), captures));
     }
     let version = telemetry::version::line(Program::NAME);
     tracing::info!(target: "bridge", "{}", version.lines().next().unwrap_or_default());

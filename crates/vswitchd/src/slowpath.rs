@@ -1,5 +1,6 @@
 //! The switch's shared tables behind [`dp::Slowpath`], which workers call.
 
+use crate::captures::Captures;
 use crate::clock::Clock;
 use crate::exports::samples::Samples;
 use crate::packets::Packets;
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) frames: Frames,
     /// What control protocols say of interfaces.
     pub(crate) links: Mutex<Links>,
+    /// Copies for people who watch ports.
+    pub(crate) captures: Captures,
     /// Samples for exporters.
     pub(crate) samples: Samples,
     /// Notified when packets may have added or ended rules.
@@ -113,6 +116,7 @@ impl Shared {
             packets: Packets::default(),
             frames: Frames::default(),
             links: Mutex::default(),
+            captures: Captures::default(),
             samples: Samples::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
@@ -290,6 +294,10 @@ impl Slowpath for Shared {
         match punt.reason {
             PuntReason::Controller => self.packets.push(punt),
             PuntReason::Sample => self.samples.push(punt),
+            PuntReason::Capture => {
+                self.captures.push(punt);
+                true
+            }
             PuntReason::Lacp
             | PuntReason::Stp
             | PuntReason::Igmp

@@ -7,6 +7,7 @@
 mod afxdp;
 mod applications;
 mod broken_pipe;
+mod captures;
 mod clients;
 mod controllers;
 mod counter_samples;

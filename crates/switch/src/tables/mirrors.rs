@@ -58,12 +58,14 @@ impl<'a> Pipeline<'a> {
             return;
         };
         if let Some(port) = self.port_of(bridge, egress) {
+            self.capture_sent(bridge, port, egress);
             self.mirror(bridge, port, bridge.mirrors.of_destination(port));
         }
     }
 
     /// Copies a packet of a port to these mirrors, but for those whose output already has it.
     fn mirror(&mut self, bridge: &'a Bridge, port: u32, selected: u32) {
+        let selected = selected & !bridge.mirrors.captures();
         let Some(port) = bridge.ports.get(&port).filter(|_| selected != 0) else {
             return;
         };
@@ -89,7 +91,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    fn passes(&mut self, mirror: &Mirror) -> bool {
+    pub(super) fn passes(&mut self, mirror: &Mirror) -> bool {
         let Some(filter) = &mirror.filter else { return true };
         for (read, mask) in self.consulted.iter_mut().zip(filter.mask()) {
             *read |= mask;
@@ -113,7 +115,7 @@ impl<'a> Pipeline<'a> {
                 }
             }
             Output::Vlan(out) if out != vlan => self.mirror_into(packet, mirror, out),
-            Output::Vlan(_) => {}
+            Output::Vlan(_) | Output::Capture(_) => {}
         }
     }
 

@@ -31,6 +31,7 @@ mod additions;
 mod buckets;
 pub(crate) mod budget;
 mod bulk;
+mod capture;
 mod change;
 mod check;
 mod commit;
@@ -78,6 +79,7 @@ mod tests;
 
 pub use additions::Additions;
 pub use budget::{Limit, Patience, RanOut};
+pub use capture::Captured;
 pub use change::Changed;
 pub use condition::Condition;
 pub use control::ControlPort;

@@ -21,7 +21,7 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::switch::Switch;
-use dp::{Action, Credit, Dep, DropCause, Effect, Key, PuntReason, Translation};
+use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation};
 use flow::{Field, FlowState, MatchField};
 use nanos::Nanos;
 use openflow::model::{self, Instructions};
@@ -258,6 +258,7 @@ impl<'a> Pipeline<'a> {
     /// Takes the packet through the tables of its bridge.
     fn run_tables(&mut self, bridge: &Bridge) {
         let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
+        self.capture_received(bridge, in_port);
         if !self.receives(bridge, in_port) {
             return;
         }
@@ -559,7 +560,7 @@ impl<'a> Pipeline<'a> {
         if self.failed {
             // Sending a part of the copies would be wrong. Rules that the packet has learned stay,
             // as in Open vSwitch: their actions have run.
-            self.actions.clear();
+            self.actions.retain(super::capture::is_of_received);
             self.controllers.clear();
             self.contexts.retain(|(_, context)| context.acts());
             let contexts = &self.contexts;
@@ -569,11 +570,15 @@ impl<'a> Pipeline<'a> {
         }
         super::commit::trim(&mut self.actions);
         let drop = !self.actions.iter().any(delivers);
+        let cause = self.drop.unwrap_or(DropCause::NoDestination);
+        if drop {
+            self.explain_captures(cause);
+        }
         let mask = self.mask();
         let mut news = self.switch.news(&self.effects, &self.contexts, now);
         news.changes |= flow.is_some_and(|flow| !self.switch.knows_flow(&flow));
         let translation = Translation {
-            drop: drop.then(|| self.drop.unwrap_or(DropCause::NoDestination)),
+            drop: drop.then_some(cause),
             actions: self.actions.into(),
             mask,
             deps: self.deps,
@@ -596,7 +601,7 @@ impl<'a> Pipeline<'a> {
 /// Whether an action gives the packet to somebody other than collectors.
 pub(super) fn delivers(action: &Action) -> bool {
     match action {
-        Action::Punt { reason, .. } => *reason != PuntReason::Sample,
+        Action::Punt { reason, .. } => reason.delivers(),
         Action::Output(_) | Action::Recirc(_) | Action::Meter(_) => true,
         _ => false,
     }
