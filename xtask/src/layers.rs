@@ -10,7 +10,7 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["nanos", "wire", "sys", "telemetry"],
-    &["flow", "qos", "ovsdb", "export", "protocols"],
+    &["flow", "qos", "ovsdb", "export", "protocols", "tunnel"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
@@ -32,6 +32,7 @@ pub(crate) const SANS_IO: &[&str] = &[
     "qos",
     "export",
     "protocols",
+    "tunnel",
     "ovsdb",
     "classifier",
     "openflow",

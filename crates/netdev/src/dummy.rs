@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +25,8 @@ const KEPT: usize = 4096;
 const QUEUE: usize = 4096;
 /// Most receive queues.
 const MOST_QUEUES: usize = 64;
+/// Most addresses.
+const MOST_ADDRESSES: usize = 64;
 
 /// A device of memory.
 pub struct Dummy {
@@ -48,6 +51,8 @@ struct Inner {
     room: Option<usize>,
     drops: DeviceDrops,
     captures: Captures,
+    /// With the lengths of their prefixes.
+    addresses: Vec<(IpAddr, u8)>,
 }
 
 /// The capture files: of both directions into one, or one each.
@@ -87,6 +92,7 @@ impl Dummy {
             room: None,
             drops: DeviceDrops::default(),
             captures: Captures::create(name, options)?,
+            addresses: Vec::new(),
         };
         let shared = Arc::new(Shared {
             cable: OnceLock::new(),
@@ -145,6 +151,22 @@ impl Dummy {
     /// Accepts `room` more frames, then is full; `None` accepts any number.
     pub fn set_room(&self, frames: Option<usize>) {
         self.shared.inner.lock().room = frames;
+    }
+
+    /// Gives the device an address in a network with a prefix of `len` bits. The device does not
+    /// answer at it: routes take their source address from it. The oldest of 64 addresses goes.
+    pub fn add_address(&self, address: IpAddr, len: u8) {
+        let mut inner = self.shared.inner.lock();
+        inner.addresses.retain(|known| *known != (address, len));
+        if inner.addresses.len() >= MOST_ADDRESSES {
+            inner.addresses.remove(0);
+        }
+        inner.addresses.push((address, len));
+    }
+
+    /// Its addresses with the lengths of their prefixes.
+    pub fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        self.shared.inner.lock().addresses.clone()
     }
 
     /// Number of injected packets not received yet.

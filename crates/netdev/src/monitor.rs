@@ -112,6 +112,45 @@ impl LinkMonitor {
     }
 }
 
+/// Tells when routes, addresses or devices have changed in the network namespace of the thread that
+/// opened it.
+pub struct RouteMonitor {
+    events: Netlink,
+}
+
+/// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE` and the same of IPv6.
+const GROUPS_ROUTE: u32 = 0x10 | 0x40 | 0x100 | 0x400;
+
+impl RouteMonitor {
+    /// Starts to watch.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open() -> io::Result<RouteMonitor> {
+        let events = Netlink::subscribe(GROUP_LINK | GROUPS_ROUTE)?;
+        Ok(RouteMonitor { events })
+    }
+
+    /// Readable when there may be changes.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Whether anything has changed since the last call. Never waits.
+    pub fn has_changed(&mut self) -> bool {
+        let mut changed = false;
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            match self.events.receive(&mut buffer) {
+                Ok(1..) => changed = true,
+                // The kernel dropped notifications: something has changed.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => changed = true,
+                Ok(0) | Err(_) => return changed,
+            }
+        }
+    }
+}
+
 fn dump(netlink: &mut Netlink) -> io::Result<BTreeMap<u32, Link>> {
     Ok(netlink::dump_links(netlink)?
         .into_iter()

@@ -16,6 +16,7 @@ mod later;
 mod openflow;
 mod pmd;
 mod qos;
+mod route;
 mod trace;
 
 type Answer = Result<String, String>;
@@ -48,6 +49,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     later::register(&add);
     pmd::register(&add);
     qos::register(&add);
+    route::register(&add);
     trace::register(&add);
     openflow::register(&add);
 

@@ -37,6 +37,7 @@ mod protocols;
 mod qos;
 mod reports;
 mod retries;
+mod routes;
 mod rows;
 mod serve;
 mod show;

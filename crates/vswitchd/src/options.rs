@@ -25,6 +25,8 @@ impl Program {
 pub(crate) struct Options {
     pub(crate) daemon: daemon::Options,
     pub(crate) dummies: Dummies,
+    /// Whether the kernel's routes are in the routing table.
+    pub(crate) system_routes: bool,
     /// `run`: database files; `vswitchd`: at most one remote.
     pub(crate) args: Vec<String>,
     /// `run`: where else the database listens.
@@ -58,6 +60,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
     let mut options = Options {
         daemon: daemon::Options::new(Program::NAME),
         dummies: Dummies::Off,
+        system_routes: true,
         args: Vec::new(),
         remotes: Vec::new(),
         tls: tls::Settings::default(),
@@ -70,6 +73,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
                 return Ok(Asked::Print(telemetry::version::text(Program::NAME)));
             }
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
+            Item::Opt("disable-system-route", _) => options.system_routes = false,
             Item::Opt("remote", value) => options.remotes.extend(value),
             Item::Opt(name, value)
                 if program == Program::Run && tls::accept_column(&mut options.tls, name, value.as_deref()) => {}

@@ -126,7 +126,9 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     let seed = uuid::Uuid::new_v4().as_u128();
     let idl = daemon::idl(seed);
     let tls = Tls::default();
-    let state = Rc::new(State::start(seed as u64, tls.clone()).context("starting the datapath")?);
+    let kernel_routes = options.system_routes && options.dummies != Dummies::Override;
+    let state = State::start(seed as u64, tls.clone(), kernel_routes);
+    let state = Rc::new(state.context("starting the datapath")?);
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     tokio::task::spawn_local(OpenFlow::watch(state.clone()));
     tokio::task::spawn_local(Exports::run(state.clone()));

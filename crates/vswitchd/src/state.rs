@@ -5,6 +5,7 @@ use crate::controllers::Controllers;
 use crate::exports::Exports;
 use crate::openflow::OpenFlow;
 use crate::protocols::{Protocols, Running};
+use crate::routes::Routes;
 use crate::slowpath::Shared;
 use dp::{Datapath, Limits, PortNo};
 use dp_user::{DpUser, Options};
@@ -26,6 +27,8 @@ pub(crate) struct State {
     pub(crate) controllers: Controllers,
     pub(crate) exports: Exports,
     pub(crate) protocols: Running,
+    /// The routes of the underlay.
+    pub(crate) routes: RefCell<Routes>,
     /// When the daemon's loop checks the switch's tables next.
     armed: Cell<Option<Nanos>>,
     /// Megaflows and rules at the last [`State::reclaim`].
@@ -47,7 +50,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn start(seed: u64, tls: Tls) -> io::Result<State> {
+    /// Starts the datapath. `kernel_routes` says whether tunnels take the kernel's routes.
+    pub(crate) fn start(seed: u64, tls: Tls, kernel_routes: bool) -> io::Result<State> {
         let shared = Shared::new(seed);
         shared.serve_long()?;
         let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
@@ -62,6 +66,7 @@ impl State {
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),
             exports: Exports::default(),
+            routes: RefCell::new(Routes::new(kernel_routes)),
             armed: Cell::new(None),
             held: Cell::new((0, 0)),
             limits: Cell::new(None),

@@ -3,12 +3,14 @@
 mod address;
 mod link;
 mod message;
+mod route;
 pub(crate) mod tc;
 
-pub use address::address_of;
+pub use address::{address_of, addresses_of};
 pub use link::Link;
 pub(crate) use link::{dump_links, link_by_index, link_by_name, owner, parse_link, set_link};
 pub(crate) use message::{Attributes, Message, parse};
+pub use route::{KernelRoute, routes};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

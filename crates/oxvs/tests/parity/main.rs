@@ -28,6 +28,7 @@ mod ofctl_answers;
 mod ofctl_mutations;
 mod ofctl_switch;
 mod ovsdb;
+mod routes;
 mod run;
 mod trace;
 mod vsctl;

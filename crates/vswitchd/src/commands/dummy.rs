@@ -5,7 +5,7 @@ use crate::show;
 use crate::state::State;
 use dp::PortNo;
 use netdev::Dummy;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add(
@@ -73,24 +73,30 @@ fn conn_state(state: &State, args: &[String]) -> Answer {
     Ok(out)
 }
 
-/// Checks an address of a dummy. Tunnels, for which addresses are there, are not supported yet.
-fn set_address(state: &State, args: &[String], check: fn(&str) -> Result<(), String>) -> Answer {
+/// Gives a dummy an address, which routes have as their source.
+fn set_address(state: &State, args: &[String], read: fn(&str) -> Result<(IpAddr, u8), String>) -> Answer {
     with_dummy(state, &args[0], |_| ()).ok_or("Unknown Dummy Interface")?;
-    check(&args[1])?;
+    let (address, len) = read(&args[1])?;
+    with_dummy(state, &args[0], |dummy| dummy.add_address(address, len));
     Ok("OK".to_owned())
 }
 
 /// Reads `ADDRESS[/BITS]`.
-fn prefix<A: std::str::FromStr>(text: &str, width: u32, family: &str, short: &str) -> Result<(), String> {
+fn prefix<A: std::str::FromStr + Into<IpAddr>>(
+    text: &str,
+    width: u8,
+    family: &str,
+    short: &str,
+) -> Result<(IpAddr, u8), String> {
     let (address, bits) = text
         .split_once('/')
         .map_or((text, None), |(address, bits)| (address, Some(bits)));
-    if address.parse::<A>().is_err() {
+    let Ok(address) = address.parse::<A>() else {
         return Err(format!("{text}: invalid {short} address"));
-    }
-    match bits.map(str::parse::<u32>) {
-        None => Ok(()),
-        Some(Ok(bits)) if bits <= width => Ok(()),
+    };
+    match bits.map(str::parse::<u8>) {
+        None => Ok((address.into(), width)),
+        Some(Ok(bits)) if bits <= width => Ok((address.into(), bits)),
         Some(_) => Err(format!(
             "{text}: {family} network prefix bits not between 0 and {width}, inclusive"
         )),

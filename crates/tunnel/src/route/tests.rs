@@ -1,0 +1,172 @@
+use super::*;
+use proptest::prelude::*;
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn prefix(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn route(to: &str, device: &str, origin: Origin) -> Route {
+    let source = address(if to.contains(':') { "fd00::1" } else { "10.0.0.1" });
+    let hop = Hop {
+        device: device.to_owned(),
+        gateway: None,
+        source,
+    };
+    Route {
+        to: prefix(to),
+        mark: 0,
+        hop,
+        origin,
+    }
+}
+
+const CACHED: Origin = Origin::Cached { local: false };
+const LOCAL: Origin = Origin::Cached { local: true };
+
+#[test]
+fn the_longest_prefix_wins_and_users_and_local_routes_go_before() {
+    let mut table = Table::default();
+    table.cache([
+        route("0.0.0.0/0", "default", CACHED),
+        route("10.0.0.0/8", "eight", CACHED),
+        route("10.1.0.0/16", "sixteen", CACHED),
+        route("10.1.1.1/32", "own", LOCAL),
+        route("::/0", "six", CACHED),
+    ]);
+    let mut user = |to: &str, device: &str| {
+        let Route { to, hop, .. } = route(to, device, Origin::User);
+        table.add(to, 0, hop);
+    };
+    user("10.1.1.0/24", "user");
+    user("10.0.0.0/9", "nine");
+    let device = |to: &str| table.lookup(address(to), 0).map(|route| route.hop.device.as_str());
+    assert_eq!(device("9.9.9.9"), Some("default"));
+    assert_eq!(device("10.200.0.1"), Some("eight"));
+    assert_eq!(device("10.1.1.1"), Some("own"));
+    assert_eq!(device("10.1.1.2"), Some("user"));
+    // A user's /9 ranks as a /73, above the kernel's /16.
+    assert_eq!(device("10.1.2.2"), Some("nine"));
+    assert_eq!(device("fd00::1"), Some("six"));
+    assert_eq!(table.lookup(address("9.9.9.9"), 1), None);
+}
+
+#[test]
+fn marks_tell_routes_apart() {
+    let mut table = Table::default();
+    let hop = route("10.0.0.0/8", "a", Origin::User).hop;
+    table.add(prefix("10.0.0.0/8"), 7, hop);
+    assert!(table.lookup(address("10.0.0.1"), 0).is_none());
+    assert!(table.lookup(address("10.0.0.1"), 7).is_some());
+    assert!(!table.remove(prefix("10.0.0.0/8"), 0));
+    assert!(table.remove(prefix("10.9.9.9/8"), 7));
+    assert_eq!(table.routes().count(), 0);
+}
+
+#[test]
+fn new_kernel_routes_replace_the_old_ones_and_not_those_of_users() {
+    let mut table = Table::default();
+    let before = table.generation();
+    table.cache([route("10.0.0.0/8", "old", CACHED), route("10.0.0.0/8", "newer", CACHED)]);
+    assert_eq!(table.lookup(address("10.0.0.1"), 0).unwrap().hop.device, "newer");
+    let Route { to, hop, .. } = route("10.0.0.1/32", "user", Origin::User);
+    table.add(to, 0, hop);
+    table.cache([route("10.0.0.1/32", "own", LOCAL)]);
+    assert_eq!(table.lookup(address("10.0.0.1"), 0).unwrap().hop.device, "user");
+    assert_eq!(table.lookup(address("10.0.0.2"), 0), None);
+    assert!(
+        !table.remove(prefix("10.0.0.0/8"), 0),
+        "only users' routes are removed by hand"
+    );
+    assert_ne!(table.generation(), before);
+}
+
+#[test]
+fn routes_print_as_open_vswitch_prints_them() {
+    let mut marked = route("1.2.4.9/24", "br0", Origin::User);
+    marked.mark = 7;
+    marked.hop.gateway = Some(address("1.1.2.1"));
+    assert_eq!(
+        marked.to_string(),
+        "User: 1.2.4.0/24 MARK 7 dev br0 GW 1.1.2.1 SRC 10.0.0.1"
+    );
+    let own = route("fd00::1/128", "v0", LOCAL);
+    assert_eq!(own.to_string(), "Cached: fd00::1/128 dev v0 SRC fd00::1 local");
+}
+
+#[test]
+fn the_source_is_an_address_beside_the_gateway_or_the_destination() {
+    let addresses = ["10.1.2.3/24", "10.1.0.9/16", "fe80::5/64"].map(prefix);
+    let source = |to: &str, gateway: Option<&str>| source(&addresses, address(to), gateway.map(address));
+    assert_eq!(source("9.9.9.9", Some("10.1.2.1")), Some(address("10.1.2.3")));
+    assert_eq!(source("9.9.9.9", Some("10.1.7.1")), Some(address("10.1.0.9")));
+    assert_eq!(source("10.1.2.77", None), Some(address("10.1.2.3")));
+    assert_eq!(source("10.1.2.77", Some("8.8.8.8")), Some(address("10.1.2.3")));
+    assert_eq!(source("2001:db8::1", Some("fe80::1")), Some(address("fe80::5")));
+    assert_eq!(source("9.9.9.9", None), None);
+}
+
+#[test]
+fn prefixes_are_read_with_lengths_and_masks() {
+    for (text, read) in [
+        ("1.2.3.4", "1.2.3.4/32"),
+        ("1.2.3.4/16", "1.2.0.0/16"),
+        ("1.2.3.4/0", "0.0.0.0/0"),
+        ("1.1.1.1/255.255.0.0", "1.1.0.0/16"),
+        ("2001:db8:f::1/33", "2001:db8::/33"),
+        ("::1/0", "::/0"),
+        ("fd00::7/ffff:ffff::", "fd00::/32"),
+    ] {
+        assert_eq!(prefix(text).to_string(), read, "{text}");
+    }
+    for text in [
+        "",
+        "x",
+        "1.2.3.4/",
+        "1.2.3.4/33",
+        "1.2.3.4/-1",
+        "1.2.3.4/+1",
+        "1.1.1.1/0x10",
+        "::/129",
+        "1.1.1.1/255.0.255.0",
+        "1.1.1.1/ffff::",
+        "1.2.3.4/999",
+    ] {
+        assert_eq!(text.parse::<Prefix>(), Err(ParsePrefixError), "{text}");
+    }
+}
+
+proptest! {
+    /// A lookup finds what a search through all routes finds.
+    #[test]
+    fn lookups_find_the_route_of_the_highest_rank(
+        routes in prop::collection::vec((0u32..8, 0u8..=32, 0u32..2, 0u8..3), 0..20),
+        to in 0u32..8, mark in 0u32..2,
+    ) {
+        let spread = |bits: u32| IpAddr::from((bits << 29 | bits).to_be_bytes());
+        let mut table = Table::default();
+        let mut all: Vec<Route> = Vec::new();
+        for (bits, len, mark, origin) in routes {
+            let origin = [CACHED, LOCAL, Origin::User][usize::from(origin)];
+            let to = Prefix::new(spread(bits), len).unwrap();
+            let same = |r: &Route| r.rank() == u16::from(to.mapped_len()) + if origin == CACHED { 0 } else { PREFERRED }
+                && r.to.len() == len && r.to.address() == to.address() && r.mark == mark;
+            // The table's rule for equals has a test of its own.
+            if !all.iter().any(same) {
+                let hop = route("10.0.0.0/8", &all.len().to_string(), origin).hop;
+                all.push(Route { to, mark, hop, origin });
+            }
+        }
+        for route in all.iter().filter(|route| route.origin == Origin::User) {
+            table.add(route.to, route.mark, route.hop.clone());
+        }
+        table.cache(all.iter().filter(|route| route.origin != Origin::User).cloned());
+        let fits = |route: &&Route| route.mark == mark && route.to.contains(spread(to));
+        let best = all.iter().filter(fits).map(Route::rank).max();
+        prop_assert_eq!(table.lookup(spread(to), mark).map(Route::rank), best);
+        prop_assert_eq!(table.routes().count(), all.len());
+    }
+}

@@ -1,0 +1,132 @@
+//! The routes of the underlay: the kernel's, read when they are needed and have changed, and those
+//! of users.
+
+use netdev::{KernelRoute, RouteMonitor};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use tunnel::route::{Hop, Origin, Prefix, Route, Table, source};
+
+/// The routing table and how it follows the kernel's.
+pub(crate) struct Routes {
+    table: Table,
+    kernel: Kernel,
+}
+
+/// Whether the kernel's routes are in the table.
+enum Kernel {
+    /// They are left out.
+    Off,
+    /// Nobody has needed them so far.
+    Unwatched,
+    /// Read when the monitor tells of changes; `stale` asks for it earlier.
+    Watched { monitor: RouteMonitor, stale: bool },
+}
+
+impl Routes {
+    /// Routes of users, and of the kernel if `kernel` says so.
+    pub(crate) fn new(kernel: bool) -> Routes {
+        Routes {
+            table: Table::default(),
+            kernel: if kernel { Kernel::Unwatched } else { Kernel::Off },
+        }
+    }
+
+    /// The table, up to date with the kernel.
+    pub(crate) fn table(&mut self) -> &Table {
+        self.follow_kernel();
+        &self.table
+    }
+
+    /// Adds a user's route by a device that has these addresses. `None` if no address is in the
+    /// network of the gateway or of the destination: packets would have no source.
+    pub(crate) fn add(
+        &mut self,
+        to: Prefix,
+        mark: u32,
+        device: &str,
+        gateway: Option<IpAddr>,
+        addresses: &[Prefix],
+    ) -> Option<()> {
+        let hop = Hop {
+            device: device.to_owned(),
+            gateway,
+            source: source(addresses, to.address(), gateway)?,
+        };
+        self.table.add(to, mark, hop);
+        Some(())
+    }
+
+    /// Removes a user's route; whether there was one.
+    pub(crate) fn remove(&mut self, to: Prefix, mark: u32) -> bool {
+        let removed = self.table.remove(to, mark);
+        if let Kernel::Watched { stale, .. } = &mut self.kernel {
+            // The user's route may have displaced one of the kernel's.
+            *stale |= removed;
+        }
+        removed
+    }
+
+    fn follow_kernel(&mut self) {
+        if matches!(self.kernel, Kernel::Unwatched) {
+            self.kernel = match RouteMonitor::open() {
+                Ok(monitor) => Kernel::Watched { monitor, stale: true },
+                Err(error) => return complain(&error),
+            };
+        }
+        let Kernel::Watched { monitor, stale } = &mut self.kernel else {
+            return;
+        };
+        // The notifications are taken before the routes are read, so that no change is missed.
+        if monitor.has_changed() || *stale {
+            match netdev::routes() {
+                Ok(routes) => {
+                    *stale = false;
+                    self.table.cache(with_sources(routes));
+                }
+                Err(error) => {
+                    *stale = true;
+                    complain(&error);
+                }
+            }
+        }
+    }
+}
+
+fn complain(error: &std::io::Error) {
+    tracing::warn!(target: "route_table", "cannot read the kernel's routes: {error}");
+}
+
+/// The kernel's routes whose packets have a source address.
+fn with_sources(routes: Vec<KernelRoute>) -> Vec<Route> {
+    let mut addresses = HashMap::new();
+    let with_source = |route: KernelRoute| {
+        let to = Prefix::new(route.to, route.len)?;
+        let named = route.source.filter(|address| address.is_ipv4() == route.to.is_ipv4());
+        let source = named.or_else(|| {
+            let of_device = addresses
+                .entry(route.device.clone())
+                .or_insert_with(|| addresses_of(&route.device));
+            source(of_device, to.address(), route.gateway)
+        });
+        Some(Route {
+            to,
+            mark: route.mark,
+            hop: Hop {
+                gateway: route.gateway,
+                source: source?,
+                device: route.device,
+            },
+            origin: Origin::Cached { local: route.local },
+        })
+    };
+    routes.into_iter().filter_map(with_source).collect()
+}
+
+/// The addresses of a kernel's device; none if there is no such device.
+pub(crate) fn addresses_of(device: &str) -> Vec<Prefix> {
+    let found = netdev::addresses_of(device).unwrap_or_default();
+    found
+        .into_iter()
+        .filter_map(|(address, len)| Prefix::new(address, len))
+        .collect()
+}
