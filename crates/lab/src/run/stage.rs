@@ -161,6 +161,9 @@ impl Standing for Table {
             measurement.cpu.get("system").copied().unwrap_or(0.0),
             &mut measured.metrics,
         );
+        for (_, observer) in &mut observers {
+            observer.after(self)?;
+        }
         for ((name, observer), brought) in observers.into_iter().zip(brought) {
             let seen = observe::Seen {
                 setup,

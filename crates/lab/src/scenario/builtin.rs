@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-qos-bonding.toml",
     "s5-mixed.toml",
     "s5-tcp.toml",
+    "s5-visibility.toml",
 ];
 
 /// All scenarios of the program.

@@ -203,6 +203,24 @@ pub enum Observe {
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
     },
+    /// What the switch tells of a host's traffic, against what the host has sent, warm-up included.
+    /// Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error` (of the
+    /// estimated number of UDP datagrams, as a share of the sent ones), `bound` (what 95 % of
+    /// estimates of so many samples stay within), `lost` (samples that the switch dropped). Of
+    /// NetFlow: `error`, `headers` (bytes a packet beyond IP and UDP headers: the payload).
+    Watch {
+        /// How.
+        by: Watcher,
+        /// One sample in so many packets; flows for `netflow` and copies for `mirror` are never
+        /// sampled.
+        one_in: u32,
+        /// The bridge.
+        bridge: String,
+        /// The host whose traffic is watched.
+        from: String,
+        /// The host behind the mirror's output; it must send nothing.
+        to: String,
+    },
     /// How many rules fit. Metrics `rules`, `full` (1: the switch said that its table is full, 0:
     /// it took `at_most`), `seconds` (to install them), `lost` (exchanges of a probe through the
     /// full table that were not answered), `answered` (1: the switch answers an echo while full).
@@ -261,6 +279,22 @@ pub enum Observe {
     },
 }
 
+/// What a switch tells of its traffic by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Watcher {
+    /// Nothing.
+    None,
+    /// A mirror (SPAN).
+    Mirror,
+    /// sFlow version 5.
+    Sflow,
+    /// IPFIX.
+    Ipfix,
+    /// NetFlow version 5.
+    Netflow,
+}
+
 impl Observe {
     fn needs_openflow(&self) -> bool {
         match self {
@@ -271,6 +305,7 @@ impl Observe {
             | Observe::Witness { .. }
             | Observe::Fairness { .. }
             | Observe::Cut { .. }
+            | Observe::Watch { .. }
             | Observe::Mininet { .. }
             | Observe::Addresses { .. } => false,
             Observe::Capacity { .. }

@@ -18,6 +18,7 @@ pub(crate) mod script;
 
 use crate::bed::Bed;
 use crate::results::Loss;
+use crate::scenario::Watcher;
 use crate::topology::Topology;
 use anyhow::{Result, bail};
 use std::net::SocketAddr;
@@ -89,6 +90,33 @@ pub trait Running {
     /// It refuses.
     fn limit_rules(&mut self, _bridge: &str, _limit: Option<u32>) -> Result<bool> {
         Ok(false)
+    }
+
+    /// Lets a bridge tell of the traffic of a host to another host or to a collector at an address
+    /// in the switch's namespace; [`Watcher::None`] ends that.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn watch(
+        &mut self,
+        _bridge: &str,
+        by: Watcher,
+        _one_in: u32,
+        _ends: (&str, &str),
+        _collector: Option<SocketAddr>,
+    ) -> Result<()> {
+        match by {
+            Watcher::None => Ok(()),
+            other => bail!("this system has no {other:?}"),
+        }
+    }
+
+    /// Forgets its cached flows, so that it tells of them now.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn end_flows(&mut self) -> Result<()> {
+        Ok(())
     }
 
     /// A command in its namespace, for which Open vSwitch's programs in the `PATH` are its own.

@@ -3,12 +3,13 @@
 //! [`work`] is the hosts' part: traffic and [`crate::traffic::observe`]. An [`Observer`] starts
 //! before it and ends after it: `cut`: a cable; `openflow`: requests to the switch during the
 //! traffic, and rules before the run; `addresses`: the size of a learning switch's table;
-//! `mininet`: Mininet's own tests.
+//! `mininet`: Mininet's own tests; `watch`: what the switch tells of its traffic.
 
 mod addresses;
 mod cut;
 mod mininet;
 mod openflow;
+mod watch;
 
 pub(crate) use openflow::{control, prepare};
 
@@ -44,6 +45,14 @@ pub(crate) trait Observer {
 
     /// The run is given up; its work must end soon.
     fn stop(&mut self) {}
+
+    /// Called after the traffic.
+    ///
+    /// # Errors
+    /// The switch does not do what is asked.
+    fn after(&mut self, _table: &mut Table) -> Result<()> {
+        Ok(())
+    }
 
     /// Ends and returns the observations.
     ///
@@ -83,6 +92,22 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
                 Box::new(cut::Cut::begin(table, between, *which, *after * setup.seconds)?)
             }
             Observe::Mininet { topology, rate } => Box::new(mininet::Mininet::begin(table, setup, topology, *rate)?),
+            Observe::Watch {
+                by,
+                one_in,
+                bridge,
+                from,
+                to,
+            } => Box::new(watch::Watch::begin(
+                table,
+                &watch::Asked {
+                    by: *by,
+                    one_in: *one_in,
+                    bridge,
+                    from,
+                    to,
+                },
+            )?),
             Observe::Addresses { at_most } => Box::new(addresses::Addresses::begin(table, setup, *at_most)?),
             what => openflow::begin(table, setup, what)?,
         };

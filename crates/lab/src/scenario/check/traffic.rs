@@ -196,6 +196,30 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     say(&["after"], "'after' is a share of the measured time, 0 to 1".to_owned());
                 }
             }
+            Observe::Watch {
+                one_in,
+                bridge,
+                from,
+                to,
+                ..
+            } => {
+                host(from, &mut say, "from");
+                host(to, &mut say, "to");
+                let at = |end: &str| {
+                    setup.topology.links.iter().any(|link| {
+                        (link.a.at == end && link.b.at == *bridge) || (link.b.at == end && link.a.at == *bridge)
+                    })
+                };
+                if !at(from) || !at(to) || from == to {
+                    say(
+                        &["bridge"],
+                        format!("'{from}' and '{to}' must be two hosts at the bridge '{bridge}'"),
+                    );
+                }
+                if *one_in == 0 {
+                    say(&["one_in"], "one sample in at least 1 packet".to_owned());
+                }
+            }
             Observe::FlowStatistics { every } | Observe::PortStatistics { every } => {
                 if !(*every >= 0.001 && *every <= 3600.0) {
                     say(&["every"], "requests are 0.001 to 3600 seconds apart".to_owned());

@@ -2,6 +2,7 @@
 
 use super::{Kind, drops};
 use crate::results::Loss;
+use crate::scenario::Watcher;
 use crate::systems::Running;
 use crate::systems::daemon::Daemon;
 use crate::systems::kernel_drops;
@@ -198,6 +199,46 @@ impl Running for RunningSwitch {
             None => self.ask_vsctl(&format!("clear bridge {bridge} flow_tables")),
         };
         said.map(|_| true)
+    }
+
+    fn watch(
+        &mut self,
+        bridge: &str,
+        by: Watcher,
+        one_in: u32,
+        (from, to): (&str, &str),
+        collector: Option<SocketAddr>,
+    ) -> Result<()> {
+        self.bridge(bridge)?;
+        let target = collector.map(|address| address.to_string()).unwrap_or_default();
+        let said = match by {
+            Watcher::None => self.ask_vsctl(&format!(
+                "clear bridge {bridge} mirrors -- clear bridge {bridge} sflow -- clear bridge {bridge} ipfix -- clear bridge {bridge} netflow"
+            )),
+            Watcher::Mirror => {
+                let device = |to: &str| Ok::<_, anyhow::Error>(self.layout.port(bridge, to)?.device.clone());
+                let (source, output) = (device(from)?, device(to)?);
+                self.vsctl(&format!(
+                    "-- --id=@a get port {source} -- --id=@b get port {output} \
+                     -- --id=@m create mirror name=watch select_src_port=@a output_port=@b -- set bridge {bridge} mirrors=@m"
+                ))
+            }
+            Watcher::Sflow => self.vsctl(&format!(
+                "-- --id=@s create sflow agent=lo targets=\\\"{target}\\\" sampling={one_in} polling=0 -- set bridge {bridge} sflow=@s"
+            )),
+            Watcher::Ipfix => self.vsctl(&format!(
+                "-- --id=@i create ipfix targets=\\\"{target}\\\" sampling={one_in} obs_domain_id=1 obs_point_id=1 \
+                 other_config:enable-output-sampling=false -- set bridge {bridge} ipfix=@i"
+            )),
+            Watcher::Netflow => self.vsctl(&format!(
+                "-- --id=@n create netflow targets=\\\"{target}\\\" active_timeout=1 -- set bridge {bridge} netflow=@n"
+            )),
+        };
+        said.map(drop_text)
+    }
+
+    fn end_flows(&mut self) -> Result<()> {
+        self.appctl("revalidator/purge").map(drop_text)
     }
 
     fn beside(&self, words: &[&str]) -> Result<Command> {
