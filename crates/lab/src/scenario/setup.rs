@@ -207,7 +207,7 @@ pub enum Observe {
     /// Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error` (of the
     /// estimated number of UDP datagrams, as a share of the sent ones), `bound` (what 95 % of
     /// estimates of so many samples stay within), `lost` (samples that the switch dropped). Of
-    /// NetFlow: `error`, `headers` (bytes a packet beyond IP and UDP headers: the payload).
+    /// NetFlow: `error`, `frame` (bytes of a datagram).
     Watch {
         /// How.
         by: Watcher,

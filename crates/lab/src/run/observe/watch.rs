@@ -22,9 +22,6 @@ use std::time::Duration;
 /// The last datagrams of an exporter come within this time after its flows have ended.
 const LAST: Duration = Duration::from_millis(1500);
 
-/// A part of a datagram's headers that NetFlow does not count for the UDP payload: IP and UDP.
-const HEADERS: u64 = 28;
-
 /// What is observed, and the sender's counters before.
 pub(super) struct Watch {
     what: Watcher,
@@ -125,10 +122,7 @@ impl Observer for Watch {
             }
             Watcher::Netflow if datagrams > 0.0 => {
                 add("error", (tally.packets as f64 / datagrams - 1.0).abs());
-                add(
-                    "headers",
-                    tally.bytes as f64 / tally.packets.max(1) as f64 - HEADERS as f64,
-                );
+                add("frame", tally.bytes as f64 / tally.packets.max(1) as f64);
             }
             Watcher::Sflow | Watcher::Ipfix | Watcher::Netflow => {}
         }

@@ -224,14 +224,13 @@ impl Running for RunningSwitch {
                 ))
             }
             Watcher::Sflow => self.vsctl(&format!(
-                "-- --id=@s create sflow agent=lo targets=\\\"{target}\\\" sampling={one_in} polling=0 -- set bridge {bridge} sflow=@s"
+                "-- --id=@s create sflow agent=lo targets=\"{target}\" sampling={one_in} polling=0 -- set bridge {bridge} sflow=@s"
             )),
             Watcher::Ipfix => self.vsctl(&format!(
-                "-- --id=@i create ipfix targets=\\\"{target}\\\" sampling={one_in} obs_domain_id=1 obs_point_id=1 \
-                 other_config:enable-output-sampling=false -- set bridge {bridge} ipfix=@i"
+                "-- --id=@i create ipfix targets=\"{target}\" sampling={one_in} obs_domain_id=1 obs_point_id=1 -- set bridge {bridge} ipfix=@i"
             )),
             Watcher::Netflow => self.vsctl(&format!(
-                "-- --id=@n create netflow targets=\\\"{target}\\\" active_timeout=1 -- set bridge {bridge} netflow=@n"
+                "-- --id=@n create netflow targets=\"{target}\" active_timeout=1 -- set bridge {bridge} netflow=@n"
             )),
         };
         said.map(drop_text)

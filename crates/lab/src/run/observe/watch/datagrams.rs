@@ -8,6 +8,7 @@ const UDP: u8 = 17;
 const OCTETS: u16 = 1;
 const PACKETS: u16 = 2;
 const PROTOCOL: u16 = 4;
+const DIRECTION: u16 = 61;
 
 /// What a collector has counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Tally {
             .map(|(_, len)| if *len == 65_535 { 1 } else { *len })
             .sum();
         while set.len() >= shortest.max(1) {
-            let (mut packets, mut bytes, mut protocol) = (0, 0, 0);
+            let (mut packets, mut bytes, mut protocol, mut leaves) = (0, 0, 0, false);
             for (element, len) in &elements {
                 // A length of 65535 stands before the value (RFC 7011 §7).
                 let (skip, len) = match len {
@@ -138,11 +139,13 @@ impl Tally {
                     PACKETS => packets = number,
                     OCTETS => bytes = number,
                     PROTOCOL => protocol = number,
+                    DIRECTION => leaves = number == 1,
                     _ => {}
                 }
                 set = &set[skip + len..];
             }
-            if protocol == u64::from(UDP) && packets > 0 {
+            // A packet is sampled where it comes in, and again where it leaves.
+            if protocol == u64::from(UDP) && packets > 0 && !leaves {
                 self.rate = if self.rate == 0 {
                     packets
                 } else {
