@@ -19,6 +19,7 @@ const PROGRAM: &str = "ovsdb-server";
 const OPTIONS: &[Opt] = &[
     Opt::value("remote", None),
     Opt::value("run", None),
+    Opt::value("config-file", None),
     Opt::flag("no-dbs", None),
     Opt::flag("disable-file-column-diff", None),
     Opt::value("sync-from", None),
@@ -82,6 +83,7 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
         match name {
             "remote" => server.remotes.extend(value),
             "run" => run = value,
+            "config-file" => server.config_file = value.map(|file| paths::dbdir().join(file)),
             "no-dbs" => no_dbs = true,
             "help" => {
                 mgmt::out!("{}", help());
@@ -98,10 +100,27 @@ fn parse(args: &mut dyn Iterator<Item = OsString>) -> Result<Option<Wanted>, Str
             _ => {}
         }
     }
-    if server.databases.is_empty() && !no_dbs {
+    if server.config_file.is_some() {
+        refuse_beside_config_file(&server)?;
+    } else if server.databases.is_empty() && !no_dbs {
         server.databases.push(paths::default_db_file());
     }
     Ok(Some(Wanted { server, daemon, run }))
+}
+
+/// Refuses options for what the configuration file says.
+fn refuse_beside_config_file(options: &Options) -> Result<(), String> {
+    let sync = &options.sync;
+    if sync.source.is_some() || sync.exclude.is_some() || sync.active {
+        return Err("--config-file is mutually exclusive with --sync-from, --sync-exclude and --active".to_owned());
+    }
+    if !options.remotes.is_empty() {
+        return Err("--config-file is mutually exclusive with --remote".to_owned());
+    }
+    if !options.databases.is_empty() {
+        return Err("Databases should be specified in a config file".to_owned());
+    }
+    Ok(())
 }
 
 fn help() -> String {
@@ -116,6 +135,8 @@ fn help() -> String {
          \x20                         unix:FILE, tcp:HOST:PORT, ssl:HOST:PORT, or\n\
          \x20                         db:DB,TABLE,COLUMN for those that the database itself names\n\
          \x20 --no-dbs                serve no database at first\n\
+         \x20 --config-file=FILE      take databases and remotes from a JSON file, instead of all\n\
+         \x20                         other options for them\n\
          \x20 --run=COMMAND           serve for as long as COMMAND runs\n\
          \n\
          Active-backup replication:\n\

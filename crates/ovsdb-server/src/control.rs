@@ -8,6 +8,20 @@ use mgmt::{os_text, reclaim};
 
 use crate::core::Close;
 use crate::server::{Inner, Server};
+use crate::source::SourceOptions;
+
+/// Commands that change what a configuration file says; refused beside one.
+const CONFIGURATION: &[&str] = &[
+    "ovsdb-server/add-db",
+    "ovsdb-server/add-remote",
+    "ovsdb-server/connect-active-ovsdb-server",
+    "ovsdb-server/disconnect-active-ovsdb-server",
+    "ovsdb-server/remove-db",
+    "ovsdb-server/remove-remote",
+    "ovsdb-server/set-active-ovsdb-server",
+    "ovsdb-server/set-active-ovsdb-server-probe-interval",
+    "ovsdb-server/set-sync-exclude-tables",
+];
 
 impl Server {
     /// Adds the server's commands to a control socket, and its figures to `memory/show`. The daemon
@@ -18,14 +32,24 @@ impl Server {
                    args: (usize, usize),
                    run: fn(&Rc<Inner>, &[String]) -> Result<String, String>| {
             let inner = self.inner.clone();
-            control.register(name, usage, args.0, args.1, Box::new(move |args| run(&inner, args)));
+            let fixed = CONFIGURATION.contains(&name);
+            let run = move |args: &[String]| {
+                if fixed {
+                    inner.refuse_beside_config_file()?;
+                }
+                run(&inner, args)
+            };
+            control.register(name, usage, args.0, args.1, Box::new(run));
         };
+        add("ovsdb-server/reload", "", (0, 0), |inner, _| {
+            inner.reload().map(|()| String::new())
+        });
         add("ovsdb-server/list-dbs", "", (0, 0), |inner, _| {
             Ok(lines(inner.core.borrow().database_names()))
         });
         add("ovsdb-server/add-db", "DB", (1, 1), |inner, args| {
             let added = match args[0].strip_prefix("relay:") {
-                Some(relay) => inner.add_relay(relay),
+                Some(relay) => inner.add_relay(relay, SourceOptions::default()),
                 None => inner.add_database(Path::new(&args[0]), None),
             };
             added.map(|_| String::new()).map_err(|error| error.to_string())

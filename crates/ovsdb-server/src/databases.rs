@@ -110,6 +110,7 @@ impl Inner {
         let removed = self.core.borrow_mut().remove_database(name, now);
         if removed {
             self.end_relay(name);
+            self.forget_model(name);
             self.stores.borrow_mut().remove(name);
         }
         self.flush();

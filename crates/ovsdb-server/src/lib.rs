@@ -17,6 +17,7 @@
 #![warn(clippy::print_stdout)]
 
 mod cli;
+mod config;
 mod conn;
 mod control;
 mod core;

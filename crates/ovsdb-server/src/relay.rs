@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::{self, AbortHandle};
 
 use crate::server::{Inner, OpenError};
-use crate::source::{self, End, Protocol};
+use crate::source::{self, End, Protocol, SourceOptions};
 
 /// A relay probes a source on another machine that has been silent for this time.
 const PROBE: Duration = Duration::from_secs(5);
@@ -31,6 +31,7 @@ pub(crate) struct Relays {
 
 struct Running {
     sources: String,
+    options: SourceOptions,
     wake: Rc<Notify>,
     task: Option<AbortHandle>,
 }
@@ -50,7 +51,7 @@ impl Relays {
 
 impl Inner {
     /// Adds a relay, `DATABASE:REMOTE[,REMOTE]…`.
-    pub(crate) fn add_relay(self: &Rc<Self>, text: &str) -> Result<String, OpenError> {
+    pub(crate) fn add_relay(self: &Rc<Self>, text: &str, options: SourceOptions) -> Result<String, OpenError> {
         let Some((name, sources)) = text.split_once(':').filter(|(name, _)| is_id(name)) else {
             return Err(OpenError::Relay(text.to_owned()));
         };
@@ -62,6 +63,7 @@ impl Inner {
         self.flush();
         let running = Running {
             sources: sources.to_owned(),
+            options,
             wake: Rc::new(Notify::new()),
             task: None,
         };
@@ -81,10 +83,11 @@ impl Inner {
             let mut session = Session::new(self.clone(), name.clone(), running.wake.clone());
             let (inner, sources) = (self.clone(), running.sources.clone());
             let is_local = |source: &str| source.parse().is_ok_and(|remote: Remote| remote.is_local());
+            let options = running.options.clone();
             let probe = (!sources.split(',').all(is_local)).then_some(PROBE);
             let follow = async move {
-                let probe = Rc::new(Cell::new(probe));
-                source::follow(&inner, &sources, &probe, &mut session).await;
+                let probe = Rc::new(Cell::new(options.probe_or(probe)));
+                source::follow(&inner, &sources, &probe, &options, &mut session).await;
             };
             running.task = Some(task::spawn_local(follow).abort_handle());
         }

@@ -6,7 +6,7 @@ mod rows;
 mod run;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const DEFAULT_MAX_BACKOFF: Duration = Duration::from_secs(8);
 #[derive(Default)]
 pub(crate) struct Remotes {
     /// Named on the command line or by a command.
-    configured: BTreeSet<String>,
+    configured: BTreeMap<String, Settings>,
     /// The server has started.
     started: bool,
     /// The running remotes, by target.
@@ -95,7 +95,7 @@ pub(crate) struct State {
 impl Remotes {
     /// Named on the command line or by a command.
     pub(crate) fn configured(&self) -> impl Iterator<Item = &str> {
-        self.configured.iter().map(String::as_str)
+        self.configured.keys().map(String::as_str)
     }
 
     /// Ends all remotes.
@@ -123,20 +123,41 @@ impl Running {
 impl Inner {
     /// Adds a remote; [`Inner::remotes_changed`] starts it. Does nothing if it exists already.
     pub(crate) fn add_remote(&self, name: &str) -> Result<(), String> {
-        if let Some(source) = RowSource::parse(name) {
-            source
-                .map_err(|why| format!("{name:?}: {why}"))?
-                .check(&self.core.borrow())
-                .map_err(|why| format!("{name:?}: {why}"))?;
-        }
-        self.remotes.borrow_mut().configured.insert(name.to_owned());
+        self.check_remote(name)?;
+        let mut remotes = self.remotes.borrow_mut();
+        remotes.configured.entry(name.to_owned()).or_default();
         self.remotes_changed.notify_one();
         Ok(())
     }
 
+    /// Replaces the remotes that are not rows of a database.
+    ///
+    /// # Errors
+    /// A `db:` remote that names no column; the others are in force.
+    pub(crate) fn set_remotes(&self, mut wanted: BTreeMap<String, Settings>) -> Result<(), String> {
+        let mut failures = Vec::new();
+        wanted.retain(|name, _| self.check_remote(name).map_err(|why| failures.push(why)).is_ok());
+        self.remotes.borrow_mut().configured = wanted;
+        self.remotes_changed.notify_one();
+        match failures.is_empty() {
+            true => Ok(()),
+            false => Err(failures.join(", ")),
+        }
+    }
+
+    /// Whether a `db:` remote names a column that can name remotes.
+    fn check_remote(&self, name: &str) -> Result<(), String> {
+        match RowSource::parse(name) {
+            None => Ok(()),
+            Some(source) => source
+                .and_then(|source| source.check(&self.core.borrow()))
+                .map_err(|why| format!("{name:?}: {why}")),
+        }
+    }
+
     /// Removes a remote that [`Inner::add_remote`] added.
     pub(crate) fn remove_remote(&self, name: &str) -> bool {
-        let removed = self.remotes.borrow_mut().configured.remove(name);
+        let removed = self.remotes.borrow_mut().configured.remove(name).is_some();
         if removed {
             self.remotes_changed.notify_one();
         }
@@ -151,7 +172,7 @@ impl Inner {
         self.reconcile_remotes().await;
         let mut remotes = self.remotes.borrow_mut();
         remotes.started = true;
-        for name in &remotes.configured {
+        for name in remotes.configured.keys() {
             let error = remotes.running.get(name).and_then(Running::listen_error);
             if let Some(error) = error {
                 return Err(format!("{name}: listen failed ({error})"));
@@ -165,9 +186,9 @@ impl Inner {
         let (mut wanted, mut tables) = (BTreeMap::new(), Vec::new());
         {
             let (core, remotes) = (self.core.borrow(), self.remotes.borrow());
-            for name in &remotes.configured {
+            for (name, settings) in &remotes.configured {
                 match RowSource::parse(name) {
-                    None => drop(wanted.insert(name.clone(), Settings::default())),
+                    None => drop(wanted.insert(name.clone(), settings.clone())),
                     Some(Ok(source)) => {
                         tables.extend(source.tables(&core));
                         wanted.extend(source.targets(&core));
@@ -215,7 +236,7 @@ impl Inner {
             Ok(remote) if remote.is_passive() => {
                 let patience = {
                     let remotes = self.remotes.borrow();
-                    !remotes.started && remotes.configured.contains(&name)
+                    !remotes.started && remotes.configured.contains_key(&name)
                 };
                 let first = run::bind(&self.tls, &remote, &state, patience).await.ok();
                 let listen = run::listen(

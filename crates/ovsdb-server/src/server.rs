@@ -20,12 +20,14 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{self, AbortHandle};
 
+use crate::config::ConfigFile;
 use crate::conn::{self, Conn};
 use crate::core::{Close, Core, Effect, HeldReply, Now, SessionId, SessionMap, SessionOptions};
 use crate::relay::Relays;
 use crate::remotes::Remotes;
 use crate::replication::Replication;
 use crate::request::Incoming;
+use crate::source::SourceOptions;
 use crate::store::{Store, StoreError};
 
 /// What a server is started with.
@@ -45,6 +47,8 @@ pub struct Options {
     /// wait to be sent, monitors and other state that clients asked for. 0 for a quarter of the
     /// machine's memory, between 512 MiB and 4 GiB.
     pub memory_budget: usize,
+    /// A file that names databases and remotes instead (ovsdb-server(1), "Configuration File").
+    pub config_file: Option<PathBuf>,
     /// The databases follow those of an active server.
     pub sync: SyncOptions,
     /// The keys for remotes under TLS. `db:DATABASE,TABLE,COLUMN` names a column that has the file
@@ -96,6 +100,9 @@ pub enum OpenError {
     /// A relay is not of the form `relay:DATABASE:REMOTE`.
     #[error("ovsdb error: relay:{0}: invalid syntax")]
     Relay(String),
+    /// The configuration file is wrong, or the server cannot do what it says.
+    #[error("{0}")]
+    Config(String),
     /// A `db:` remote names no column, or the server cannot listen on a remote.
     #[error("{0}")]
     Remote(String),
@@ -114,6 +121,7 @@ pub(crate) struct Inner {
     pub(crate) remotes: RefCell<Remotes>,
     pub(crate) replication: RefCell<Replication>,
     pub(crate) relays: RefCell<Relays>,
+    pub(crate) config_file: RefCell<Option<ConfigFile>>,
     /// A row changed that [`Remotes`] depend on.
     pub(crate) remotes_changed: Notify,
     /// Requests that the server ends.
@@ -168,6 +176,7 @@ impl Server {
             conns: RefCell::default(),
             remotes: RefCell::default(),
             relays: RefCell::default(),
+            config_file: RefCell::new(options.config_file.clone().map(ConfigFile::new)),
             replication: RefCell::new(Replication::new(&options.sync)),
             remotes_changed: Notify::new(),
             exit: Notify::new(),
@@ -196,11 +205,14 @@ impl Server {
             .map_err(OpenError::Schema)?;
         for file in &options.databases {
             if let Some(relay) = file.to_str().and_then(|file| file.strip_prefix("relay:")) {
-                inner.add_relay(relay)?;
+                inner.add_relay(relay, SourceOptions::default())?;
                 continue;
             }
             crate::store::wait_for_lock(file);
             inner.add_database(file, schema.as_ref())?;
+        }
+        if let Some(path) = &options.config_file {
+            inner.load_config_file(path).map_err(OpenError::Config)?;
         }
         inner.check_keys().map_err(OpenError::Remote)?;
         for remote in &options.remotes {

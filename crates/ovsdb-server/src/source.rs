@@ -20,6 +20,24 @@ const MAX_MESSAGE: usize = 1 << 30;
 /// The longest time for sending a message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Settings of a connection; `None` for the defaults.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SourceOptions {
+    /// The time after which a silent server is probed; zero for never.
+    pub(crate) probe: Option<Duration>,
+    /// The longest pause between two attempts.
+    pub(crate) max_backoff: Option<Duration>,
+    /// The DSCP of packets over TCP.
+    pub(crate) dscp: Option<u8>,
+}
+
+impl SourceOptions {
+    /// The probe's time with `default` where none is set.
+    pub(crate) fn probe_or(&self, default: Option<Duration>) -> Option<Duration> {
+        self.probe.map_or(default, |probe| (!probe.is_zero()).then_some(probe))
+    }
+}
+
 /// Why a connection ends.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -60,6 +78,7 @@ pub(crate) async fn follow(
     inner: &Rc<Inner>,
     sources: &str,
     probe: &Rc<Cell<Option<Duration>>>,
+    options: &SourceOptions,
     protocol: &mut impl Protocol,
 ) {
     let mut remotes: Vec<(&str, Remote)> = Vec::new();
@@ -75,9 +94,13 @@ pub(crate) async fn follow(
         return std::future::pending().await;
     }
     let mut turns = remotes.iter().cycle();
+    let default = Policy::default();
     let policy = Policy {
         probe: probe.get(),
-        ..Policy::default()
+        max_backoff: options.max_backoff.unwrap_or(default.max_backoff),
+        min_backoff: options
+            .max_backoff
+            .map_or(default.min_backoff, |most| most.min(default.min_backoff)),
     };
     let mut machine = Reconnect::new(policy, inner.monotonic());
     loop {
@@ -99,6 +122,11 @@ pub(crate) async fn follow(
             Ok(stream) => {
                 tracing::info!(target: "reconnect", "{source}: connected");
                 machine.connected(inner.monotonic());
+                if let Some(dscp) = options.dscp
+                    && let Err(error) = stream.set_dscp(dscp)
+                {
+                    telemetry::warn_limited!(target: "reconnect", "{source}: cannot set DSCP {dscp} ({})", os_text(&error));
+                }
                 let limit = MAX_MESSAGE.min(inner.core.borrow().budget().1);
                 let limits = Limits {
                     max_bytes: limit,

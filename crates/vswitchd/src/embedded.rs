@@ -78,6 +78,7 @@ pub(crate) async fn start(options: &Options, tls: &Tls) -> anyhow::Result<Embedd
         schema: Some(ovsdb::schemas::OPEN_VSWITCH.to_owned()),
         max_sessions: 0,
         memory_budget: 0,
+        config_file: None,
         sync: ovsdb_server::SyncOptions::default(),
         tls_settings: options.tls.clone(),
         tls: tls.clone(),

@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::task::{self, AbortHandle};
 
+use crate::config::{Model, Source};
 use crate::server::{Inner, SyncOptions};
-use crate::source;
+use crate::source::{self, SourceOptions};
 use session::Session;
 
 /// The server probes an active server that has been silent for this time.
@@ -28,8 +29,17 @@ pub(crate) struct Replication {
     probe: Rc<Cell<Option<Duration>>>,
     /// The server is a backup: databases that are added are too.
     backup: bool,
+    /// The active-backup databases of the configuration file, which have settings of their own.
+    own: BTreeMap<String, Own>,
     /// The databases that follow the source.
     running: BTreeMap<String, Running>,
+}
+
+/// The settings of a database that the configuration file calls active-backup.
+struct Own {
+    /// `None` for the active role.
+    source: Option<Source>,
+    excluded: BTreeSet<String>,
 }
 
 /// A database that follows its source.
@@ -57,8 +67,29 @@ impl Replication {
             excluded: Excluded::parse(options.exclude.as_deref().unwrap_or_default()),
             probe: Rc::new(Cell::new(Some(DEFAULT_PROBE))),
             backup: options.source.is_some() && !options.active,
+            own: BTreeMap::new(),
             running: BTreeMap::new(),
         }
+    }
+
+    /// The status of each database of the configuration file, as newer releases write it.
+    fn own_status(&self) -> String {
+        let blocks = self.own.iter().map(|(name, own)| {
+            let Some(running) = self.running.get(name) else {
+                return format!("database: {name}\nstate: active\n");
+            };
+            let phase = match running.phase.get() {
+                Phase::Connecting => "connecting",
+                Phase::Replicating => "replicating",
+            };
+            let mut block = format!("database: {name}\nstate: backup\n{phase}: {}\n", running.source);
+            if !own.excluded.is_empty() {
+                let excluded: Vec<&str> = own.excluded.iter().map(String::as_str).collect();
+                block += &format!("exclude: {}\n", excluded.join(","));
+            }
+            block
+        });
+        blocks.collect::<Vec<_>>().join("\n")
     }
 
     /// Ends the connections. Databases keep their roles.
@@ -99,9 +130,6 @@ impl fmt::Display for Excluded {
 impl Inner {
     /// Starts to follow the source in every database, if the server is a backup.
     pub(crate) fn start_replication(self: &Rc<Self>) {
-        if !self.replication.borrow().backup {
-            return;
-        }
         let core = self.core.borrow();
         let names: Vec<String> = core.database_names().map(str::to_owned).collect();
         drop(core);
@@ -116,17 +144,32 @@ impl Inner {
     /// Starts to follow the source in a database that was added, if the server is a backup.
     pub(crate) fn replicate(self: &Rc<Self>, db: &str) {
         let mut replication = self.replication.borrow_mut();
-        let (true, Some(source)) = (replication.backup, replication.source.clone()) else {
-            return;
+        let shared = || (replication.source.clone(), replication.excluded.of(db));
+        let (source, excluded, options, probe) = match replication.own.get(db) {
+            Some(own) => {
+                let options = own
+                    .source
+                    .as_ref()
+                    .map(|source| source.options.clone())
+                    .unwrap_or_default();
+                let probe = Rc::new(Cell::new(options.probe_or(Some(DEFAULT_PROBE))));
+                let source = own.source.as_ref().map(|source| source.remote.clone());
+                (source, own.excluded.clone(), options, probe)
+            }
+            None if replication.backup => {
+                let (source, excluded) = shared();
+                (source, excluded, SourceOptions::default(), replication.probe.clone())
+            }
+            None => return,
         };
+        let Some(source) = source else { return };
         self.core.borrow_mut().set_backup(db, true);
         self.flush_soon();
         let phase = Rc::new(Cell::new(Phase::Connecting));
-        let excluded = replication.excluded.of(db);
         let mut session = Session::new(self.clone(), db.to_owned(), excluded, phase.clone());
-        let (inner, name, remote, probe) = (self.clone(), db.to_owned(), source.clone(), replication.probe.clone());
+        let (inner, name, remote) = (self.clone(), db.to_owned(), source.clone());
         let follow = async move {
-            source::follow(&inner, &remote, &probe, &mut session).await;
+            source::follow(&inner, &remote, &probe, &options, &mut session).await;
             inner.end_replication(&name);
         };
         let task = task::spawn_local(follow).abort_handle();
@@ -138,9 +181,50 @@ impl Inner {
         }
     }
 
+    /// The role of a database of the configuration file; a backup starts again.
+    pub(crate) fn set_model(self: &Rc<Self>, db: &str, model: &Model) {
+        self.end_replication(db);
+        self.forget_model(db);
+        let own = match model {
+            Model::Standalone | Model::Relay(_) => None,
+            Model::Active => Some(Own {
+                source: None,
+                excluded: BTreeSet::new(),
+            }),
+            Model::Backup { source, excluded } => {
+                // Tables have their names alone or, as on the command line, with the database's.
+                let excluded = excluded.iter().map(|table| {
+                    let prefix = table.strip_prefix(db).and_then(|rest| rest.strip_prefix(':'));
+                    prefix.unwrap_or(table).to_owned()
+                });
+                let excluded = excluded.collect();
+                Some(Own {
+                    source: Some(source.clone()),
+                    excluded,
+                })
+            }
+        };
+        if let Some(own) = own {
+            self.replication.borrow_mut().own.insert(db.to_owned(), own);
+            if self.has_started() {
+                self.replicate(db);
+            }
+        }
+    }
+
+    /// A database of the configuration file was removed.
+    pub(crate) fn forget_model(&self, db: &str) {
+        self.replication.borrow_mut().own.remove(db);
+    }
+
     /// A database was removed, or cannot be replicated any more.
     pub(crate) fn end_replication(&self, db: &str) {
-        let running = self.replication.borrow_mut().running.remove(db);
+        let mut replication = self.replication.borrow_mut();
+        let running = replication.running.remove(db);
+        if let Some(own) = replication.own.get_mut(db) {
+            own.source = None;
+        }
+        drop(replication);
         if let Some(running) = running {
             self.core.borrow_mut().set_backup(db, false);
             self.flush_soon();
@@ -214,6 +298,9 @@ impl Inner {
     /// `ovsdb-server/sync-status`.
     pub(crate) fn sync_status(&self) -> String {
         let replication = self.replication.borrow();
+        if !replication.own.is_empty() {
+            return replication.own_status();
+        }
         let Some(first) = replication.running.values().next() else {
             return "state: active\n".to_owned();
         };
