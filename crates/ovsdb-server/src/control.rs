@@ -20,6 +20,7 @@ const CONFIGURATION: &[&str] = &[
     "ovsdb-server/remove-remote",
     "ovsdb-server/set-active-ovsdb-server",
     "ovsdb-server/set-active-ovsdb-server-probe-interval",
+    "ovsdb-server/set-relay-source-probe-interval",
     "ovsdb-server/set-sync-exclude-tables",
 ];
 
@@ -103,6 +104,12 @@ impl Server {
             "",
             (1, 1),
             |inner, args| inner.set_active_server_probe(&args[0]),
+        );
+        add(
+            "ovsdb-server/set-relay-source-probe-interval",
+            "",
+            (1, 1),
+            |inner, args| inner.set_relay_probe(&args[0]),
         );
         add("ovsdb-server/set-sync-exclude-tables", "", (1, 1), |inner, args| {
             inner.set_excluded(&args[0]);

@@ -27,12 +27,15 @@ const PROBE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Relays {
     running: BTreeMap<String, Running>,
+    /// The time of probes that a command has set for all sources; zero for never.
+    probe: Option<Duration>,
 }
 
 struct Running {
     sources: String,
     options: SourceOptions,
     wake: Rc<Notify>,
+    probe: Rc<Cell<Option<Duration>>>,
     task: Option<AbortHandle>,
 }
 
@@ -65,6 +68,7 @@ impl Inner {
             sources: sources.to_owned(),
             options,
             wake: Rc::new(Notify::new()),
+            probe: Rc::default(),
             task: None,
         };
         self.relays.borrow_mut().running.insert(name.to_owned(), running);
@@ -76,21 +80,42 @@ impl Inner {
 
     /// Connects the relays that have no connection yet.
     pub(crate) fn start_relays(self: &Rc<Self>) {
-        for (name, running) in &mut self.relays.borrow_mut().running {
+        let mut relays = self.relays.borrow_mut();
+        let set = relays.probe;
+        for (name, running) in &mut relays.running {
             if running.task.is_some() {
                 continue;
             }
             let mut session = Session::new(self.clone(), name.clone(), running.wake.clone());
             let (inner, sources) = (self.clone(), running.sources.clone());
             let is_local = |source: &str| source.parse().is_ok_and(|remote: Remote| remote.is_local());
-            let options = running.options.clone();
-            let probe = (!sources.split(',').all(is_local)).then_some(PROBE);
+            let options = SourceOptions {
+                probe: running.options.probe.or(set),
+                ..running.options.clone()
+            };
+            let default = (!sources.split(',').all(is_local)).then_some(PROBE);
+            running.probe.set(options.probe_or(default));
+            let probe = running.probe.clone();
             let follow = async move {
-                let probe = Rc::new(Cell::new(options.probe_or(probe)));
                 source::follow(&inner, &sources, &probe, &options, &mut session).await;
             };
             running.task = Some(task::spawn_local(follow).abort_handle());
         }
+    }
+
+    /// `ovsdb-server/set-relay-source-probe-interval`, in milliseconds; 0 for never. Connections
+    /// use it from the next message on.
+    pub(crate) fn set_relay_probe(&self, interval: &str) -> Result<String, String> {
+        let Ok(interval) = interval.parse::<i32>() else {
+            return Ok("Invalid probe interval, integer value expected".to_owned());
+        };
+        let interval = Duration::from_millis(u64::try_from(interval).unwrap_or(0));
+        let mut relays = self.relays.borrow_mut();
+        relays.probe = Some(interval);
+        for running in relays.running.values() {
+            running.probe.set((!interval.is_zero()).then_some(interval));
+        }
+        Ok(String::new())
     }
 
     /// A database was removed: ends its connection, if it was a relay.

@@ -332,3 +332,27 @@ fn a_hostile_source_does_not_break_a_relay() {
         assert!(server.resident() < 200_000, "{number}: {} KiB", server.resident());
     }
 }
+
+#[test]
+fn a_relay_probes_a_silent_source_at_the_interval_that_a_command_sets() {
+    let dir = directory();
+    let source = dir.path().join("source");
+    let relay = format!("relay:R:unix:{}", source.display());
+    let server = Server::start(dir.path(), &database(dir.path()), &[&relay]);
+    let set = |interval: &str| server.control("ovsdb-server/set-relay-source-probe-interval", &[interval]);
+    assert_eq!(
+        set("x").unwrap().trim_end(),
+        "Invalid probe interval, integer value expected"
+    );
+    assert_eq!(set("10"), Ok(String::new()));
+    let listener = UnixListener::bind(&source).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut text = String::new();
+    while !text.contains("\"echo\"") {
+        let mut bytes = [0; 4096];
+        let n = std::io::Read::read(&mut stream, &mut bytes).unwrap();
+        assert!(n > 0, "the relay ended the connection without a probe: {text}");
+        text += std::str::from_utf8(&bytes[..n]).unwrap();
+    }
+}
