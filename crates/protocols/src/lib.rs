@@ -17,4 +17,5 @@
 //! - What a peer can make a machine keep is bounded per port and in total.
 
 pub mod rstp;
+pub mod snooping;
 pub mod stp;
