@@ -19,6 +19,8 @@ pub use slot::{KeySlot, Reading};
 /// What [`Field::EthType`] says of a frame that has a length instead of a type, and no SNAP header
 /// with a type.
 const NOT_A_TYPE: u16 = 0x05ff;
+/// The protocol number of IGMP.
+const IGMP: u8 = 2;
 
 /// In a label stack entry: it is the last.
 const BOTTOM_OF_STACK: u128 = 0x100;
@@ -174,7 +176,11 @@ fn ipv6(key: &mut Key, data: &[u8]) -> Option<()> {
 #[inline(always)]
 fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()> {
     if !headers::is_whole(protocol, ipv6, data) {
-        return None;
+        return if protocol == IGMP && !ipv6 {
+            igmp(key, data)
+        } else {
+            None
+        };
     }
     let flags = match protocol {
         6 => be(&data[12..14]) as u64,
@@ -191,6 +197,15 @@ fn transport(key: &mut Key, protocol: u8, ipv6: bool, data: &[u8]) -> Option<()>
             (Field::TcpFlags, flags),
         ],
     );
+    Some(())
+}
+
+/// IGMP (RFC 2236): type and code stand where ports do, as in Open vSwitch. No rule can
+/// match it; multicast snooping reads it.
+fn igmp(key: &mut Key, data: &[u8]) -> Option<()> {
+    let header = data.get(..8)?;
+    key.set(Field::TpSrc, header[0].into());
+    key.set(Field::TpDst, header[1].into());
     Some(())
 }
 

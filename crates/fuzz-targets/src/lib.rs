@@ -5,6 +5,7 @@
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 mod exports;
+mod snooping;
 mod trees;
 
 use dp::offload::PacketKind;
@@ -20,6 +21,7 @@ use ovsdb::log::{load, schema_record, snapshot_record};
 use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, UpdateForm, schemas};
 use serde_json::Value;
 use sha1_smol::Sha1;
+pub use snooping::snooping;
 use std::sync::OnceLock;
 pub use trees::trees;
 
@@ -38,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     ("scenario", scenario),
     ("exports", exports),
     ("trees", trees),
+    ("snooping", snooping),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

@@ -4,6 +4,7 @@ use crate::dep::Read;
 use crate::export::{ExportConfig, Flows};
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::mirror::{MirrorCounts, Mirrors};
+use crate::multicast::{Multicast, SnoopingConfig};
 use crate::port::{Egress, Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, Punts, VlanSet};
@@ -19,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) fail_mode: FailMode,
     pub(crate) flood_vlans: VlanSet,
     pub(crate) forward_bpdu: bool,
+    pub(crate) snooping: Option<SnoopingConfig>,
 }
 
 /// A bridge.
@@ -30,6 +32,7 @@ pub struct Bridge {
     pub(crate) port_ids: BTreeMap<String, u32>,
     pub(crate) next_port: u32,
     pub(crate) fdb: Fdb,
+    pub(crate) multicast: Multicast,
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
     /// Whether control protocols take frames of its ports, or a port does not forward.

@@ -1,7 +1,7 @@
 //! The configuration of a switch: the whole desired state.
 
-use crate::VlanSet;
 use crate::export::ExportConfig;
+use crate::{SnoopingConfig, VlanSet};
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub struct BridgeConfig {
     pub flood_vlans: VlanSet,
     /// Whether the bridge forwards frames to reserved addresses.
     pub forward_bpdu: bool,
+    /// Whether it snoops on IGMP and MLD, and how it treats multicast packets then.
+    pub snooping: Option<SnoopingConfig>,
     /// Its mirrors; those beyond [`MAX_MIRRORS`](crate::MAX_MIRRORS) are ignored.
     pub mirrors: Vec<MirrorConfig>,
     /// What it exports.
@@ -65,6 +67,7 @@ impl Default for BridgeConfig {
             mac_table_size: 8192,
             flood_vlans: VlanSet::new(),
             forward_bpdu: false,
+            snooping: None,
             mirrors: Vec::new(),
             export: ExportConfig::default(),
             ports: BTreeMap::new(),
@@ -155,6 +158,10 @@ pub struct PortConfig {
     pub protected: bool,
     /// The bridge floods nothing to it.
     pub no_flood: bool,
+    /// It gets all multicast packets of a bridge that snoops.
+    pub mcast_flood: bool,
+    /// It gets all reports of a bridge that snoops.
+    pub mcast_flood_reports: bool,
     /// The DSCP of packets by the queue that they leave through. That of queue 0 is only for
     /// packets for which an action has chosen queue 0.
     pub dscp: BTreeMap<u32, u8>,
@@ -173,6 +180,8 @@ impl Default for PortConfig {
             priority_tags: PriorityTags::Never,
             protected: false,
             no_flood: false,
+            mcast_flood: false,
+            mcast_flood_reports: false,
             dscp: BTreeMap::new(),
             interfaces: Vec::new(),
         }

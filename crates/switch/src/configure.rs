@@ -8,6 +8,7 @@ use crate::dep::Read;
 use crate::export::{ExportConfig, Flows};
 use crate::fdb::Fdb;
 use crate::mirror::{MirrorCounts, Mirrors};
+use crate::multicast::Multicast;
 use crate::port::{Egress, Ingress, Member, Port};
 use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
@@ -110,6 +111,7 @@ impl Switch {
                 port_ids: BTreeMap::new(),
                 next_port: 0,
                 fdb: Fdb::new(seed),
+                multicast: Multicast::default(),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
                 controlled: false,
@@ -141,6 +143,7 @@ impl Settings {
             fail_mode: config.fail_mode,
             flood_vlans: config.flood_vlans.clone(),
             forward_bpdu: config.forward_bpdu,
+            snooping: config.snooping,
         }
     }
 }
@@ -324,6 +327,8 @@ impl<'a> Interfaces<'a> {
             vlans: PortVlans::new(config),
             protected: config.protected,
             no_flood: config.no_flood,
+            mcast_flood: config.mcast_flood,
+            mcast_flood_reports: config.mcast_flood_reports,
             dscp: config.dscp.clone(),
             egress: Egress::None,
             active: 0,

@@ -5,6 +5,7 @@
 
 use dp::Dep;
 use flow::PortNo;
+use std::net::IpAddr;
 use wire::{MacAddr, Vid};
 
 /// A part of the configuration or state that a translation has read.
@@ -30,6 +31,10 @@ pub(crate) enum Read {
     /// That packets refresh their source station. When the station moves, or is removed for another
     /// reason than to make room, its packets must be translated again to learn it.
     Source(u32, Vid, MacAddr),
+    /// The members of a multicast group.
+    Members(u32, Vid, IpAddr),
+    /// The ports of multicast routers in a VLAN.
+    Routers(u32, Vid),
     /// The context of a handle.
     Context(u32),
     /// That a bridge has no free handles.
@@ -55,9 +60,19 @@ impl Read {
             Read::UntouchedIn(bridge, table) => (21, bridge, u64::from(table)),
             Read::Group(bridge, group) => (20, bridge, u64::from(group)),
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
+            Read::Members(bridge, vlan, group) => (23, bridge, hash_of_group(vlan, group)),
+            Read::Routers(bridge, vlan) => (24, bridge, vlan.get().into()),
             Read::Context(handle) => (8, handle, 0),
             Read::Handles(bridge) => (22, bridge, 0),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
     }
+}
+
+fn hash_of_group(vlan: Vid, group: IpAddr) -> u64 {
+    let bits = match group {
+        IpAddr::V4(group) => u128::from(group.to_bits()),
+        IpAddr::V6(group) => group.to_bits(),
+    };
+    flow::mix(flow::mix(vlan.get().into(), (bits >> 64) as u64), bits as u64)
 }

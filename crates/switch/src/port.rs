@@ -14,6 +14,8 @@ pub(crate) struct Port {
     pub(crate) vlans: PortVlans,
     pub(crate) protected: bool,
     pub(crate) no_flood: bool,
+    pub(crate) mcast_flood: bool,
+    pub(crate) mcast_flood_reports: bool,
     pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
     /// The interface that carries the traffic, if there are several.

@@ -6,7 +6,7 @@ mod text;
 
 use crate::switch::Switch;
 use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
-use dp::{Action as Step, ActionList, Key, PortNo, ToController, UserData};
+use dp::{Action as Step, ActionList, Key, PortNo, PuntReason, ToController, UserData};
 use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
@@ -114,11 +114,27 @@ impl Switch {
                 other => other,
             })
         };
-        let shown = whole_labels(&translated.translation.actions, &key);
+        let mut shown = whole_labels(&translated.translation.actions, &key);
+        // In Open vSwitch the slow path itself looks at these packets.
+        let is_snooped = |step: &Step| {
+            matches!(
+                step,
+                Step::Punt {
+                    reason: PuntReason::Igmp,
+                    ..
+                }
+            )
+        };
+        let snooped = shown.iter().any(is_snooped);
+        shown.retain(|step| !is_snooped(step));
         let actions = ActionList::new(&shown, &key)
             .with_names(&device_name)
             .with_user_data(&user_data);
         let _ = writeln!(out, "Datapath actions: {actions}");
+        if snooped {
+            out.push_str("This flow is handled by the userspace slow path because it:\n");
+            out.push_str("  - Uses action(s) not supported by datapath.\n");
+        }
         if let Some(error) = report.error() {
             let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));
         }

@@ -12,5 +12,7 @@ mod learning;
 mod patches;
 #[path = "bridges/refusals.rs"]
 mod refusals;
+#[path = "bridges/snooping.rs"]
+mod snooping;
 #[path = "bridges/vlans.rs"]
 mod vlans;

@@ -511,6 +511,7 @@ fn switch_config(
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
+            snooping: bridge.snooping.as_ref().map(|wanted| wanted.config),
             mirrors,
             export: exports::config(&bridge.exports, &state[name]),
             ports,

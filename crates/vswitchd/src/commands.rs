@@ -13,6 +13,7 @@ mod dummy;
 mod fdb;
 mod implementations;
 mod later;
+mod mdb;
 mod openflow;
 mod pmd;
 mod qos;
@@ -47,6 +48,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     fdb::register(&add);
     implementations::register(&add);
     later::register(&add);
+    mdb::register(&add);
     pmd::register(&add);
     qos::register(&add);
     route::register(&add);

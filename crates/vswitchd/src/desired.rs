@@ -6,6 +6,7 @@
 use crate::controllers::config::Controller;
 use crate::exports;
 use crate::mirrors::Mirror;
+use crate::protocols::snooping;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
 use netdev::Spec;
@@ -67,6 +68,8 @@ pub(crate) struct Bridge {
     pub(crate) mac_table_size: usize,
     pub(crate) flood_vlans: VlanSet,
     pub(crate) forward_bpdu: bool,
+    /// Multicast snooping.
+    pub(crate) snooping: Option<snooping::Wanted>,
     /// Rows of its mirrors, by their UUIDs.
     pub(crate) mirrors: Vec<Mirror>,
     /// Its exporters.

@@ -16,12 +16,14 @@
 pub(crate) mod frames;
 pub(crate) mod links;
 mod ports;
+pub(crate) mod snooping;
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
 use crate::slowpath::Shared;
 use dp::{Change, Datapath, PuntReason};
 use flow::{FlowState, Key, PacketMeta};
+use frames::Frame;
 use links::{Links, Watcher};
 use nanos::Nanos;
 use openflow::model::{Action, Port};
@@ -34,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use switch::{LinkState, Switch};
 use tokio::sync::Notify;
+use wire::Vid;
 
 /// Frames that the thread takes before it looks at timers again.
 const FRAMES: usize = 64;
@@ -62,6 +65,10 @@ pub(crate) struct World<'a> {
     pub(crate) ports: &'a Ports,
     links: &'a mut Links,
     frames: Vec<(String, Vec<u8>)>,
+    /// Frames for all ports of a VLAN, by bridge.
+    floods: Vec<(String, Vec<u8>)>,
+    /// The VLAN of the frame that is being received.
+    vlan: Option<Vid>,
     changes: Vec<SwitchChange>,
     /// Status columns have changed.
     status: bool,
@@ -74,6 +81,17 @@ impl World<'_> {
     /// Sends a frame out of an interface, ahead of all that is queued there.
     pub(crate) fn send(&mut self, interface: &str, frame: Vec<u8>) {
         self.frames.push((interface.to_owned(), frame));
+    }
+
+    /// Sends a frame as NORMAL of a bridge forwards it. Its tag says in which VLAN.
+    pub(crate) fn flood(&mut self, bridge: &str, frame: Vec<u8>) {
+        self.floods.push((bridge.to_owned(), frame));
+    }
+
+    /// The VLAN to which the ingress port assigns the frame that is being received; `None` if it
+    /// refuses it.
+    pub(crate) fn vlan(&self) -> Option<Vid> {
+        self.vlan
     }
 
     /// Notes what a watcher says of the other end of an interface; one that watches no more says
@@ -108,12 +126,13 @@ impl World<'_> {
 #[derive(Default)]
 pub(crate) struct Services {
     ports: Ports,
+    pub(crate) snooping: snooping::Bridges,
 }
 
 impl Services {
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 0] {
-        []
+    fn all(&mut self) -> [&mut dyn Service; 1] {
+        [&mut self.snooping]
     }
 }
 
@@ -170,12 +189,14 @@ impl Protocols {
         let mut services = self.services.lock();
         let now = self.shared.clock.now();
         let frames = self.shared.frames.take(FRAMES);
+        let vlans = self.vlans(&services.ports, &frames);
         self.act(&mut services, |services, world| {
             let ports = world.ports;
-            for frame in &frames {
+            for (frame, vlan) in frames.iter().zip(vlans) {
                 let Some(from) = ports.at(frame.at) else {
                     continue;
                 };
+                world.vlan = vlan;
                 for service in services.all() {
                     if service.takes(frame.reason) {
                         service.receive(from, &frame.data, world);
@@ -189,6 +210,19 @@ impl Protocols {
             }
         });
         services.all().iter().filter_map(|service| service.next_event()).min()
+    }
+
+    /// The VLANs of frames, where a protocol reads them.
+    fn vlans(&self, ports: &Ports, frames: &[Frame]) -> Vec<Option<Vid>> {
+        if frames.iter().all(|frame| frame.reason != PuntReason::Igmp) {
+            return vec![None; frames.len()];
+        }
+        let switch = self.shared.switch.read();
+        let vlan = |frame: &Frame| {
+            let facts = ports.at(frame.at).filter(|_| frame.reason == PuntReason::Igmp)?;
+            switch.vlan_at(&facts.bridge, flow::port_from_of10(facts.ofport), &frame.data)
+        };
+        frames.iter().map(vlan).collect()
     }
 
     /// Follows the configuration, after [`Bridges::apply`].
@@ -231,12 +265,15 @@ impl Protocols {
             ports: &ports,
             links: &mut links,
             frames: Vec::new(),
+            floods: Vec::new(),
+            vlan: None,
             changes: Vec::new(),
             status: false,
         };
         let result = run(services, &mut world);
         let World {
             frames,
+            floods,
             changes,
             mut status,
             ..
@@ -248,6 +285,9 @@ impl Protocols {
             if let Some(facts) = ports.get(&interface) {
                 self.send(facts, &frame);
             }
+        }
+        for (bridge, frame) in floods {
+            self.send_by(&bridge, &frame, Port::NORMAL);
         }
         self.set_links(&ports, changed);
         if !changes.is_empty() {
@@ -266,17 +306,20 @@ impl Protocols {
             return self.datapath.send_ahead(port, frame);
         }
         // Through a patch, into the other bridge.
+        let port = Port(flow::port_from_of10(facts.ofport));
+        self.send_by(&facts.bridge, frame, port);
+    }
+
+    /// Sends a frame by a port of a bridge.
+    fn send_by(&self, bridge: &str, frame: &[u8], port: Port) {
         let Some(key) = flow::extract(frame, &PacketMeta::default()) else {
             return;
         };
         let state = FlowState::new(key, Port::CONTROLLER.0);
-        let out = [Action::Output {
-            port: Port(flow::port_from_of10(facts.ofport)),
-            max_len: 0,
-        }];
+        let out = [Action::Output { port, max_len: 0 }];
         let translated = self
             .shared
-            .decide(|switch: &Switch, now, patience| switch.packet_out(&facts.bridge, &state, &out, now, patience));
+            .decide(|switch: &Switch, now, patience| switch.packet_out(bridge, &state, &out, now, patience));
         if let Some(translated) = translated {
             let actions = &translated.translation.actions;
             self.datapath.execute(Key::ZERO.in_port(), frame, actions);

@@ -4,6 +4,7 @@ use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::exports;
 use crate::mirrors::Mirror;
+use crate::protocols::snooping;
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
 use openflow::model::Subfield;
@@ -112,6 +113,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
             .clamp(10, 1_000_000),
         flood_vlans: vlans(&row.flood_vlans),
         forward_bpdu: flag(config, "forward-bpdu"),
+        snooping: None,
         mirrors: mirrors(row, tables),
         exports: exports::rows::wanted(row, tables),
         controllers: controllers(row, tables),
@@ -120,6 +122,9 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         ports: BTreeMap::new(),
         unsupported: unsupported::bridge(row).into_iter().collect(),
     };
+    if row.mcast_snooping_enable {
+        bridge.snooping = Some(snooping::wanted(config, &mut bridge.unsupported));
+    }
     for row in row.controller.iter().filter_map(|uuid| tables.controllers.get(uuid)) {
         bridge.unsupported.extend(unsupported::controller(row));
     }
@@ -213,6 +218,8 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         },
         protected: row.protected,
         no_flood: false,
+        mcast_flood: flag(&row.other_config, "mcast-snooping-flood"),
+        mcast_flood_reports: flag(&row.other_config, "mcast-snooping-flood-reports"),
         dscp: BTreeMap::new(),
         interfaces: Vec::new(),
     };

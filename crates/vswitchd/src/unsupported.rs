@@ -14,7 +14,6 @@ pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     found.column("auto_attach", row.auto_attach.is_some());
     found.column("stp_enable", row.stp_enable);
     found.column("rstp_enable", row.rstp_enable);
-    found.column("mcast_snooping_enable", row.mcast_snooping_enable);
     found.keys("other_config", &row.other_config, BRIDGE_KEYS);
     found.list
 }
@@ -90,9 +89,6 @@ impl Found {
 
 /// Documented keys of `Bridge.other_config` without an effect here.
 const BRIDGE_KEYS: &[&str] = &[
-    "mcast-snooping-aging-time",
-    "mcast-snooping-disable-flood-unregistered",
-    "mcast-snooping-table-size",
     "rstp-address",
     "rstp-ageing-time",
     "rstp-force-protocol-version",
@@ -120,8 +116,6 @@ const PORT_KEYS: &[&str] = &[
     "lacp-system-priority",
     "lacp-time",
     "lb-output-action",
-    "mcast-snooping-flood",
-    "mcast-snooping-flood-reports",
     "rstp-enable",
     "rstp-path-cost",
     "rstp-port-admin-edge",

@@ -363,8 +363,10 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     switch.wait_for("port", "bond0", "status", |s| s.contains("error"));
     switch.vsctl("set bridge br0 stp_enable=true");
     switch.wait_for("bridge", "br0", "status", |s| s.contains("unsupported"));
-    switch.vsctl("set bridge br0 mcast_snooping_enable=true");
-    switch.wait_for("bridge", "br0", "status", |s| s.contains("mcast_snooping_enable"));
+    switch.vsctl("set bridge br0 mcast_snooping_enable=true other_config:mcast-snooping-query-interval=1");
+    switch.wait_for("bridge", "br0", "status", |s| {
+        s.contains("mcast-snooping-query-interval=1")
+    });
     switch.try_vsctl(&[
         "add-port",
         "br0",

@@ -30,5 +30,6 @@ mod ofctl_switch;
 mod ovsdb;
 mod routes;
 mod run;
+mod snooping;
 mod trace;
 mod vsctl;

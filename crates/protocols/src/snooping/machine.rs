@@ -173,16 +173,14 @@ pub struct Snooping {
 }
 
 impl Snooping {
-    /// Applies a configuration. Memberships of ports that are gone or flooded end.
+    /// Applies a configuration. Memberships of ports that are gone end.
     pub fn configure(&mut self, mut config: Config, now: Nanos) {
         config.aging = config.aging.clamp(AGING.1, AGING.2);
         config.table_size = config.table_size.clamp(TABLE_SIZE.1, TABLE_SIZE.2);
         let gone: Vec<u32> = self.ports.keys().copied().collect();
         for port in gone {
-            match config.ports.get(&port) {
-                None => self.forget(port, true),
-                Some(known) if known.flood => self.forget(port, false),
-                Some(_) => {}
+            if !config.ports.contains_key(&port) {
+                self.forget(port, true);
             }
         }
         for (port, settings) in &config.ports {
@@ -304,12 +302,14 @@ impl Snooping {
             },
         };
         let mut membership = Membership::default();
-        let (mut before, mut seen) = (None, now);
+        let (mut before, mut seen, mut orders) = (None, now, None);
+        let group_order = self.groups.get(&key).map_or(0, |group| group.order);
         if let Some(member) = self.detach(key, port) {
             before = Some(member.membership.filter());
             membership = member.membership;
             if leaves {
                 seen = member.seen;
+                orders = Some((member.order, group_order));
             }
         } else if !self.groups.contains_key(&key) {
             while self.groups.len() >= self.config.table_size && self.evict() {}
@@ -323,6 +323,9 @@ impl Snooping {
             self.stale_groups.insert(key);
         }
         self.attach(key, port, membership, seen);
+        if let Some((order, group_order)) = orders {
+            self.keep_order(key, port, order, group_order);
+        }
     }
 
     fn next_order(&mut self) -> u64 {
@@ -496,6 +499,11 @@ impl Snooping {
             vlan,
             ports: ports.into_iter().map(|(_, port)| port).collect(),
         }
+    }
+
+    /// Forgets what was learned on a port, whose VLANs have changed.
+    pub fn flush_port(&mut self, port: u32) {
+        self.forget(port, false);
     }
 
     /// Forgets all groups and router ports.

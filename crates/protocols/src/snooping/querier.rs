@@ -55,12 +55,11 @@ impl Querier {
     pub(super) fn hear(&mut self, vlan: Vid, other: IpAddr, now: Nanos) {
         let Some(config) = &self.config else { return };
         let own = config.source(other.is_ipv6());
-        if own.is_unspecified() || other < own {
-            if let Some(network) = self.networks.get_mut(&(vlan, other.is_ipv6())) {
-                // The other querier present interval.
-                network.next = now + config.interval * ROBUSTNESS + RESPONSE / 2;
-                network.startup = 0;
-            }
+        let wins = own.is_unspecified() || other < own;
+        if wins && let Some(network) = self.networks.get_mut(&(vlan, other.is_ipv6())) {
+            // The other querier present interval.
+            network.next = now + config.interval * ROBUSTNESS + RESPONSE / 2;
+            network.startup = 0;
         }
     }
 

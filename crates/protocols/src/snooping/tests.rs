@@ -63,7 +63,7 @@ fn machine() -> Snooping {
 
 fn machine_with(mut config: Config) -> Snooping {
     for port in 1..=4 {
-        config.ports.entry(port).or_insert_with(PortConfig::default);
+        config.ports.entry(port).or_default();
     }
     let mut machine = Snooping::default();
     machine.configure(config, Nanos::ZERO);

@@ -51,7 +51,7 @@ impl ControlPort {
         }
     }
 
-    fn handle(self) -> u32 {
+    pub(super) fn handle(self) -> u32 {
         u32::from(self.bridge) << 16 | u32::from(self.ofport)
     }
 }

@@ -56,6 +56,7 @@ mod limits;
 mod liveness;
 mod meter;
 mod mirrors;
+mod multicast;
 mod multipath;
 mod normal;
 mod options;

@@ -19,7 +19,7 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress, Port};
 use crate::reserved::is_reserved;
-use dp::{Action, DropCause, Effect};
+use dp::{Action, DropCause, Effect, PuntReason};
 use flow::{Field, FlowState, Key};
 use openflow::model;
 use smallvec::SmallVec;
@@ -29,13 +29,15 @@ use wire::{EtherType, MacAddr, Vid};
 /// The copies of a packet that NORMAL sends.
 pub(super) struct Copies<'k> {
     /// The key of the packet that NORMAL forwards.
-    key: &'k Key,
+    pub(super) key: &'k Key,
     /// Whether this is the packet as received: only bridges without rules have seen it.
     received: bool,
     /// The different tags of copies.
     tags: SmallVec<[Tags; 4]>,
     /// Where copies go, each with the index of its tags.
     outputs: SmallVec<[(usize, Egress); 16]>,
+    /// Copies for control protocols, by handle, each with the index of its tags.
+    punts: SmallVec<[(usize, u32); 1]>,
 }
 
 impl<'k> Copies<'k> {
@@ -45,16 +47,31 @@ impl<'k> Copies<'k> {
             received,
             tags: SmallVec::new(),
             outputs: SmallVec::new(),
+            punts: SmallVec::new(),
         }
     }
 
     fn add(&mut self, tags: Tags, egress: Egress) {
+        let at = self.index_of(tags);
+        self.outputs.push((at, egress));
+    }
+
+    /// Adds a copy for multicast snooping.
+    pub(super) fn punt(&mut self, tags: Tags, handle: u32) {
+        let at = self.index_of(tags);
+        self.punts.push((at, handle));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.outputs.is_empty() && self.punts.is_empty()
+    }
+
+    fn index_of(&mut self, tags: Tags) -> usize {
         let at = self.tags.iter().position(|known| *known == tags);
-        let at = at.unwrap_or_else(|| {
+        at.unwrap_or_else(|| {
             self.tags.push(tags);
             self.tags.len() - 1
-        });
-        self.outputs.push((at, egress));
+        })
     }
 
     /// Groups copies by their tags; in a group, copies into other bridges come last.
@@ -74,12 +91,14 @@ impl<'k> Copies<'k> {
 }
 
 /// A copy of the packet inside a bridge.
-struct Visit<'a> {
-    bridge: &'a Bridge,
+pub(super) struct Visit<'a> {
+    pub(super) bridge: &'a Bridge,
     /// The ingress port; `None` for a packet that a controller made without one.
-    from: Option<(Ingress, &'a Port)>,
-    vlan: Vid,
+    pub(super) from: Option<(Ingress, &'a Port)>,
+    pub(super) vlan: Vid,
     tags: Tags,
+    /// The tags with which the packet entered the bridge.
+    pub(super) received: Tags,
 }
 
 impl<'a> Pipeline<'a> {
@@ -120,7 +139,10 @@ impl<'a> Pipeline<'a> {
             return;
         }
         self.sort(&mut copies);
-        if copies.keeps_rank() && copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress)) {
+        if copies.punts.is_empty()
+            && copies.keeps_rank()
+            && copies.outputs.iter().all(|(_, egress)| self.leaves_unmarked(egress))
+        {
             return self.send_received(&copies);
         }
         self.packet.place.bridge = Some(bridge);
@@ -192,6 +214,7 @@ impl<'a> Pipeline<'a> {
     /// Collects the copies that a bridge forwards.
     fn forward(&mut self, copies: &mut Copies<'_>, bridge: &'a Bridge, at: Option<Ingress>, mut tags: Tags) {
         let from = at.and_then(|at| Some((at, bridge.ports.get(&at.port)?)));
+        let received = tags.clone();
         let vlan = match from {
             Some((at, port)) => {
                 self.depend(Read::Port(at.bridge, at.port));
@@ -225,16 +248,22 @@ impl<'a> Pipeline<'a> {
             from,
             vlan,
             tags,
+            received,
         };
-        if !bridge.settings.flood_vlans.contains(vlan) {
+        let learns = !bridge.settings.flood_vlans.contains(vlan);
+        if learns {
             let src = MacAddr::from_u64(self.reader(copies.key).read(Field::EthSrc) as u64);
             self.learn_station(&visit, src);
             self.show_gratuitous_arp(copies.key, dst);
-            if !dst.is_multicast()
-                && let Some(learned) = self.station(bridge, vlan, dst)
-            {
-                return self.forward_to(copies, &visit, learned);
-            }
+        }
+        if self.forward_multicast(copies, &visit, dst) {
+            return;
+        }
+        if learns
+            && !dst.is_multicast()
+            && let Some(learned) = self.station(bridge, vlan, dst)
+        {
+            return self.forward_to(copies, &visit, learned);
         }
         self.detail(|_| String::from("no learned MAC for destination, flooding"));
         self.flood_vlan(copies, &visit);
@@ -309,7 +338,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    fn flood_vlan(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>) {
+    pub(super) fn flood_vlan(&mut self, copies: &mut Copies<'_>, visit: &Visit<'a>) {
         self.flooded();
         self.depend(Read::Flood(visit.bridge.id));
         let own = visit.from.map(|(at, _)| at.port);
@@ -328,7 +357,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// A copy leaves by a port, if that port carries the VLAN.
-    fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
+    pub(super) fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
         let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
         if port.egress == Egress::None || silenced {
             return;
@@ -351,6 +380,16 @@ impl<'a> Pipeline<'a> {
 
     /// Sends the collected copies, each by way of the packet that tables see.
     fn send_copies(&mut self, copies: Copies<'_>) {
+        for (at, handle) in copies.punts {
+            self.send_with(copies.key, &copies.tags[at], |copy| {
+                copy.commit_all();
+                copy.actions.push(Action::Punt {
+                    reason: PuntReason::Igmp,
+                    handle,
+                    max_len: u16::MAX,
+                });
+            });
+        }
         for (at, egress) in copies.outputs {
             if self.failed {
                 break;

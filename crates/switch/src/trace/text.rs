@@ -5,6 +5,9 @@ use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
 
+/// The protocol number of IGMP, whose type and code have no fields.
+const IGMP: u128 = 2;
+
 /// A packet's fields.
 pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     let mut all = Match::ANY;
@@ -36,6 +39,13 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     text = text
         .replace("tun_flags=-oam", "tun_flags=0")
         .replace("tun_flags=+oam", "tun_flags=oam");
+    if all.meets(MatchPrerequisite::Ipv4)
+        && state.key.get(Field::IpProto) == IGMP
+        && state.key.get(Field::IpFrag) & 2 == 0
+    {
+        let (kind, code) = (state.key.get(Field::TpSrc), state.key.get(Field::TpDst));
+        let _ = write!(text, ",tp_src={kind},tp_dst={code}");
+    }
     let lse = |field| state.key.get(field) as u32;
     if all.meets(MatchPrerequisite::Mpls) && lse(Field::MplsLse0) & 0x100 == 0 {
         let _ = write!(text, ",mpls_lse1={}", lse(Field::MplsLse1));

@@ -414,6 +414,8 @@ fn random_port(rng: &mut Rng, calm: bool) -> PortConfig {
         ]),
         protected: rng.chance(20),
         no_flood: false,
+        mcast_flood: false,
+        mcast_flood_reports: false,
         dscp: std::collections::BTreeMap::new(),
         interfaces: Vec::new(),
     }

@@ -54,8 +54,6 @@ const LATER: &[Entry] = &[
     ("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3),
     ("lacp/show", "[port]", 0, 1),
     ("lacp/show-stats", "[port]", 0, 1),
-    ("mdb/flush", "[bridge]", 0, 1),
-    ("mdb/show", "bridge", 1, 1),
     ("rstp/show", "[bridge]", 0, 1),
     ("rstp/tcn", "[bridge]", 0, 1),
     ("stp/show", "[bridge]", 0, 1),
