@@ -1,5 +1,5 @@
-//! The datagrams of exporters, as far as their counts of UDP go: sFlow version 5, NetFlow version 5,
-//! IPFIX (RFC 7011).
+//! The datagrams of exporters, as far as their counts of UDP go: sFlow version 5, NetFlow version
+//! 5, IPFIX (RFC 7011).
 
 use std::collections::BTreeMap;
 
