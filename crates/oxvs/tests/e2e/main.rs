@@ -27,5 +27,6 @@ mod qos_config;
 mod restart;
 mod rules_differential;
 mod sharing;
+mod snooping;
 mod traffic;
 mod workers;
