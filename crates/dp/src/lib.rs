@@ -40,7 +40,7 @@ pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
 pub use show::{ActionList, ufid};
 pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};
-pub use user_data::{Direction, FlowSample, SampleData, ToController, UserData};
+pub use user_data::{Direction, FlowSample, Labels, SampleData, ToController, UserData};
 pub use workers::{
     Assign, AutoBalance, Perf, QueueReport, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport,
 };

@@ -173,6 +173,7 @@ fn samples_show_what_the_switch_knows_of_them() {
             1 => SampleData::Sflow {
                 tci: 0x6005,
                 output: 0x8000_0002,
+                labels: crate::Labels::default(),
             },
             2 => SampleData::Ipfix {
                 output_port: u32::MAX,

@@ -21,6 +21,8 @@ pub enum SampleData {
         tci: u16,
         /// Where it leaves, in the format of an sFlow flow sample's output interface.
         output: u32,
+        /// The MPLS labels with which it leaves, if the switch has pushed all of them.
+        labels: Labels,
     },
     /// IPFIX of a bridge.
     Ipfix {
@@ -99,10 +101,60 @@ impl UserData {
     }
 }
 
+/// A stack of MPLS labels (RFC 3032).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Labels {
+    entries: [u32; Labels::MOST],
+    len: u8,
+}
+
+impl Labels {
+    /// The most labels of a stack.
+    pub const MOST: usize = 3;
+
+    /// The stack of a packet without labels after these actions; empty if it has more than
+    /// [`Labels::MOST`], or if the actions change labels that it had before.
+    pub fn pushed(actions: &[crate::Action]) -> Labels {
+        use crate::Action;
+        let mut labels = Labels::default();
+        for action in actions {
+            let done = match action {
+                Action::PushMpls { lse, .. } if usize::from(labels.len) < Labels::MOST => {
+                    labels.entries.rotate_right(1);
+                    labels.entries[0] = *lse;
+                    labels.len += 1;
+                    true
+                }
+                Action::PopMpls { .. } if labels.len > 0 => {
+                    labels.entries.rotate_left(1);
+                    labels.len -= 1;
+                    labels.entries[usize::from(labels.len)] = 0;
+                    true
+                }
+                Action::SetMpls { lse, mask } if labels.len > 0 => {
+                    labels.entries[0] = labels.entries[0] & !mask | lse & mask;
+                    true
+                }
+                Action::PushMpls { .. } | Action::PopMpls { .. } | Action::SetMpls { .. } => false,
+                _ => true,
+            };
+            if !done {
+                return Labels::default();
+            }
+        }
+        labels
+    }
+
+    /// The entries, the outermost first.
+    pub fn entries(&self) -> &[u32] {
+        &self.entries[..usize::from(self.len)]
+    }
+}
+
 impl fmt::Display for SampleData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SampleData::Sflow { tci, output } => {
+            SampleData::Sflow { tci, output, .. } => {
                 let (vid, pcp) = (tci & 0xfff, tci >> 13);
                 write!(f, "userspace(pid=0,sFlow(vid={vid},pcp={pcp},output={output}),actions)")
             }

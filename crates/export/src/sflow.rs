@@ -46,6 +46,9 @@ pub struct FlowSample<'a> {
     pub tci_in: u16,
     /// The tag that it leaves with.
     pub tci_out: u16,
+    /// The MPLS label stack (RFC 3032) that it leaves with, the outermost entry first, if the
+    /// switch has pushed all of it.
+    pub labels_out: &'a [u32],
     /// Its length without the frame check sequence.
     pub len: usize,
     /// Its first bytes. The agent sends at most [`MOST_HEADER`] of them.

@@ -134,6 +134,7 @@ fn an_hour_of_sflow(agent: IpAddr) {
                 input: rng.below(10) as u32,
                 output: *rng.pick(&[0, 3, 0x4000_0102, 0x8000_0000, 0x8000_0004]),
                 tci_in: 5,
+                labels_out: &[0x0001_0040, 0x0002_0140],
                 tci_out: rng.number() as u16,
                 len: packet.len(),
                 // Of any length, so that all ways to fill up to four bytes come.

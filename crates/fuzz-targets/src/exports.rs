@@ -182,6 +182,7 @@ fn sflow(mut input: Input<'_>) {
                     input: input.number(4) as u32,
                     output: input.number(4) as u32,
                     tci_in: input.number(2) as u16,
+                    labels_out: &[input.number(4) as u32; 20][..input.number(1) as usize % 21],
                     tci_out: input.number(2) as u16,
                     len: input.number(4) as usize,
                     header: &packet[..input.number(2) as usize % packet.len()],

@@ -43,6 +43,7 @@ fn samples_have_open_vswitchs_bytes() {
         input: 0,
         output: 0x8000_0001,
         tci_in: 0,
+        labels_out: &[],
         tci_out: 5,
         len: 200,
         header: &header,
@@ -161,6 +162,7 @@ fn what_nobody_fetches_is_bounded_and_its_loss_is_told() {
         input: 1,
         output: 2,
         tci_in: 0,
+        labels_out: &[],
         tci_out: 0,
         len: 1500,
         header: &[0; MOST_HEADER as usize],
@@ -196,7 +198,7 @@ proptest! {
                 0 => {
                     let (input, output) = (any, any.rotate_left(7));
                     let (tci_in, tci_out) = (any as u16, (any >> 16) as u16);
-                    agent.sample(&FlowSample { input, output, tci_in, tci_out, len: 1024, header: &header }, at(now));
+                    agent.sample(&FlowSample { input, output, tci_in, tci_out, labels_out: &[], len: 1024, header: &header }, at(now));
                 }
                 1 => agent.counters(&Counters::Port(&PortCounters {
                     ifindex: 7, name: name.clone(), ..PortCounters::default()

@@ -10,6 +10,12 @@ pub(super) const HEADER: usize = 40;
 /// The most bytes of a port's name (sFlow version 5 structures, port_name).
 const MOST_NAME: usize = 255;
 
+/// The most labels that are told of.
+const MOST_LABELS: usize = 16;
+
+/// The bit of a label stack entry that marks the last one (RFC 3032 §2.1).
+const BOTTOM: u32 = 1 << 8;
+
 /// The length of a frame check sequence, which samples lack.
 const FCS: u32 = 4;
 
@@ -69,7 +75,18 @@ impl Sample for (FlowNumbers, &FlowSample<'_>) {
         out.structure(1, |out| {
             out.all([numbers.sequence, numbers.source, numbers.sampling]);
             out.all([numbers.pool, numbers.drops, sample.input, sample.output]);
-            out.u32(2);
+            // Open vSwitch tells of labels only if the last one is the bottom of the stack.
+            let labels = sample.labels_out.iter().copied();
+            let labels = labels.take(MOST_LABELS);
+            let is_whole = sample.labels_out.last().is_some_and(|entry| entry & BOTTOM != 0);
+            out.u32(if is_whole { 3 } else { 2 });
+            if is_whole {
+                out.structure(1006, |out| {
+                    // The next hop is unknown: 0.0.0.0, as in Open vSwitch. No labels came in.
+                    out.all([1, 0, 0, labels.len() as u32]);
+                    labels.for_each(|entry| out.u32(entry));
+                });
+            }
             out.structure(1001, |out| {
                 for tci in [sample.tci_in, sample.tci_out] {
                     out.all([u32::from(tci & 0xfff), u32::from(tci >> 13)]);

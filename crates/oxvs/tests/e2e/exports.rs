@@ -208,6 +208,44 @@ fn sflow_samples_what_open_vswitch_samples() {
     }
 }
 
+#[test]
+fn sflow_tells_of_the_labels_that_open_vswitch_tells_of() {
+    skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv", "tshark");
+    let [theirs, ours] = both().map(|side| {
+        side.export("sflow", "sflow", "sampling=1 agent=127.0.0.1 polling=0");
+        for rule in [
+            "priority=9,udp,in_port=1,actions=push_mpls:0x8847,set_field:100->mpls_label,set_field:5->mpls_tc,output:2",
+            "priority=9,tcp,in_port=1,actions=push_mpls:0x8847,set_field:7->mpls_label,push_mpls:0x8847,set_field:8->mpls_label,output:2",
+            "priority=9,icmp,in_port=1,actions=push_mpls:0x8847,pop_mpls:0x0800,output:2",
+        ] {
+            side.switch
+                .tool("ovs-ofctl", &["-O", "OpenFlow13", "add-flow", "br0", rule])
+                .expect_ok();
+        }
+        let packet = || Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let sent = [
+            packet().udp(1, 2, b"x").padded().hex(),
+            packet().tcp(1, 2, 0x10, b"x").padded().hex(),
+            packet().echo(1, 2, b"x").padded().hex(),
+        ];
+        side.receive(&sent.map(|packet| (1, packet)));
+        let datagrams = side.collector.take(SOON);
+        // The structure of labels as it stands in the datagrams: format, length, content.
+        let mut found = Vec::new();
+        for datagram in &datagrams {
+            for at in (0..datagram.len().saturating_sub(8)).step_by(4) {
+                if datagram[at..at + 4] == 1006u32.to_be_bytes() {
+                    let len = u32::from_be_bytes(datagram[at + 4..at + 8].try_into().unwrap()) as usize;
+                    found.push(datagram[at + 8..at + 8 + len].to_vec());
+                }
+            }
+        }
+        found
+    });
+    assert_eq!(theirs, ours);
+    assert_eq!(ours.len(), 2, "{ours:?}");
+}
+
 /// Fields whose values are the same in Open vSwitch: all but times, counts of the whole exporter
 /// where a flow's belong, and what was dropped.
 const COMPARED: [u32; 38] = [

@@ -10,7 +10,7 @@ use super::{Context, Credited};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::export::{FlowKey, FlowOutput, FlowRecord};
-use dp::{Action, Direction, FlowSample, PortNo, PuntReason, SampleData};
+use dp::{Action, Direction, FlowSample, Labels, PortNo, PuntReason, SampleData};
 use flow::{Field, MatchField};
 use openflow::model::{Port, Sample, SampleDirection};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -228,7 +228,9 @@ impl<'a> Pipeline<'a> {
             };
             let tci = self.packet.base.key.get(Field::VlanTci0) as u16;
             let tci = if tci & 0x1000 == 0 { 0 } else { tci & !0x1000 };
-            self.name_sample(at, bridge.id, SampleData::Sflow { tci, output });
+            // The sample itself stands before all labels.
+            let labels = Labels::pushed(&self.actions);
+            self.name_sample(at, bridge.id, SampleData::Sflow { tci, output, labels });
         }
         let key = self.exported.flow?;
         let output = match first {

@@ -171,12 +171,13 @@ impl OfBridge {
                 }
             }
         }
-        if let (SampleData::Sflow { tci, output }, Some(sflow)) = (sample.data, &mut self.sflow) {
+        if let (SampleData::Sflow { tci, output, labels }, Some(sflow)) = (sample.data, &mut self.sflow) {
             let input = ports.get(&sample.in_port).map_or(0, |facts| facts.ifindex);
             let flow = FlowSample {
                 input,
                 output,
                 tci_in: tag_of(&sample.packet),
+                labels_out: labels.entries(),
                 tci_out: tci,
                 len: sample.total_len,
                 header: &sample.packet,
