@@ -1,4 +1,5 @@
-//! A querier of our own, for networks without a multicast router (RFC 4541 §2.1.1, RFC 3376 §6.6.2).
+//! A querier of our own, for networks without a multicast router (RFC 4541 §2.1.1, RFC 3376
+//! §6.6.2).
 
 use super::timers::{QUERY_INTERVAL, RESPONSE, ROBUSTNESS, STARTUP_QUERIES};
 use super::wire::general_query;
