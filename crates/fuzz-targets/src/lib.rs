@@ -4,10 +4,12 @@
 //! the product has a fault. The fuzzers in `fuzz/` feed them at length, the test of this crate
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
+mod aggregation;
 mod exports;
 mod snooping;
 mod trees;
 
+pub use aggregation::aggregation;
 use dp::offload::PacketKind;
 pub use exports::exports;
 use flow::PortNo;
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("exports", exports),
     ("trees", trees),
     ("snooping", snooping),
+    ("aggregation", aggregation),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

@@ -1,0 +1,4 @@
+mod frames;
+mod hostile;
+mod lab;
+mod networks;
