@@ -32,7 +32,7 @@ pub fn aggregation(data: &[u8]) {
                 lacp.receive(member, frame, now);
             }
             2 => {
-                now = now + Duration::from_millis(u64::from(*value) * 20);
+                now += Duration::from_millis(u64::from(*value) * 20);
                 lacp.tick(now);
                 bond.tick(now);
             }

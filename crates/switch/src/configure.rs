@@ -152,6 +152,16 @@ impl Bridge {
     fn set_ports(&mut self, ports: BTreeMap<u32, Port>, stale: &mut Vec<Read>) {
         let before = stale.len();
         let old = std::mem::replace(&mut self.ports, ports);
+        for (id, port) in &mut self.ports {
+            if let Some(old) = old.get(id)
+                && port.interfaces > 1
+            {
+                // The control plane looks at the bond next.
+                port.bond.clone_from(&old.bond);
+                port.loads.clone_from(&old.loads);
+                port.settle();
+            }
+        }
         for (id, port) in &old {
             match self.ports.get(id) {
                 Some(new) if new == port => {}
@@ -334,6 +344,8 @@ impl<'a> Interfaces<'a> {
             active: 0,
             interfaces: members.len(),
             members,
+            bond: None,
+            loads: Vec::new(),
         };
         port.settle();
         port

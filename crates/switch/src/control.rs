@@ -353,6 +353,7 @@ impl Switch {
                     ..
                 } => bridge.tables.credit_bucket(group, generation, bucket, packets, bytes),
                 Credited::Lookup { table, matched, .. } => bridge.tables.credit_lookups(table, matched, packets),
+                Credited::Bond { port, bucket, .. } => bridge.credit_bond(port, bucket, bytes),
                 Credited::Mirror { mirror, .. } => bridge.credit_mirror(mirror, packets, bytes),
                 Credited::Netflow { flow, .. } => bridge.flows.credit(flow, *carried),
             }

@@ -15,6 +15,7 @@
 //! - In a steady state, nothing is returned: refreshing a station is no change.
 #![forbid(unsafe_code)]
 
+mod bond;
 mod bridge;
 mod bulk;
 mod config;
@@ -33,6 +34,7 @@ pub mod trace;
 mod translate;
 mod vlan_set;
 
+pub use bond::BondState;
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
     Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput, PortConfig,

@@ -1,9 +1,12 @@
 //! A port of a bridge. What it does with VLAN tags is in [`crate::tables::tags`].
 
+use crate::bond::BondState;
 use crate::tables::tags::PortVlans;
 use crate::{LinkState, Punts, VlanMode};
 use flow::PortNo;
+use protocols::bond::Outputs;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A port of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +25,10 @@ pub(crate) struct Port {
     pub(crate) active: usize,
     pub(crate) interfaces: usize,
     pub(crate) members: Vec<Member>,
+    /// Its bond, once the control plane has set it.
+    pub(crate) bond: Option<Arc<BondState>>,
+    /// What the bond's buckets have sent, in bytes.
+    pub(crate) loads: Vec<u64>,
 }
 
 impl Port {
@@ -35,6 +42,11 @@ impl Port {
             } else {
                 Egress::None
             };
+        }
+        if let Some(bond) = &self.bond {
+            let active = bond.active.filter(|_| bond.outputs != Outputs::Nothing);
+            self.egress = self.egress_of_member(active);
+            return;
         }
         let active = self.members.iter().position(|member| member.egress != Egress::None);
         self.egress = active.map_or(Egress::None, |at| self.members[at].egress);

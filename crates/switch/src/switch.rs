@@ -1,6 +1,7 @@
 //! The switch as its caller sees it. How it is configured is in `configure`, how it answers in
 //! `translate`.
 
+use crate::bond::BondState;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::export::FlowCounts;
@@ -12,6 +13,7 @@ use crate::{FragMode, LinkState, PortFlags};
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
 use openflow::OfError;
+use protocols::bond::BUCKETS;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -342,6 +344,21 @@ impl Switch {
         let mut stale = Vec::new();
         bridge.set_links(links, &mut stale);
         self.changes(stale)
+    }
+
+    /// Sets the bonds of a bridge's ports; `None` for a port that is none.
+    pub fn set_bonds(&mut self, bridge: &str, bonds: Vec<(String, Option<BondState>)>) -> Vec<Change> {
+        let Ok(bridge) = self.bridge_mut(bridge) else {
+            return Vec::new();
+        };
+        let mut stale = Vec::new();
+        bridge.set_bonds(bonds, &mut stale);
+        self.changes(stale)
+    }
+
+    /// What the buckets of a bond have sent since the last call, in bytes; `None` for nothing.
+    pub fn take_bond_loads(&mut self, bridge: &str, port: &str) -> Option<[u64; BUCKETS]> {
+        self.bridge_mut(bridge).ok()?.take_bond_loads(port)
     }
 
     /// Sets how a bridge's tables treat fragments.

@@ -2,6 +2,8 @@
 
 #[path = "support/ask.rs"]
 mod ask;
+#[path = "bridges/bonds.rs"]
+mod bonds;
 #[path = "bridges/control.rs"]
 mod control;
 #[path = "bridges/lab.rs"]

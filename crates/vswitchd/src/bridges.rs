@@ -258,9 +258,9 @@ impl Bridges {
     ) -> BridgeState {
         let numbers = self.assign_numbers(name, bridge, failures);
         let mut interfaces = BTreeMap::new();
-        for (_, interface_name, port, interface) in interfaces_of(bridge) {
+        for (_, interface_name, _, interface) in interfaces_of(bridge) {
             let open = self.open.get(interface_name);
-            let refusal = refusal(port, interface, failures.get(interface_name));
+            let refusal = refusal(interface, failures.get(interface_name));
             let ofport = match (refusal, numbers.get(interface_name)) {
                 (Some(reason), _) => Err(reason),
                 (None, Some(number)) => Ok(*number),
@@ -350,8 +350,8 @@ impl Bridges {
         failures: &BTreeMap<String, String>,
     ) -> BTreeMap<String, u16> {
         let mut wishes = BTreeMap::new();
-        for (_, interface_name, port, interface) in interfaces_of(bridge) {
-            let failed = refusal(port, interface, failures.get(interface_name)).is_some();
+        for (_, interface_name, _, interface) in interfaces_of(bridge) {
+            let failed = refusal(interface, failures.get(interface_name)).is_some();
             if interface_name != name && !failed {
                 let wish = Wish {
                     request: interface.ofport_request,
@@ -378,12 +378,9 @@ pub(crate) fn interfaces_of(
 }
 
 /// Why an interface must not be attached, if so.
-fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option<&String>) -> Option<String> {
+fn refusal(interface: &desired::Interface, failure: Option<&String>) -> Option<String> {
     if let InterfaceKind::Refused(reason) = &interface.kind {
         return Some(reason.clone());
-    }
-    if port.refused {
-        return Some(port.problems.join("; "));
     }
     failure.cloned()
 }
@@ -392,10 +389,8 @@ fn refusal(port: &desired::Port, interface: &desired::Interface, failure: Option
 fn wanted_devices(desired: &Desired) -> BTreeMap<&str, &Spec> {
     let mut wanted = BTreeMap::new();
     for bridge in desired.bridges.values() {
-        for (_, name, port, interface) in interfaces_of(bridge) {
-            if let InterfaceKind::Device(spec) = &interface.kind
-                && !port.refused
-            {
+        for (_, name, _, interface) in interfaces_of(bridge) {
+            if let InterfaceKind::Device(spec) = &interface.kind {
                 wanted.entry(name).or_insert(spec);
             }
         }
@@ -488,7 +483,7 @@ fn switch_config(
             let attached: Vec<InterfaceConfig> = port
                 .interfaces
                 .keys()
-                .filter_map(|interface| attachment(interface, &state[name], links))
+                .filter_map(|interface| attachment(interface, port, &state[name], links))
                 .collect();
             if !attached.is_empty() {
                 let mut config = port.config.clone();
@@ -521,7 +516,7 @@ fn switch_config(
     (config, ignored)
 }
 
-fn attachment(name: &str, bridge: &BridgeState, links: &Links) -> Option<InterfaceConfig> {
+fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Links) -> Option<InterfaceConfig> {
     let interface = bridge.interfaces.get(name)?;
     let ofport = *interface.ofport.as_ref().ok()?;
     let attach = match (&interface.peer, interface.port) {
@@ -534,7 +529,10 @@ fn attachment(name: &str, bridge: &BridgeState, links: &Links) -> Option<Interfa
         ofport,
         attach,
         link: links.state(name, interface.link.as_ref().is_none_or(|link| link.carrier)),
-        punts: Punts::default(),
+        punts: Punts {
+            lacp: port.aggregation.lacp.is_some(),
+            ..Punts::default()
+        },
     })
 }
 

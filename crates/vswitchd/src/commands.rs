@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
+mod bonds;
 mod dpctl;
 mod dpif;
 mod dummy;
@@ -43,6 +44,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .keys()
             .fold(String::new(), |out, name| out + name + "\n"))
     });
+    bonds::register(&add);
     dpctl::register(&add);
     dpif::register(&add);
     fdb::register(&add);

@@ -110,6 +110,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
             MTU,
             STATUS,
             STATISTICS,
+            LACP_CURRENT,
         ];
         selection.quiet(Interface::TABLE, &own);
     }
@@ -486,6 +487,11 @@ impl Daemon {
         report.links(bridges);
         if owed.configuration || owed.controllers || owed.statistics {
             report.controllers(self.state.controllers.statuses(self.state.shared.clock.now()));
+        }
+        if owed.configuration || owed.protocols {
+            self.state
+                .protocols
+                .look(|services| report.aggregations(&self.desired, &services.aggregations));
         }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());

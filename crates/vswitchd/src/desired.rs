@@ -6,6 +6,7 @@
 use crate::controllers::config::Controller;
 use crate::exports;
 use crate::mirrors::Mirror;
+use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::snooping;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
@@ -89,12 +90,12 @@ pub(crate) struct Port {
     /// VLANs and flags; its interfaces are filled in when their devices are open.
     pub(crate) config: PortConfig,
     pub(crate) interfaces: BTreeMap<String, Interface>,
+    /// Its bond and LACP.
+    pub(crate) aggregation: aggregation::Wanted,
     /// `qos`.
     pub(crate) qos: Option<qos::Wanted>,
     /// Errors for the port's row.
     pub(crate) problems: Vec<String>,
-    /// Whether it is left out of the bridge because of its problems.
-    pub(crate) refused: bool,
 }
 
 /// An `Interface` row.
@@ -111,6 +112,7 @@ pub(crate) struct Interface {
     pub(crate) mtu_request: Option<u32>,
     /// `ingress_policing_*` and `other_config:port-speed`.
     pub(crate) limits: qos::Limits,
+    pub(crate) lacp: aggregation::LacpMember,
     /// Unsupported settings of its row; the interface works without them.
     pub(crate) unsupported: Vec<String>,
 }

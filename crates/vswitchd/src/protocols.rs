@@ -11,8 +11,9 @@
 //!
 //! Lock order: the services, then the switch's tables, then [`Links`].
 
-#![expect(dead_code, reason = "the first protocol uses it")]
+#![expect(dead_code, reason = "spanning trees, BFD and CFM use the rest")]
 
+pub(crate) mod aggregation;
 pub(crate) mod frames;
 pub(crate) mod links;
 mod ports;
@@ -21,6 +22,7 @@ pub(crate) mod snooping;
 use crate::bridges::Bridges;
 use crate::desired::Desired;
 use crate::slowpath::Shared;
+use aggregation::Aggregations;
 use dp::{Change, Datapath, PuntReason};
 use flow::{FlowState, Key, PacketMeta};
 use frames::Frame;
@@ -36,7 +38,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use switch::{LinkState, Switch};
 use tokio::sync::Notify;
-use wire::Vid;
+use wire::{EtherType, MacAddr, Vid};
+
+/// Learning packets that a change of a bond sends at most.
+const MOST_LEARNING: usize = 8192;
 
 /// Frames that the thread takes before it looks at timers again.
 const FRAMES: usize = 64;
@@ -70,9 +75,20 @@ pub(crate) struct World<'a> {
     /// The VLAN of the frame that is being received.
     vlan: Option<Vid>,
     changes: Vec<SwitchChange>,
+    announcements: Vec<Announcement>,
     /// Status columns have changed.
     status: bool,
 }
+
+/// A bond whose other end must learn the bridge's stations anew.
+struct Announcement {
+    bridge: String,
+    port: String,
+    choose: ChooseMember,
+}
+
+/// The member by which a station in a VLAN is reached.
+type ChooseMember = Box<dyn Fn(MacAddr, Vid) -> Option<String>>;
 
 /// A change of the switch's tables, which returns what became stale.
 type SwitchChange = Box<dyn FnOnce(&mut Switch, Nanos) -> Vec<Change>>;
@@ -116,6 +132,16 @@ impl World<'_> {
         self.changes.push(Box::new(change));
     }
 
+    /// Sends a learning packet for each station of a bridge that is not behind this port, by the
+    /// member that `choose` names, after the switch's tables have changed.
+    pub(crate) fn announce(&mut self, bridge: &str, port: &str, choose: ChooseMember) {
+        self.announcements.push(Announcement {
+            bridge: bridge.to_owned(),
+            port: port.to_owned(),
+            choose,
+        });
+    }
+
     /// Lets the daemon write status columns soon.
     pub(crate) fn note_status(&mut self) {
         self.status = true;
@@ -125,14 +151,15 @@ impl World<'_> {
 /// The services, by name for commands and reports.
 #[derive(Default)]
 pub(crate) struct Services {
+    pub(crate) aggregations: Aggregations,
     ports: Ports,
     pub(crate) snooping: snooping::Bridges,
 }
 
 impl Services {
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 1] {
-        [&mut self.snooping]
+    fn all(&mut self) -> [&mut dyn Service; 2] {
+        [&mut self.aggregations, &mut self.snooping]
     }
 }
 
@@ -268,6 +295,7 @@ impl Protocols {
             floods: Vec::new(),
             vlan: None,
             changes: Vec::new(),
+            announcements: Vec::new(),
             status: false,
         };
         let result = run(services, &mut world);
@@ -275,6 +303,7 @@ impl Protocols {
             frames,
             floods,
             changes,
+            announcements,
             mut status,
             ..
         } = world;
@@ -294,11 +323,40 @@ impl Protocols {
             self.shared
                 .update(|switch, now| changes.into_iter().flat_map(|change| change(switch, now)).collect());
         }
+        for announcement in announcements {
+            self.announce(&ports, &announcement);
+        }
         services.ports = ports;
         if status {
             self.changed.notify_one();
         }
         result
+    }
+
+    /// Sends the learning packets of a bond.
+    fn announce(&self, ports: &Ports, of: &Announcement) {
+        let frames: Vec<(String, Vec<u8>)> = {
+            let switch = self.shared.switch.read();
+            let Some(bridge) = switch.bridge(&of.bridge) else {
+                return;
+            };
+            let stations = bridge.entries(self.shared.clock.now());
+            let stations = stations.filter(|station| station.port != of.port);
+            stations
+                .filter_map(|station| {
+                    let tag = bridge.tag_at(&of.port, station.vlan)?;
+                    let member = (of.choose)(station.mac, station.vlan)?;
+                    Some((member, learning_packet(station.mac, tag)))
+                })
+                .take(MOST_LEARNING)
+                .collect()
+        };
+        tracing::debug!(target: "ofproto_dpif", "bond {}: sent {} gratuitous learning packets", of.port, frames.len());
+        for (member, frame) in frames {
+            if let Some(facts) = ports.get(&member) {
+                self.send(facts, &frame);
+            }
+        }
     }
 
     fn send(&self, facts: &PortFacts, frame: &[u8]) {
@@ -347,6 +405,29 @@ impl Protocols {
             });
         }
     }
+}
+
+/// A broadcast from a station (RARP, RFC 903, as Open vSwitch sends): switches learn from its
+/// source where the station is, and hosts ignore it.
+fn learning_packet(station: MacAddr, tag: Option<Vid>) -> Vec<u8> {
+    const RARP: u16 = 0x8035;
+    const REQUEST: u16 = 3;
+    let mut frame = Vec::with_capacity(64);
+    frame.extend(MacAddr::BROADCAST.0);
+    frame.extend(station.0);
+    if let Some(vid) = tag {
+        frame.extend(EtherType::VLAN.0.to_be_bytes());
+        frame.extend(vid.get().to_be_bytes());
+    }
+    frame.extend(RARP.to_be_bytes());
+    frame.extend([0, 1, 8, 0, 6, 4]);
+    frame.extend(REQUEST.to_be_bytes());
+    for address in [station.0; 2] {
+        frame.extend(address);
+        frame.extend([0; 4]);
+    }
+    frame.resize(frame.len().max(60), 0);
+    frame
 }
 
 impl std::ops::Deref for Running {

@@ -4,6 +4,7 @@ use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::exports;
 use crate::mirrors::Mirror;
+use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::snooping;
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
@@ -173,15 +174,16 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         mac: None,
         mtu_request: None,
         limits: qos::Limits::default(),
+        lacp: aggregation::LacpMember::default(),
         unsupported: Vec::new(),
     };
     let port = Port {
         uuid: Uuid::default(),
         config: PortConfig::default(),
         interfaces: BTreeMap::from([(name.to_owned(), interface)]),
+        aggregation: aggregation::Wanted::default(),
         qos: None,
         problems: Vec::new(),
-        refused: false,
     };
     bridge.ports.insert(name.to_owned(), port);
 }
@@ -192,10 +194,8 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         .iter()
         .map(|what| format!("{what} is not supported yet"))
         .collect();
-    let refused = row.interfaces.len() > 1;
-    if refused {
-        problems.push("a port of several interfaces (a bond) is not supported yet".to_owned());
-    }
+    let (aggregation, problem) = aggregation::port(row);
+    problems.extend(problem);
     let interfaces = row
         .interfaces
         .iter()
@@ -227,9 +227,9 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         uuid: row.uuid,
         config,
         interfaces,
+        aggregation,
         qos: qos::wanted(row, tables),
         problems,
-        refused,
     }
 }
 
@@ -282,6 +282,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
         mac: row.mac.as_deref().and_then(|mac| mac.parse().ok()),
         mtu_request: row.mtu_request.and_then(|n| u32::try_from(n).ok()),
         limits: qos::limits(row),
+        lacp: aggregation::interface(row),
         unsupported: unsupported::interface(row),
     }
 }

@@ -8,6 +8,7 @@
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
+use crate::protocols::aggregation::Aggregations;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
@@ -176,6 +177,24 @@ impl Report<'_> {
             self.put(TABLE, uuid, columns::IS_CONNECTED, status.is_connected);
             self.put(TABLE, uuid, columns::ROLE, status.role.map(str::to_owned));
             self.put(TABLE, uuid, columns::STATUS, status.status);
+        }
+    }
+
+    /// What bonds and LACP say of ports and interfaces.
+    pub(crate) fn aggregations(&mut self, desired: &Desired, aggregations: &Aggregations) {
+        for (bridge, wanted) in &desired.bridges {
+            for (name, wanted) in &wanted.ports {
+                let report = aggregations.report(bridge, name);
+                let active = report.as_ref().and_then(|report| report.active);
+                let active = active.map(|mac| mac.to_string());
+                self.put(port::TABLE, wanted.uuid, port::columns::BOND_ACTIVE_SLAVE, active);
+                for (name, interface) in &wanted.interfaces {
+                    let current = report.as_ref().and_then(|report| report.current.get(name).copied());
+                    if let Some(uuid) = interface.uuid {
+                        self.put(interface::TABLE, uuid, interface::columns::LACP_CURRENT, current);
+                    }
+                }
+            }
         }
     }
 

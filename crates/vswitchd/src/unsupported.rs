@@ -32,8 +32,6 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     let mut found = Found::default();
     found.column("mac", row.mac.is_some());
     found.column("bond_fake_iface", row.bond_fake_iface);
-    let lacp = row.lacp.as_deref();
-    found.column("lacp", lacp.is_some_and(|mode| mode != "off"));
     found.keys("other_config", &row.other_config, PORT_KEYS);
     found.list
 }
@@ -105,17 +103,6 @@ const BRIDGE_KEYS: &[&str] = &[
 
 /// Documented keys of `Port.other_config` without an effect here.
 const PORT_KEYS: &[&str] = &[
-    "all-members-active",
-    "bond-detect-mode",
-    "bond-hash-basis",
-    "bond-miimon-interval",
-    "bond-primary",
-    "bond-rebalance-interval",
-    "lacp-fallback-ab",
-    "lacp-system-id",
-    "lacp-system-priority",
-    "lacp-time",
-    "lb-output-action",
     "rstp-enable",
     "rstp-path-cost",
     "rstp-port-admin-edge",
@@ -138,9 +125,6 @@ const INTERFACE_KEYS: &[&str] = &[
     "cfm_interval",
     "cfm_opstate",
     "emc-enable",
-    "lacp-aggregation-key",
-    "lacp-port-id",
-    "lacp-port-priority",
     "tx-steering",
 ];
 

@@ -387,6 +387,22 @@ impl Bond {
         self.members.get(member).is_some_and(|member| member.enabled)
     }
 
+    /// Whether load is to be balanced now: by then the caller has [credited](Bond::credit) it.
+    pub fn rebalances(&self, now: Nanos) -> bool {
+        self.is_balanced() && now >= self.rebalance_at
+    }
+
+    /// Whether buckets are moved by hand.
+    ///
+    /// # Errors
+    /// [`Refused::NotSlb`].
+    pub fn migrates(&self) -> Result<(), Refused> {
+        match self.config.mode {
+            Mode::Slb => Ok(()),
+            _ => Err(Refused::NotSlb),
+        }
+    }
+
     /// Where packets leave.
     pub fn outputs(&self) -> Outputs {
         match (self.lacp, self.config.mode) {
@@ -421,9 +437,7 @@ impl Bond {
     /// # Errors
     /// [`Refused`].
     pub fn migrate(&mut self, bucket: u8, member: &str) -> Result<(), Refused> {
-        if self.config.mode != Mode::Slb {
-            return Err(Refused::NotSlb);
-        }
+        self.migrates()?;
         let known = self.members.get(member).ok_or(Refused::NoMember)?;
         if !known.enabled {
             return Err(Refused::MigrateToDisabled);

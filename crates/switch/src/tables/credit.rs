@@ -41,6 +41,15 @@ pub enum Credited {
         /// The mirror's number in the bridge.
         mirror: u32,
     },
+    /// A bucket of a bond.
+    Bond {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The port's number in the bridge.
+        port: u32,
+        /// The bucket.
+        bucket: u8,
+    },
     /// A flow that NetFlow is told of.
     Netflow {
         /// The bridge, by its number in the switch.
@@ -55,6 +64,7 @@ const BUCKET: u128 = 2;
 const LOOKUP: u128 = 3;
 const MIRROR: u128 = 4;
 const NETFLOW: u128 = 5;
+const BOND: u128 = 6;
 
 impl Credited {
     /// The bridge that it belongs to, by its number in the switch.
@@ -64,6 +74,7 @@ impl Credited {
             | Credited::Bucket { bridge, .. }
             | Credited::Lookup { bridge, .. }
             | Credited::Mirror { bridge, .. }
+            | Credited::Bond { bridge, .. }
             | Credited::Netflow { bridge, .. } => bridge,
         }
     }
@@ -84,6 +95,7 @@ impl Credited {
             }
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
             Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
+            Credited::Bond { bridge, port, bucket } => number(BOND, bridge, bucket) | u128::from(port),
             Credited::Netflow { bridge, flow } => number(NETFLOW, bridge, 0) | u128::from(flow),
         })
     }
@@ -114,6 +126,11 @@ impl Credited {
             MIRROR => Credited::Mirror {
                 bridge,
                 mirror: number as u32,
+            },
+            BOND => Credited::Bond {
+                bridge,
+                port: number as u32,
+                bucket: small,
             },
             NETFLOW => Credited::Netflow {
                 bridge,
@@ -158,6 +175,11 @@ mod tests {
                 mirror: u32::MAX,
             },
             Credited::Netflow { bridge, flow: u64::MAX },
+            Credited::Bond {
+                bridge,
+                port: u32::MAX,
+                bucket: 255,
+            },
         ];
         for credited in all {
             assert_eq!(Credited::of(credited.credit()), Some(credited));

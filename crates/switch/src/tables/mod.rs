@@ -28,6 +28,7 @@ pub mod abilities;
 mod act;
 mod action_set;
 mod additions;
+mod bond;
 mod buckets;
 pub(crate) mod budget;
 mod bulk;

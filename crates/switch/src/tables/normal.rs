@@ -238,9 +238,10 @@ impl<'a> Pipeline<'a> {
             self.detail(|_| String::from("packet has reserved destination MAC, dropping"));
             return self.dropped(DropCause::ReservedMulticast);
         }
-        // Only one interface of several carries traffic: a packet on another one is a duplicate, or
-        // our own packet coming back.
-        if from.is_some_and(|(at, port)| port.interfaces > 1 && port.active != at.interface) {
+        if let Some((at, port)) = from
+            && port.interfaces > 1
+            && !self.bond_admits(copies.key, (bridge, vlan), at, port)
+        {
             return self.dropped(DropCause::Loop);
         }
         let visit = Visit {
@@ -359,7 +360,11 @@ impl<'a> Pipeline<'a> {
     /// A copy leaves by a port, if that port carries the VLAN.
     pub(super) fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
         let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
-        if port.egress == Egress::None || silenced {
+        let leaves = match &port.bond {
+            Some(bond) => self.bond_egress(copies.key, visit.vlan, visit.bridge.id, port, bond),
+            None => port.egress,
+        };
+        if leaves == Egress::None || silenced {
             return;
         }
         let reader = &mut self.reader(copies.key);
@@ -369,7 +374,7 @@ impl<'a> Pipeline<'a> {
         if port.protected && visit.from.is_some_and(|(_, from)| from.protected) {
             return self.isolated();
         }
-        match port.egress {
+        match leaves {
             Egress::Patch(peer) if copies.received => self.pass(copies, peer, tags),
             Egress::Device(device) if copies.received && device == self.original.in_port() => {
                 self.dropped(DropCause::Loop);

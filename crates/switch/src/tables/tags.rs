@@ -158,6 +158,20 @@ impl PortVlans {
         out
     }
 
+    /// The tag with which untagged packets of a VLAN leave: `None` where the port does not carry the
+    /// VLAN, `Some(None)` without a tag.
+    pub(crate) fn tag_of(&self, vlan: Vid) -> Option<Option<Vid>> {
+        let tagged = (vlan != Vid::NONE).then_some(vlan);
+        let (carries, tag) = match self.mode {
+            VlanMode::Trunk => (self.trunk(vlan), tagged),
+            VlanMode::NativeTagged => (self.native(vlan), tagged),
+            VlanMode::NativeUntagged => (self.native(vlan), tagged.filter(|_| vlan != self.tag)),
+            VlanMode::Access => (vlan == self.tag, None),
+            VlanMode::Dot1qTunnel => (vlan == self.tag && self.customer(Vid::NONE), None),
+        };
+        carries.then_some(tag)
+    }
+
     fn trunk(&self, vid: Vid) -> bool {
         self.trunks.is_empty() || self.trunks.contains(vid)
     }
