@@ -45,6 +45,10 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .fold(String::new(), |out, name| out + name + "\n"))
     });
     bonds::register(&add);
+    bonds::register_old_names(&|name, min, max, run| {
+        let state = state.clone();
+        server.register_hidden(name, min, max, Box::new(move |args| run(&state, args)));
+    });
     dpctl::register(&add);
     dpif::register(&add);
     fdb::register(&add);

@@ -33,6 +33,8 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     found.column("mac", row.mac.is_some());
     found.column("bond_fake_iface", row.bond_fake_iface);
     found.keys("other_config", &row.other_config, PORT_KEYS);
+    // Links are followed by the kernel's events.
+    found.keys_unless("other_config", &row.other_config, "bond-detect-mode", &["carrier"]);
     found.list
 }
 
@@ -103,6 +105,8 @@ const BRIDGE_KEYS: &[&str] = &[
 
 /// Documented keys of `Port.other_config` without an effect here.
 const PORT_KEYS: &[&str] = &[
+    "bond-miimon-interval",
+    "lb-output-action",
     "rstp-enable",
     "rstp-path-cost",
     "rstp-port-admin-edge",

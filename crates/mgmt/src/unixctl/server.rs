@@ -113,7 +113,8 @@ impl Format {
 type MemorySource = Box<dyn FnMut(&mut memory::Usage)>;
 
 struct Command {
-    usage: String,
+    /// `None` if `list-commands` leaves it out.
+    usage: Option<String>,
     min: usize,
     max: usize,
     run: Rc<RefCell<Run>>,
@@ -153,12 +154,17 @@ impl Server {
     /// Adds a command that takes between `min` and `max` arguments, or replaces it. `usage` names
     /// them for `list-commands`.
     pub fn register(&self, name: &str, usage: &str, min: usize, max: usize, handler: Handler) {
-        self.insert(name, usage, min, max, Run::Now(handler));
+        self.insert(name, Some(usage), min, max, Run::Now(handler));
+    }
+
+    /// As [`Server::register`], for a command that `list-commands` leaves out: an old name.
+    pub fn register_hidden(&self, name: &str, min: usize, max: usize, handler: Handler) {
+        self.insert(name, None, min, max, Run::Now(handler));
     }
 
     /// As [`Server::register`], for a command whose answer takes time: others run meanwhile.
     pub fn register_deferred(&self, name: &str, usage: &str, min: usize, max: usize, handler: Deferred) {
-        self.insert(name, usage, min, max, Run::Later(handler));
+        self.insert(name, Some(usage), min, max, Run::Later(handler));
     }
 
     /// Adds something to what `memory/show` counts.
@@ -310,10 +316,10 @@ impl Server {
         }
     }
 
-    fn insert(&self, name: &str, usage: &str, min: usize, max: usize, run: Run) {
+    fn insert(&self, name: &str, usage: Option<&str>, min: usize, max: usize, run: Run) {
         let run = Rc::new(RefCell::new(run));
         let command = Command {
-            usage: usage.to_owned(),
+            usage: usage.map(str::to_owned),
             min,
             max,
             run,
@@ -426,7 +432,9 @@ impl Server {
 fn list_commands(inner: &Inner) -> String {
     let mut out = String::from("The available commands are:\n");
     for (name, command) in inner.commands.borrow().iter() {
-        let _ = writeln!(out, "  {name:<23} {}", command.usage);
+        if let Some(usage) = &command.usage {
+            let _ = writeln!(out, "  {name:<23} {usage}");
+        }
     }
     out
 }

@@ -359,8 +359,6 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     }
     let switch = dummy();
     dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
-    switch.vsctl("add-bond br0 bond0 b1 b2 -- set interface b1 type=dummy -- set interface b2 type=dummy");
-    switch.wait_for("port", "bond0", "status", |s| s.contains("error"));
     switch.vsctl("set bridge br0 stp_enable=true");
     switch.wait_for("bridge", "br0", "status", |s| s.contains("unsupported"));
     switch.vsctl("set bridge br0 mcast_snooping_enable=true other_config:mcast-snooping-query-interval=1");

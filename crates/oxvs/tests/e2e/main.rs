@@ -6,6 +6,7 @@
 
 mod afxdp;
 mod applications;
+mod bonds;
 mod broken_pipe;
 mod captures;
 mod clients;

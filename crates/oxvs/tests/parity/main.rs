@@ -18,6 +18,7 @@ macro_rules! versions {
 }
 
 mod appctl;
+mod bonds;
 mod dpctl;
 mod dummy;
 mod exceptions;

@@ -71,9 +71,7 @@ pub struct Config {
     pub fallback: bool,
     /// Whether multicast is accepted on all members of balance-slb.
     pub all_members_active: bool,
-    /// Whether `bond/show` says that the datapath selects members.
-    pub lb_output: bool,
-    /// The bond's number in the datapath.
+    /// The bond's number, of balance-tcp; otherwise 0.
     pub id: u32,
     /// The member that is active whenever it is enabled.
     pub primary: Option<String>,

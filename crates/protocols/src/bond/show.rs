@@ -22,19 +22,14 @@ impl Bond {
         line(format!("---- {name} ----"));
         line(format!("bond_mode: {}", config.mode.name()));
         let recirculates = config.mode == Mode::Tcp;
-        let id = |shown: bool| if shown { i64::from(config.id) } else { -1 };
+        let id = if recirculates { i64::from(config.id) } else { -1 };
         line(format!(
-            "bond may use recirculation: {}, Recirc-ID : {}",
+            "bond may use recirculation: {}, Recirc-ID : {id}",
             if recirculates { "yes" } else { "no" },
-            id(recirculates)
         ));
         line(format!("bond-hash-basis: {}", config.basis));
-        let lb_output = config.lb_output && recirculates;
-        line(format!(
-            "lb_output action: {}, bond-id: {}",
-            if lb_output { "enabled" } else { "disabled" },
-            id(lb_output)
-        ));
+        // The translation selects members, not the datapath.
+        line("lb_output action: disabled, bond-id: -1".to_owned());
         if config.mode == Mode::Slb {
             line(format!("all members active: {}", config.all_members_active));
         }

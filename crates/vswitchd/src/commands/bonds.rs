@@ -5,8 +5,6 @@ use crate::state::State;
 use protocols::bond::{BUCKETS, hash_of_source};
 use wire::MacAddr;
 
-type Add<'a> = &'a dyn Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer);
-
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("bond/list", "", 0, 0, |state, _| {
         Ok(state.protocols.look(|services| services.aggregations.list_bonds()))
@@ -19,16 +17,9 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     });
     add("bond/hash", "mac [vlan] [basis]", 1, 3, hash);
     add("bond/migrate", "port hash member", 3, 3, migrate);
-    let by_member: Add<'_> = add;
-    for (kind, usage) in [("member", "port member"), ("slave", "port slave")] {
-        by_member(&format!("bond/set-active-{kind}"), usage, 2, 2, set_active);
-        by_member(&format!("bond/enable-{kind}"), usage, 2, 2, |state, args| {
-            set_enabled(state, args, true)
-        });
-        by_member(&format!("bond/disable-{kind}"), usage, 2, 2, |state, args| {
-            set_enabled(state, args, false)
-        });
-    }
+    add("bond/set-active-member", "port member", 2, 2, set_active);
+    add("bond/enable-member", "port member", 2, 2, enable);
+    add("bond/disable-member", "port member", 2, 2, disable);
     add("lacp/show", "[port]", 0, 1, |state, args| {
         state
             .protocols
@@ -39,6 +30,13 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
             .protocols
             .look(|services| services.aggregations.show_lacp_stats(args.first()))
     });
+}
+
+/// The names that members had before Open vSwitch 2.16.
+pub(super) fn register_old_names(add: &impl Fn(&str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    add("bond/set-active-slave", 2, 2, set_active);
+    add("bond/enable-slave", 2, 2, enable);
+    add("bond/disable-slave", 2, 2, disable);
 }
 
 fn hash(_: &State, args: &[String]) -> Answer {
@@ -85,6 +83,14 @@ fn set_active(state: &State, args: &[String]) -> Answer {
             .change_bond(&args[0], world, |bond| bond.set_active(&args[1]))
     })?;
     Ok(if changed { "done" } else { "no change" }.to_owned())
+}
+
+fn enable(state: &State, args: &[String]) -> Answer {
+    set_enabled(state, args, true)
+}
+
+fn disable(state: &State, args: &[String]) -> Answer {
+    set_enabled(state, args, false)
 }
 
 fn set_enabled(state: &State, args: &[String], enabled: bool) -> Answer {

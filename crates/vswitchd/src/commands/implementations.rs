@@ -8,7 +8,7 @@ use crate::state::State;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("dpif-netdev/bond-show", "[dp]", 0, 1, |state, args| {
-        // Bonds are not supported yet: there is none.
+        // The translation selects the members of bonds: the datapath has none.
         show::check_datapath(state, args.first())?;
         Ok(String::new())
     });

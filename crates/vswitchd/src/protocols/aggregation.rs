@@ -227,7 +227,7 @@ impl Aggregation {
             let member = bond::MemberConfig {
                 mac: facts.mac,
                 up: link.up,
-                may_enable: link.alive,
+                may_enable: link.up && link.alive,
             };
             Some((name.clone(), member))
         });

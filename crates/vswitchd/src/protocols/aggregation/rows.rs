@@ -74,8 +74,11 @@ pub(crate) fn port(row: &rows::Port) -> (Wanted, Option<String>) {
         rebalance: (rebalance != 0).then(|| Duration::from_millis(rebalance.max(1000))),
         fallback: flag("lacp-fallback-ab"),
         all_members_active: flag("all-members-active"),
-        lb_output: flag("lb-output-action"),
-        primary: keys.get("bond-primary").cloned(),
+        // Relevant in these modes only, as in Open vSwitch.
+        primary: keys
+            .get("bond-primary")
+            .filter(|_| mode == Mode::ActiveBackup || flag("lacp-fallback-ab"))
+            .cloned(),
         was_active: row.bond_active_slave.as_deref().and_then(|mac| mac.parse().ok()),
         ..Config::default()
     };

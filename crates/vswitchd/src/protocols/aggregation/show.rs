@@ -130,10 +130,12 @@ impl Aggregation {
 }
 
 fn write_info(out: &mut String, end: &str, info: &Info) {
+    let state = info.state.to_string();
+    let space = if state.is_empty() { "" } else { " " };
     let _ = write!(
         out,
         "\n  {end} sys_id: {}\n  {end} sys_priority: {}\n  {end} port_id: {}\n  {end} port_priority: {}\n  \
-         {end} key: {}\n  {end} state: {}\n",
-        info.system, info.system_priority, info.port, info.port_priority, info.key, info.state
+         {end} key: {}\n  {end} state:{space}{state}\n",
+        info.system, info.system_priority, info.port, info.port_priority, info.key
     );
 }

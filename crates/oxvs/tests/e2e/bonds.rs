@@ -1,0 +1,157 @@
+//! Bonds with Debian's Open vSwitch at the other end, and what they leave in the database.
+
+use crate::fixture::{dummy, in_namespace, stand_in};
+use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
+
+/// Our switch and Open vSwitch, two links between them, and a host behind each.
+struct Pair {
+    ours: Vswitch,
+    theirs: Vswitch,
+    /// The hosts, ours first.
+    hosts: [Netns; 2],
+    far: Netns,
+    _near: Netns,
+}
+
+impl Pair {
+    fn new(ours: &str, theirs: &str) -> Pair {
+        let (near, far) = (Netns::new("near"), Netns::new("far"));
+        for link in ["m1", "m2"] {
+            near.veth(link, &far, link);
+            near.ip(&format!("link set {link} up"));
+            far.ip(&format!("link set {link} up"));
+        }
+        let pair = Pair {
+            ours: in_namespace(&near),
+            theirs: Vswitch::debian(Options {
+                devices: Devices::System,
+                netns: Some(far.name().to_owned()),
+                ..Options::default()
+            }),
+            hosts: [
+                Vswitch::host(&near, "h1", "h1", "10.1.0.1/24"),
+                Vswitch::host(&far, "h2", "h2", "10.1.0.2/24"),
+            ],
+            far,
+            _near: near,
+        };
+        for (switch, settings, host) in [(&pair.ours, ours, "h1"), (&pair.theirs, theirs, "h2")] {
+            switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+            match settings {
+                // The bond at the other end has to prevent loops.
+                "" => switch.vsctl("add-port br0 m1 -- add-port br0 m2"),
+                _ => switch.vsctl(&format!("add-bond br0 bond0 m1 m2 {settings}")),
+            };
+            switch.vsctl(&format!("add-port br0 {host}"));
+        }
+        pair
+    }
+
+    fn wait_for_pings(&self, why: &str) {
+        eventually(why, || {
+            (ping(&self.hosts[0], "10.1.0.2", 3).received == 3).then_some(())
+        });
+    }
+
+    fn show(&self, what: &str) -> String {
+        self.ours.appctl(&[what, "bond0"])
+    }
+
+    /// Takes each link down in turn; the pings go on by the other one.
+    fn fail_over(&self) {
+        for link in ["m1", "m2"] {
+            self.far.ip(&format!("link set {link} down"));
+            eventually("the member is disabled", || {
+                self.show("bond/show")
+                    .contains(&format!("member {link}: disabled"))
+                    .then_some(())
+            });
+            self.wait_for_pings("pings by the other link");
+            self.far.ip(&format!("link set {link} up"));
+            eventually("both members are enabled", || {
+                (self.show("bond/show").matches(": enabled").count() == 2).then_some(())
+            });
+            self.wait_for_pings("pings by both links");
+        }
+    }
+}
+
+macro_rules! needs {
+    () => {
+        skip!(unless root, "ip", "ping", "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    };
+}
+
+#[test]
+fn an_active_backup_bond_to_open_vswitch_fails_over() {
+    needs!();
+    let pair = Pair::new(
+        "bond_mode=active-backup",
+        "bond_mode=active-backup other_config:bond-primary=m1",
+    );
+    // Without LACP the two ends do not know of each other: the bond uses the link that they do.
+    pair.ours.vsctl("set port bond0 other_config:bond-primary=m1");
+    pair.wait_for_pings("pings by the primary");
+    pair.fail_over();
+}
+
+#[test]
+fn a_balance_slb_bond_to_open_vswitch_without_one_fails_over() {
+    needs!();
+    let pair = Pair::new("bond_mode=balance-slb", "");
+    pair.wait_for_pings("pings");
+    pair.fail_over();
+}
+
+#[test]
+fn a_balance_tcp_bond_negotiates_lacp_with_open_vswitch_and_fails_over() {
+    needs!();
+    let settings = "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast";
+    let pair = Pair::new(settings, settings);
+    pair.wait_for_pings("pings");
+    let shown = pair.show("lacp/show");
+    assert!(shown.contains("status: active negotiated"), "{shown}");
+    eventually("both members are current", || {
+        (pair.show("lacp/show").matches(": current attached").count() == 2).then_some(())
+    });
+    for switch in [&pair.ours, &pair.theirs] {
+        assert_eq!(switch.get("interface", "m1", "lacp_current"), "true");
+    }
+    // Each names the other as its partner.
+    let system = |switch: &Vswitch, end: &str| {
+        let shown = switch.appctl(&["lacp/show", "bond0"]);
+        let line = shown.lines().find(|line| line.contains(&format!("{end} sys_id")));
+        line.and_then(|line| line.split_whitespace().last().map(str::to_owned))
+    };
+    assert_eq!(system(&pair.ours, "actor"), system(&pair.theirs, "partner"));
+    assert_eq!(system(&pair.ours, "partner"), system(&pair.theirs, "actor"));
+    pair.fail_over();
+    // A partner that falls silent is noticed though the links stay up.
+    pair.theirs.vsctl("set port bond0 lacp=off");
+    eventually("the partner is gone", || {
+        pair.show("bond/show").contains("lacp_status: configured").then_some(())
+    });
+}
+
+#[test]
+fn the_active_member_of_before_a_restart_is_active_again() {
+    skip!(unless "ovs-vsctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch chooses by chance");
+    }
+    let mut switch = dummy();
+    // In one transaction: devices have the same addresses after the restart.
+    switch.vsctl(
+        "add-br br0 -- set bridge br0 datapath_type=dummy -- add-bond br0 bond0 b1 b2 \
+         -- set interface b1 type=dummy -- set interface b2 type=dummy",
+    );
+    let before = switch.get("port", "bond0", "bond_active_slave");
+    assert_eq!(switch.appctl(&["bond/set-active-member", "bond0", "b2"]).trim(), "done");
+    switch.wait_for("port", "bond0", "bond_active_slave", |mac| mac != before);
+    switch.kill();
+    switch.boot();
+    eventually("b2 is active", || {
+        let shown = switch.appctl(&["bond/show", "bond0"]);
+        shown.contains("member b2: enabled\n  active member\n").then_some(())
+    });
+}
