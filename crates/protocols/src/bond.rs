@@ -10,6 +10,7 @@
 //! [`BUCKETS`] hash buckets uses. Buckets move between members by load, not too often.
 
 mod balance;
+mod events;
 mod hash;
 mod machine;
 mod show;
@@ -17,8 +18,9 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+pub use events::Event;
 pub use hash::hash_of_source;
-pub use machine::{Bond, Config, Event, LacpStatus, MemberConfig, Mode, Outputs, Refused};
+pub use machine::{Bond, Config, LacpStatus, MemberConfig, Mode, Outputs, Refused};
 
 /// Hash buckets of a bond.
 pub const BUCKETS: usize = 256;

@@ -4,7 +4,7 @@
 //! bucket moves only if it makes the difference a good deal less, and old load counts half at each
 //! interval, so that a burst does not move traffic to and fro.
 
-use super::machine::{Bond, Event};
+use super::{Bond, Event};
 use nanos::Nanos;
 use std::collections::BTreeMap;
 

@@ -158,8 +158,8 @@ impl PortVlans {
         out
     }
 
-    /// The tag with which untagged packets of a VLAN leave: `None` where the port does not carry the
-    /// VLAN, `Some(None)` without a tag.
+    /// The tag with which packets that came in untagged leave: `None` where the port does not carry
+    /// the VLAN, `Some(None)` without a tag.
     pub(crate) fn tag_of(&self, vlan: Vid) -> Option<Option<Vid>> {
         let tagged = (vlan != Vid::NONE).then_some(vlan);
         let (carries, tag) = match self.mode {
