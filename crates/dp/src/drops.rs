@@ -60,11 +60,13 @@ pub enum DropCause {
     SampleBudget,
     /// A port that does not forward: its spanning tree blocks it.
     Blocked,
+    /// A host behind the port must not send it: DHCP snooping, ARP inspection.
+    PortSecurity,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 25] = [
+    pub const ALL: [DropCause; 26] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -90,6 +92,7 @@ impl DropCause {
         DropCause::MirrorOutput,
         DropCause::SampleBudget,
         DropCause::Blocked,
+        DropCause::PortSecurity,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -120,6 +123,7 @@ impl DropCause {
             DropCause::MirrorOutput => "drop_mirror_output",
             DropCause::SampleBudget => "drop_sample_budget",
             DropCause::Blocked => "drop_blocked",
+            DropCause::PortSecurity => "drop_port_security",
         }
     }
 }

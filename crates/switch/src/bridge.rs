@@ -7,7 +7,7 @@ use crate::mirror::{MirrorCounts, Mirrors};
 use crate::multicast::{Multicast, SnoopingConfig};
 use crate::port::{Egress, Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
-use crate::{FailMode, FragMode, PortFlags, Punts, VlanSet};
+use crate::{FailMode, FragMode, PortFlags, PortGuard, Punts, VlanSet};
 use dp::PortNo;
 use nanos::Nanos;
 use std::collections::BTreeMap;
@@ -101,13 +101,14 @@ impl Bridge {
         self.fdb.stats()
     }
 
-    /// Notes whether control protocols have a part in the bridge, after its ports have changed.
+    /// Notes whether control protocols or guards have a part in the bridge, after its ports have changed.
     pub(crate) fn note_control(&mut self, stale: &mut Vec<Read>) {
         let mut members = self.ports.values().flat_map(|port| &port.members);
         let controlled = members.any(|member| {
             let link = member.link;
             member.punts != Punts::default() || !link.learn || !link.forward
         });
+        let controlled = controlled || self.ports.values().any(|port| port.guard != PortGuard::default());
         if controlled != self.controlled {
             self.controlled = controlled;
             stale.push(Read::Bridge(self.id));

@@ -4,6 +4,7 @@ use crate::export::ExportConfig;
 use crate::{SnoopingConfig, VlanSet};
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use wire::{EtherType, MacAddr, Vid};
 
@@ -162,6 +163,8 @@ pub struct PortConfig {
     pub mcast_flood: bool,
     /// It gets all reports of a bridge that snoops.
     pub mcast_flood_reports: bool,
+    /// What its hosts must not send.
+    pub guard: PortGuard,
     /// The DSCP of packets by the queue that they leave through. That of queue 0 is only for
     /// packets for which an action has chosen queue 0.
     pub dscp: BTreeMap<u32, u8>,
@@ -182,10 +185,21 @@ impl Default for PortConfig {
             no_flood: false,
             mcast_flood: false,
             mcast_flood_reports: false,
+            guard: PortGuard::default(),
             dscp: BTreeMap::new(),
             interfaces: Vec::new(),
         }
     }
+}
+
+/// Packets that a port drops on arrival, before any rule sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortGuard {
+    /// Packets of DHCP and DHCPv6 servers (DHCP snooping on a port without trust).
+    pub no_dhcp_server: bool,
+    /// ARP packets whose sender is not the frame's source (ARP inspection), or has none of these
+    /// addresses; an empty set allows every address.
+    pub arp: Option<BTreeSet<Ipv4Addr>>,
 }
 
 /// An interface of a port.

@@ -339,6 +339,7 @@ impl<'a> Interfaces<'a> {
             no_flood: config.no_flood,
             mcast_flood: config.mcast_flood,
             mcast_flood_reports: config.mcast_flood_reports,
+            guard: config.guard.clone(),
             dscp: config.dscp.clone(),
             egress: Egress::None,
             active: 0,

@@ -38,7 +38,7 @@ pub use bond::BondState;
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
     Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput, PortConfig,
-    PortFlags, PriorityTags, Punts, SwitchConfig, VlanMode,
+    PortFlags, PortGuard, PriorityTags, Punts, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use export::{ExportConfig, FlowCounts, FlowKey, FlowOutput, FlowRecord, IpfixConfig, SflowConfig};

@@ -2,7 +2,7 @@
 
 use crate::bond::BondState;
 use crate::tables::tags::PortVlans;
-use crate::{LinkState, Punts, VlanMode};
+use crate::{LinkState, PortGuard, Punts, VlanMode};
 use flow::PortNo;
 use protocols::bond::Outputs;
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ pub(crate) struct Port {
     pub(crate) no_flood: bool,
     pub(crate) mcast_flood: bool,
     pub(crate) mcast_flood_reports: bool,
+    pub(crate) guard: PortGuard,
     pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
     /// The interface that carries the traffic, if there are several.

@@ -6,6 +6,8 @@ mod ask;
 mod bonds;
 #[path = "bridges/control.rs"]
 mod control;
+#[path = "bridges/guard.rs"]
+mod guard;
 #[path = "bridges/lab.rs"]
 mod lab;
 #[path = "bridges/learning.rs"]

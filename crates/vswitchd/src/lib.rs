@@ -27,6 +27,7 @@ mod dummy_port;
 mod embedded;
 mod exports;
 mod fair_queue;
+mod guard;
 mod keys;
 mod mirrors;
 mod ofport;

@@ -2,10 +2,10 @@
 
 use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
-use crate::exports;
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::snooping;
+use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
 use openflow::model::Subfield;
@@ -14,7 +14,7 @@ use ovsdb::{Uuid, rows};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use switch::tables::{Overflow, TABLES, TableSettings};
-use switch::{FailMode, PortConfig, PriorityTags, VlanMode, VlanSet};
+use switch::{FailMode, PortConfig, PortGuard, PriorityTags, VlanMode, VlanSet};
 use wire::{EtherType, MacAddr, Vid};
 
 /// Whether test devices stand in for the kernel's (`--enable-dummy`).
@@ -139,6 +139,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
             .ports
             .insert(row.name.clone(), port(row, &bridge, tables, dummies));
     }
+    guard::apply(row, &tables.ports, &mut bridge);
     add_local(&row.name, &mut bridge, dummies);
     bridge
 }
@@ -218,6 +219,7 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         },
         protected: row.protected,
         no_flood: false,
+        guard: PortGuard::default(),
         mcast_flood: flag(&row.other_config, "mcast-snooping-flood"),
         mcast_flood_reports: flag(&row.other_config, "mcast-snooping-flood-reports"),
         dscp: BTreeMap::new(),

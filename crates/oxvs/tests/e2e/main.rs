@@ -23,6 +23,7 @@ mod mirrors;
 mod offload;
 mod openflow;
 mod other_tools;
+mod port_security;
 mod qos;
 mod qos_config;
 mod restart;

@@ -77,7 +77,14 @@ impl Pipeline<'_> {
             return Admission::Forward;
         };
         self.depend(Read::Port(bridge.id, port));
-        let member = bridge.ports.get(&port).and_then(|port| port.members.get(interface));
+        let port = bridge.ports.get(&port);
+        if port.is_some_and(|port| self.is_refused(&port.guard)) {
+            if self.mirror_received() {
+                self.dropped(DropCause::PortSecurity);
+            }
+            return Admission::Nothing;
+        }
+        let member = port.and_then(|port| port.members.get(interface));
         let Some(Member { link, punts, .. }) = member.copied() else {
             return Admission::Forward;
         };

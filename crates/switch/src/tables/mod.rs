@@ -48,6 +48,7 @@ mod fields;
 mod freeze;
 mod group;
 mod group_mod;
+mod guard;
 mod hidden;
 mod invalidation;
 mod journal;
