@@ -101,7 +101,8 @@ impl Bridge {
         self.fdb.stats()
     }
 
-    /// Notes whether control protocols or guards have a part in the bridge, after its ports have changed.
+    /// Notes whether control protocols or guards have a part in the bridge, after its ports have
+    /// changed.
     pub(crate) fn note_control(&mut self, stale: &mut Vec<Read>) {
         let mut members = self.ports.values().flat_map(|port| &port.members);
         let controlled = members.any(|member| {
