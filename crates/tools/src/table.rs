@@ -389,6 +389,9 @@ fn pretty_into(value: &Value, depth: usize, out: &mut String) {
                 let _ = write!(out, "{}: ", Value::from(name.as_str()));
                 pretty_into(member, depth + 1, out);
             }
+            if members.is_empty() {
+                indent(out, depth + 1);
+            }
             out.push('}');
         }
         other => {
@@ -525,7 +528,7 @@ mod tests {
     fn pretty_json_closes_its_brackets_at_once() {
         assert_eq!(
             pretty(&json!({"a": [1, [2]], "b": {}})),
-            "{\n  \"a\": [\n    1,\n    [\n      2]],\n  \"b\": {}}"
+            "{\n  \"a\": [\n    1,\n    [\n      2]],\n  \"b\": {\n    }}"
         );
     }
 }

@@ -28,7 +28,9 @@ pub(super) async fn run(client: &Client) -> Result<(), Failure> {
         return Err(Failure::new(e.to_string()));
     }
     loop {
+        tracing::info!(target: "reconnect", "{}: connecting...", client.server);
         if let Ok(mut rpc) = connect(&client.server, &client.tls).await {
+            tracing::info!(target: "reconnect", "{}: connected", client.server);
             match watch(&mut rpc, &client.args[0], state).await {
                 Ok(()) => return Ok(()),
                 Err(CallError::Remote(error)) => {
