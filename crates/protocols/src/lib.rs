@@ -16,6 +16,7 @@
 //! - Parsers never panic, and reject a frame as a whole.
 //! - What a peer can make a machine keep is bounded per port and in total.
 
+pub mod bfd;
 pub mod bond;
 pub mod lacp;
 pub mod rstp;
