@@ -66,6 +66,22 @@ impl Sampler {
         false
     }
 
+    /// The first of the next packets that is chosen, counted from 0. The packets behind it remain.
+    /// `None` if none is chosen: then all have passed.
+    #[inline]
+    pub(crate) fn first(&mut self, probability: u32, packets: u64) -> Option<u64> {
+        if self.skips(probability, packets) {
+            return None;
+        }
+        self.choose(probability)
+    }
+
+    #[cold]
+    fn choose(&mut self, probability: u32) -> Option<u64> {
+        let slot = self.slots.iter_mut().find(|slot| slot.probability == probability)?;
+        Some(std::mem::replace(&mut slot.left, gap(&mut self.state, probability)))
+    }
+
     /// Draws the packets until the next sample, after one.
     #[cold]
     fn draw(&mut self, probability: u32) {
@@ -140,6 +156,23 @@ mod tests {
         let mut sampler = Sampler::new();
         assert!((0..100_000).all(|_| sampler.chooses(u32::MAX)));
         assert_ne!(Sampler::new().state, Sampler::new().state);
+    }
+
+    #[test]
+    fn the_first_of_many_is_the_first_one_by_one() {
+        let (mut one, mut many) = (Sampler::seeded(9), Sampler::seeded(9));
+        let probabilities = [1u32, 2, 3, 50, 400, 1000].map(|rate| u32::MAX / rate);
+        for round in 0..200_000u64 {
+            let probability = probabilities[(round % 7 % 6) as usize];
+            let packets = round % 33 + 1;
+            let wanted: Vec<u64> = (0..packets).filter(|_| one.chooses(probability)).collect();
+            let (mut chosen, mut passed) = (Vec::new(), 0);
+            while let Some(first) = many.first(probability, packets - passed) {
+                chosen.push(passed + first);
+                passed += first + 1;
+            }
+            assert_eq!(chosen, wanted);
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Context<'_> {
                 ],
             ) = (first, behind)
             {
-                self.sample_all(*probability, (*reason, *handle), *max_len, frames);
+                self.sample_all(*probability, (*reason, *handle), *max_len, frames, lost);
                 rest = behind;
                 continue;
             }
@@ -39,10 +39,30 @@ impl Context<'_> {
     }
 
     /// Punts some of the packets of frames. Most batches have none, and are not looked at one by
-    /// one.
+    /// one. `lost` says that a frame may be without a byte.
     #[inline]
-    fn sample_all(&mut self, probability: u32, to: (PuntReason, u32), max_len: u16, frames: &[Frame]) {
-        let packets: u64 = frames.iter().map(|frame| gso::segment_count(frame) as u64).sum();
+    fn sample_all(&mut self, probability: u32, to: (PuntReason, u32), max_len: u16, frames: &[Frame], lost: bool) {
+        // Every frame is looked at, and a branch for each would cost more than the rest.
+        let is_plain = frames
+            .iter()
+            .fold(!lost, |plain, frame| plain & (frame.offload.gso == Gso::None));
+        if !is_plain {
+            return self.sample_segments(probability, to, max_len, frames);
+        }
+        let mut rest = frames;
+        while let Some(first) = self.sampler.first(probability, rest.len() as u64)
+            && let Some((frame, behind)) = rest[first as usize..].split_first()
+        {
+            self.punt(to, max_len, frame);
+            rest = behind;
+        }
+    }
+
+    /// The same, where a frame makes several packets on the wire, or none.
+    #[cold]
+    fn sample_segments(&mut self, probability: u32, to: (PuntReason, u32), max_len: u16, frames: &[Frame]) {
+        let real = frames.iter().filter(|frame| !frame.is_empty());
+        let packets: u64 = real.map(|frame| gso::segment_count(frame) as u64).sum();
         if packets > 0 && !self.sampler.skips(probability, packets) {
             self.sample_some(probability, to, max_len, frames);
         }

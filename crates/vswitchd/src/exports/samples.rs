@@ -74,13 +74,14 @@ impl Samples {
             return false;
         };
         let mut queue = self.queue.lock();
-        let own = queue.ports.get(&punt.in_port).copied().unwrap_or_default();
+        let (len, bytes) = (queue.samples.len(), queue.bytes);
+        let own = queue.ports.entry(punt.in_port).or_default();
         // The last quarter is for ports with few samples in it.
-        let most = if own < MOST / 64 { MOST } else { MOST / 4 * 3 };
-        if queue.samples.len() >= most || queue.bytes >= MOST_BYTES {
+        let most = if *own < MOST / 64 { MOST } else { MOST / 4 * 3 };
+        if len >= most || bytes >= MOST_BYTES {
             return false;
         }
-        queue.ports.insert(punt.in_port, own + 1);
+        *own += 1;
         queue.bytes += punt.packet.len();
         queue.samples.push(Sample {
             bridge,
