@@ -337,8 +337,9 @@ FLOW is a flow as in ovs-ofctl(8) ('tcp,tp_dst=80'); other packets are left out.
 Options:
   --bridge BRIDGE          all ports of a bridge
   -i, --interface PORT     one more port of the same bridge
-  -w, --write FILE         write pcapng to a file, '-' is standard output; packets
-                           that the switch drops have a comment with the cause
+  -w, --write FILE         write pcapng to a file, which is replaced, or to standard
+                           output ('-'); packets that the switch drops have a
+                           comment with the cause
   -c, --count N            end after N packets
   -s, --snapshot-length N  bytes of a packet at most (14 to 65535)
   -Q, --direction D        in (received by a port), out (sent by it), both

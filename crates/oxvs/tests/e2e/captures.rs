@@ -137,6 +137,14 @@ fn a_capture_ends_with_its_tool_however_that_ends_and_is_refused_with_a_reason()
         (!flows.contains("capture") && flows.contains("in_port")).then_some(())
     });
     assert_eq!(switch.get("bridge", "br0", "mirrors"), "[]");
+    let nobody = try_run(
+        &[binary().to_str().unwrap(), "tcpdump", "p1", "-t", "/no/such/switch.ctl"],
+        &switch.sandbox.env(),
+    );
+    assert!(
+        !nobody.ok() && nobody.stderr.contains("cannot capture at /no/such/switch.capture"),
+        "{nobody:?}"
+    );
     for (args, error) in [
         (&["p7"][..], "no port named p7"),
         (&["--bridge", "br7"], "no bridge named br7"),
