@@ -1,19 +1,12 @@
 //! Bridges that speak RSTP in simulated networks.
 
-use crate::stp::tests::lab::{Bridge, fault, longest_loop, random};
+use crate::stp::tests::lab::{self, Bridge, LAN, fault, longest_loop, random};
 use nanos::Nanos;
 use std::time::Duration;
 use testkit::Rng;
 use testkit::network::Quality;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LAN: Quality = Quality {
-    delay: Duration::from_micros(100),
-    jitter: Duration::from_micros(100),
-    loss: 0,
-    duplication: 0,
-    reordering: (0, Duration::ZERO),
-};
 /// The time in which a network settles after its last change. A port may have sent as much as it
 /// may in a second, and information about a root that is gone can go round until its age is the
 /// maximum age.
@@ -97,19 +90,7 @@ fn a_network_without_delays_settles_within_50_ms() {
 #[test]
 fn a_lossy_network_settles_once_the_loss_ends() {
     for seed in 0..20 {
-        let lossy = Quality {
-            loss: 20,
-            duplication: 10,
-            reordering: (10, Duration::from_millis(50)),
-            ..LAN
-        };
-        let mut network = random(seed, 8, 8, lossy, Bridge::rstp);
-        network.run_for(SECOND * 100);
-        for link in 0..network.links() {
-            network.set_quality(link, LAN);
-        }
-        network.run_for(SETTLE);
-        assert_eq!(fault(&network), None, "seed {seed}");
+        assert_eq!(lab::fault_after_loss(seed, SETTLE, Bridge::rstp), None, "seed {seed}");
     }
 }
 

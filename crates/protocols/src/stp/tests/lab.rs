@@ -9,6 +9,15 @@ use testkit::Rng;
 use testkit::network::{Network, Node, Quality};
 use wire::MacAddr;
 
+/// A link of the simulated networks: short, and it loses nothing.
+pub(crate) const LAN: Quality = Quality {
+    delay: Duration::from_micros(100),
+    jitter: Duration::from_micros(100),
+    loss: 0,
+    duplication: 0,
+    reordering: (0, Duration::ZERO),
+};
+
 /// The machine of a bridge.
 #[derive(Debug)]
 pub(crate) enum Machine {
@@ -248,6 +257,24 @@ pub(crate) fn random(
         connect(&mut network, a, b);
     }
     network
+}
+
+/// What is wrong in a random network whose links lost, duplicated and reordered frames for a while:
+/// `settle` after that ended.
+pub(crate) fn fault_after_loss(seed: u64, settle: Duration, make: fn(usize) -> Bridge) -> Option<String> {
+    let lossy = Quality {
+        loss: 20,
+        duplication: 10,
+        reordering: (10, Duration::from_millis(50)),
+        ..LAN
+    };
+    let mut network = random(seed, 8, 8, lossy, make);
+    network.run_for(Duration::from_secs(100));
+    for link in 0..network.links() {
+        network.set_quality(link, LAN);
+    }
+    network.run_for(settle);
+    fault(&network)
 }
 
 /// The links over which data goes: both ends forward. As pairs of bridges.

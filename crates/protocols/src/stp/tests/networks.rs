@@ -1,21 +1,14 @@
 //! Bridges that speak STP in simulated networks.
 
-use super::lab::{self, Bridge, fault, longest_loop, random};
+use super::lab::{self, Bridge, LAN, fault, longest_loop, random};
 use crate::stp::wire::Times;
 use crate::stp::{Role, State};
 use nanos::Nanos;
 use std::time::Duration;
 use testkit::Rng;
-use testkit::network::{Network, Quality};
+use testkit::network::Network;
 
 const SECOND: Duration = Duration::from_secs(1);
-const LAN: Quality = Quality {
-    delay: Duration::from_micros(100),
-    jitter: Duration::from_micros(100),
-    loss: 0,
-    duplication: 0,
-    reordering: (0, Duration::ZERO),
-};
 /// The time in which a network with the default timers settles: a failure that is far away is
 /// noticed after the maximum age, then two forward delays pass; the rest is for hold and hello
 /// times along the way.
@@ -146,19 +139,7 @@ fn a_bridge_joined_to_itself_blocks_one_of_the_two_ports() {
 #[test]
 fn a_lossy_network_settles_once_the_loss_ends() {
     for seed in 0..20 {
-        let lossy = Quality {
-            loss: 20,
-            duplication: 10,
-            reordering: (10, Duration::from_millis(50)),
-            ..LAN
-        };
-        let mut network = random(seed, 8, 8, lossy, Bridge::stp);
-        network.run_for(SECOND * 100);
-        for link in 0..network.links() {
-            network.set_quality(link, LAN);
-        }
-        network.run_for(SETTLE);
-        assert_eq!(fault(&network), None, "seed {seed}");
+        assert_eq!(lab::fault_after_loss(seed, SETTLE, Bridge::stp), None, "seed {seed}");
     }
 }
 
