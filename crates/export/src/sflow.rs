@@ -121,6 +121,33 @@ pub struct PortCounters {
     pub alignment_errors: Option<u64>,
     /// Received packets with a wrong check sequence.
     pub crc_errors: Option<u64>,
+    /// Of a port that runs LACP.
+    pub lacp: Option<LacpCounters>,
+}
+
+/// LACP of a port (sFlow LAG Port Statistics; the MIB of IEEE 802.1AX-2014 §7.3.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LacpCounters {
+    /// The system that runs LACP here.
+    pub actor_system: [u8; 6],
+    /// The system at the other end.
+    pub partner_system: [u8; 6],
+    /// The aggregator.
+    pub aggregator: u32,
+    /// States as octets: this end as configured and now, the other end as configured and now.
+    pub states: [u8; 4],
+    /// LACPDUs received.
+    pub rx: u32,
+    /// Marker requests received.
+    pub rx_markers: u32,
+    /// Marker responses received.
+    pub rx_marker_responses: u32,
+    /// Frames received that were not well-formed.
+    pub rx_illegal: u32,
+    /// LACPDUs sent.
+    pub tx: u32,
+    /// Marker responses sent.
+    pub tx_marker_responses: u32,
 }
 
 /// The counters of one direction.

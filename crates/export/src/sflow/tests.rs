@@ -74,6 +74,7 @@ fn samples_have_open_vswitchs_bytes() {
         },
         alignment_errors: Some(0),
         crc_errors: Some(0),
+        lacp: None,
     };
     agent.counters(&Counters::Port(&port), at(500));
     let bridge = BridgeCounters {
@@ -105,6 +106,36 @@ fn samples_have_open_vswitchs_bytes() {
     let expected = from_hex(&expected.concat().replace(' ', ""));
     assert_eq!(testkit::to_hex(&datagrams[0]), testkit::to_hex(&expected));
     assert_eq!(datagrams.len(), 1);
+}
+
+#[test]
+fn a_port_that_runs_lacp_has_its_counters() {
+    let lacp = LacpCounters {
+        actor_system: [2, 0, 0, 0, 0, 1],
+        partner_system: [2, 0, 0, 0, 0, 2],
+        aggregator: 8,
+        states: [7, 0x3f, 0, 0x3e],
+        rx: 10,
+        rx_markers: 11,
+        rx_marker_responses: 12,
+        rx_illegal: 13,
+        tx: 14,
+        tx_marker_responses: 15,
+    };
+    let port = PortCounters {
+        ifindex: 5,
+        lacp: Some(lacp),
+        ..PortCounters::default()
+    };
+    let mut agent = Agent::new(SETTINGS, at(0));
+    agent.set_ports([5], at(0));
+    agent.counters(&Counters::Port(&port), at(0));
+    let datagram = testkit::to_hex(&agent.flush(at(0))[0]);
+    let expected = [
+        "00000007 00000038 0200000000010000 0200000000020000 00000008 073f003e",
+        "0000000a 0000000b 0000000c ffffffff 0000000d 0000000e 00000000 0000000f",
+    ];
+    assert!(datagram.contains(&expected.concat().replace(' ', "")), "{datagram}");
 }
 
 #[test]
@@ -201,7 +232,8 @@ proptest! {
                     agent.sample(&FlowSample { input, output, tci_in, tci_out, labels_out: &[], len: 1024, header: &header }, at(now));
                 }
                 1 => agent.counters(&Counters::Port(&PortCounters {
-                    ifindex: 7, name: name.clone(), ..PortCounters::default()
+                    ifindex: 7, name: name.clone(),
+                    lacp: (any % 2 == 0).then(LacpCounters::default), ..PortCounters::default()
                 }), at(now)),
                 2 => drop(agent.due(at(now))),
                 _ => datagrams.extend(agent.run(at(now))),

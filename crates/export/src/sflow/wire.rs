@@ -1,6 +1,6 @@
 //! The datagram (sFlow version 5, section 5): XDR numbers, each sample and record with its length.
 
-use super::{BridgeCounters, Counters, Direction, FlowSample, MOST_HEADER, PortCounters};
+use super::{BridgeCounters, Counters, Direction, FlowSample, LacpCounters, MOST_HEADER, PortCounters};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ fn bridge(out: &mut Vec<u8>, counters: &BridgeCounters) {
 }
 
 fn port(out: &mut Vec<u8>, counters: &PortCounters) {
-    out.u32(4);
+    out.u32(4 + u32::from(counters.lacp.is_some()));
     // Ethernet: most of these errors are of times when stations shared a cable.
     out.structure(2, |out| {
         out.all([low(counters.alignment_errors), low(counters.crc_errors)]);
@@ -150,7 +150,25 @@ fn port(out: &mut Vec<u8>, counters: &PortCounters) {
         out.u32(name.len() as u32);
         out.opaque(name);
     });
+    if let Some(lacp) = &counters.lacp {
+        out.structure(7, |out| aggregation(out, lacp));
+    }
     out.structure(1, |out| generic(out, counters));
+}
+
+/// LACP of a port (sFlow LAG Port Statistics).
+fn aggregation(out: &mut Vec<u8>, counters: &LacpCounters) {
+    out.opaque(&counters.actor_system);
+    out.opaque(&counters.partner_system);
+    out.u32(counters.aggregator);
+    out.opaque(&counters.states);
+    out.all([counters.rx, counters.rx_markers, counters.rx_marker_responses]);
+    // Frames of unknown slow protocols count as illegal.
+    out.u32(u32::MAX);
+    out.all([counters.rx_illegal, counters.tx]);
+    // The switch sends no marker requests.
+    out.u32(0);
+    out.u32(counters.tx_marker_responses);
 }
 
 /// The counters that every interface has (RFC 2233).

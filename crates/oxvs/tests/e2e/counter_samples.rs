@@ -44,17 +44,32 @@ fn of_port(sample: &[u8], name: &str, ifindex: u64) -> Option<Vec<String>> {
         }
         // Of the datapath and the port, the port.
         1004 => format!("1004: {}", to_hex(&content[8..])),
+        // LACP: systems (what fills them up to eight bytes is random), key, states; of received, wrong and sent LACPDUs, whether there are any.
+        // The others are those of markers, which Open vSwitch does not count.
+        7 => {
+            let counts = [24, 40, 44].map(|at| be(&content[at..at + 4]) != 0);
+            let known = [0..6, 8..14, 16..24].map(|range| to_hex(&content[range]));
+            format!("7: {known:?} {counts:?}")
+        }
         format => format!("{format}: {}", to_hex(content)),
     };
     Some(records.iter().map(line).collect())
 }
 
-fn samples_of(ours: bool) -> Vec<String> {
+/// Whether both ends of a link send and receive, as LACP's counters tell it.
+fn aggregates(sample: &[u8]) -> bool {
+    const IN_USE: u8 = 0x3c;
+    structures(&sample[12..]).iter().any(|(format, content)| {
+        *format == 7 && [content[21], content[23]].iter().all(|state| state & IN_USE == IN_USE)
+    })
+}
+
+/// The first counter sample of `v1`, or with `lacp`, of the member `v2` of a bond whose other end
+/// is in use.
+fn samples_of(ours: bool, lacp: bool) -> Vec<String> {
     let (ns, host) = (Netns::new("counters"), Netns::new("counted"));
     host.veth("eth0", &ns, "v1");
     let collector = ns.enter(Collector::new);
-    let link = ns.ip("-o link show v1");
-    let ifindex = link.split(':').next().unwrap().parse().unwrap();
     let options = Options {
         devices: Devices::System,
         netns: Some(ns.name().to_owned()),
@@ -69,19 +84,50 @@ fn samples_of(ours: bool) -> Vec<String> {
     switch.vsctl(&format!(
         "-- --id=@s create sflow targets=\"{target}\" agent=127.0.0.1 polling=1 sampling=1000 -- set bridge br0 sflow=@s"
     ));
+    if lacp {
+        // Both ends of two links are bonds of the switch.
+        ns.ip("link add v2 type veth peer w2");
+        ns.ip("link add v3 type veth peer w3");
+        for device in ["v2", "w2", "v3", "w3"] {
+            ns.ip(&format!("link set {device} up"));
+        }
+        switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
+        switch.vsctl(
+            "add-bond br0 b0 v2 v3 lacp=active other_config:lacp-system-id=0e:00:00:00:00:01 other_config:lacp-time=fast \
+             -- set interface v2 ofport_request=8 other_config:lacp-aggregation-key=5 \
+             -- set interface v3 ofport_request=9 other_config:lacp-aggregation-key=5 \
+             -- add-bond br1 b1 w2 w3 lacp=passive other_config:lacp-system-id=0e:00:00:00:00:02 other_config:lacp-time=fast",
+        );
+    }
+    let name = if lacp { "v2" } else { "v1" };
+    let link = ns.ip(&format!("-o link show {name}"));
+    let ifindex = link.split(':').next().unwrap().parse().unwrap();
     eventually("counters of the port come", || {
         let datagrams = collector.take(Duration::from_millis(300));
         let samples = datagrams.iter().flat_map(|datagram| structures(&datagram[28..]));
         samples
             .filter(|(format, _)| *format == 2)
-            .find_map(|(_, sample)| of_port(sample, "v1", ifindex))
+            .filter(|(_, sample)| !lacp || aggregates(sample))
+            .find_map(|(_, sample)| of_port(sample, name, ifindex))
     })
 }
 
 #[test]
 fn counters_of_a_port_have_open_vswitchs_structures() {
     skip!(unless root, "ip", "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
-    let ours = samples_of(true).join("\n");
+    let ours = samples_of(true, false).join("\n");
     assert!(ours.contains("1: true"), "the kernel's number of the device: {ours}");
-    assert_eq!(samples_of(false).join("\n"), ours);
+    assert_eq!(samples_of(false, false).join("\n"), ours);
+}
+
+#[test]
+fn counters_of_a_bonds_member_have_lacp() {
+    skip!(unless root, "ip", "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    let ours = samples_of(true, true).join("\n");
+    let theirs = samples_of(false, true).join("\n");
+    assert!(
+        ours.contains("\n7: [\"0e0000000001"),
+        "{ours}\n--- Open vSwitch\n{theirs}"
+    );
+    assert_eq!(theirs, ours);
 }

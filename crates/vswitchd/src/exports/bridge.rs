@@ -8,9 +8,11 @@ use super::{Facts, since_1970, tag_of};
 use crate::state::State;
 use dp::{PortNo, SampleData};
 use export::netflow::{self, Counts, Flow};
-use export::sflow::{self, BridgeCounters, Direction, FlowSample, PortCounters, Source};
+use export::sflow::{self, BridgeCounters, Direction, FlowSample, LacpCounters, PortCounters, Source};
 use nanos::Nanos;
 use openflow::model::IpfixStats;
+use protocols::lacp::Lacp;
+use protocols::lacp::wire::State as LacpState;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -322,6 +324,10 @@ fn of_port(state: &State, port: PortNo, facts: &Facts) -> Option<PortCounters> {
     let bridges = state.bridges.borrow();
     let link = bridges.interface(&facts.name)?.link.as_ref()?;
     let datapath = bridges.state().get(&facts.bridge)?.datapath_id;
+    let lacp = state.protocols.look(|services| {
+        let (lacp, member) = services.aggregations.lacp(&facts.bridge, &facts.name)?;
+        of_lacp(lacp, member)
+    });
     Some(PortCounters {
         ifindex: facts.ifindex,
         name: facts.name.clone(),
@@ -346,6 +352,31 @@ fn of_port(state: &State, port: PortNo, facts: &Facts) -> Option<PortCounters> {
         },
         alignment_errors: Some(0),
         crc_errors: Some(0),
+        lacp,
+    })
+}
+
+/// LACP of a member.
+fn of_lacp(lacp: &Lacp, number: u32) -> Option<LacpCounters> {
+    let (config, member) = (lacp.config(), lacp.member(number)?);
+    let counters = member.counters;
+    let others = counters.rx_bad + counters.rx_markers + counters.rx_marker_responses;
+    let configured = LacpState::default()
+        .with(LacpState::ACTIVITY, config.active)
+        .with(LacpState::TIMEOUT, config.fast)
+        .with(LacpState::AGGREGATION, true);
+    Some(LacpCounters {
+        actor_system: member.actor.system.0,
+        partner_system: member.partner.system.0,
+        aggregator: lacp.key().unwrap_or_default().into(),
+        // LACPDUs do not tell how the other end is configured.
+        states: [configured.0, member.actor.state.0, 0, member.partner.state.0],
+        rx: (counters.rx - others) as u32,
+        rx_markers: counters.rx_markers as u32,
+        rx_marker_responses: counters.rx_marker_responses as u32,
+        rx_illegal: counters.rx_bad as u32,
+        tx: counters.tx as u32,
+        tx_marker_responses: counters.tx_marker_responses as u32,
     })
 }
 

@@ -132,6 +132,17 @@ impl Aggregations {
         ports
     }
 
+    /// LACP of an interface, and the interface's number in it.
+    pub(crate) fn lacp(&self, bridge: &str, interface: &str) -> Option<(&Lacp, u32)> {
+        self.ports
+            .values()
+            .filter(|port| port.bridge == bridge)
+            .find_map(|port| {
+                let member = port.members.get(interface)?;
+                Some((port.lacp.as_ref()?, (*member).into()))
+            })
+    }
+
     /// What the database is told of a port, if it has a bond or LACP.
     pub(crate) fn report(&self, bridge: &str, port: &str) -> Option<PortReport> {
         let port = self.ports.get(&(bridge.to_owned(), port.to_owned()))?;
