@@ -41,10 +41,10 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nfdump* | *pmacct*)
+    *openvswitch* | *ovn* | *nfdump* | *pmacct* | *lldpd*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk \
-            nfdump nfacctd pmacctd sfacctd uacctd; do
+            nfdump nfacctd pmacctd sfacctd uacctd lldpd; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
         ;;
@@ -111,6 +111,7 @@ if [ "$goal" = test ]; then
     need nfcapd nfdump "collects NetFlow and IPFIX"
     need sfcapd nfdump-sflow "collects sFlow"
     need nfacctd pmacct "collects NetFlow and IPFIX"
+    need lldpd lldpd "is the neighbour that LLDP is tried with (its service stays off)"
     need chromium-headless-shell chromium-headless-shell "looks at the laboratory's report"
     need python3 python3 "runs the controllers that tests are made with"
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv python3-venv "keeps those controllers apart from the system's Python"

@@ -5,11 +5,13 @@
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 mod aggregation;
+mod discovery;
 mod exports;
 mod snooping;
 mod trees;
 
 pub use aggregation::aggregation;
+pub use discovery::discovery;
 use dp::offload::PacketKind;
 pub use exports::exports;
 use flow::PortNo;
@@ -44,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     ("trees", trees),
     ("snooping", snooping),
     ("aggregation", aggregation),
+    ("discovery", discovery),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

@@ -19,6 +19,7 @@
 pub mod bfd;
 pub mod bond;
 pub mod lacp;
+pub mod lldp;
 pub mod rstp;
 pub mod snooping;
 pub mod stp;

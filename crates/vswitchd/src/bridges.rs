@@ -531,6 +531,7 @@ fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Li
         link: links.state(name, interface.link.as_ref().is_none_or(|link| link.carrier)),
         punts: Punts {
             lacp: port.aggregation.lacp.is_some(),
+            lldp: port.interfaces.get(name).is_some_and(|interface| interface.lldp),
             ..Punts::default()
         },
     })

@@ -14,6 +14,7 @@ mod dummy;
 mod fdb;
 mod implementations;
 mod later;
+mod lldp;
 mod mdb;
 mod openflow;
 mod pmd;
@@ -54,6 +55,11 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     fdb::register(&add);
     implementations::register(&add);
     later::register(&add);
+    lldp::register(&add);
+    lldp::register_documents(&|name, usage, min, max, run| {
+        let state = state.clone();
+        server.register_document(name, usage, min, max, Box::new(move |args| run(&state, args)));
+    });
     mdb::register(&add);
     pmd::register(&add);
     qos::register(&add);

@@ -4,6 +4,7 @@
 use crate::bridges::Bridges;
 use crate::desired::Desired;
 use crate::keys::Keys;
+use crate::own_changes::OwnChanges;
 use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
 use crate::status::{Complaints, Report};
@@ -14,9 +15,9 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    Bridge, Controller, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow, OpenVSwitch,
-    Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, interface, manager, mirror, open_vswitch, port,
-    select,
+    AutoAttach, Bridge, Controller, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow,
+    OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, interface, manager, mirror,
+    open_vswitch, port, select,
 };
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -57,6 +58,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<Ssl>(&mut selection);
     select::<Controller>(&mut selection);
     select::<Mirror>(&mut selection);
+    select::<AutoAttach>(&mut selection);
     select::<NetFlow>(&mut selection);
     select::<SFlow>(&mut selection);
     select::<Ipfix>(&mut selection);
@@ -143,6 +145,8 @@ pub(crate) struct Daemon {
     /// The report in flight, and whether it reports a configuration.
     in_flight: Option<(u64, bool)>,
     owed: Owed,
+    /// Changes of the configuration that the switch makes itself.
+    own: OwnChanges,
     next_statistics: Instant,
     /// When the switch's tables last aged.
     ticked: Instant,
@@ -184,6 +188,7 @@ impl Daemon {
             identified: None,
             in_flight: None,
             owed: Owed::default(),
+            own: OwnChanges::default(),
             next_statistics: Instant::now() + STATS_INTERVAL,
             ticked: Instant::now(),
             contended: false,
@@ -325,6 +330,7 @@ impl Daemon {
     }
 
     fn reported(&mut self, status: TxnStatus, configuration: bool) {
+        self.own.settle(&status);
         match status {
             TxnStatus::Error(error) => {
                 tracing::error!(target: "bridge", "the database refused the switch's status: {error}");
@@ -431,6 +437,7 @@ impl Daemon {
             ports: all(replica)?,
             interfaces: all(replica)?,
             mirrors: all(replica)?,
+            auto_attaches: all(replica)?,
             netflows: all(replica)?,
             sflows: all(replica)?,
             ipfixes: all(replica)?,
@@ -492,6 +499,8 @@ impl Daemon {
             self.state
                 .protocols
                 .look(|services| report.aggregations(&self.desired, &services.aggregations));
+            self.own.extend(self.state.protocols.take_own_changes());
+            self.own.write(report.tables, &mut report.txn);
         }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());

@@ -7,6 +7,7 @@ use crate::controllers::config::Controller;
 use crate::exports;
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
+use crate::protocols::lldp::rows::AutoAttach;
 use crate::protocols::snooping;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
@@ -71,6 +72,8 @@ pub(crate) struct Bridge {
     pub(crate) forward_bpdu: bool,
     /// Multicast snooping.
     pub(crate) snooping: Option<snooping::Wanted>,
+    /// What auto-attach tells over LLDP.
+    pub(crate) auto_attach: Option<AutoAttach>,
     /// Rows of its mirrors, by their UUIDs.
     pub(crate) mirrors: Vec<Mirror>,
     /// Its exporters.
@@ -113,6 +116,8 @@ pub(crate) struct Interface {
     /// `ingress_policing_*` and `other_config:port-speed`.
     pub(crate) limits: qos::Limits,
     pub(crate) lacp: aggregation::LacpMember,
+    /// It sends and receives LLDP.
+    pub(crate) lldp: bool,
     /// Unsupported settings of its row; the interface works without them.
     pub(crate) unsupported: Vec<String>,
 }

@@ -33,6 +33,7 @@ mod mirrors;
 mod ofport;
 mod openflow;
 mod options;
+mod own_changes;
 mod packets;
 mod protocols;
 mod qos;

@@ -16,11 +16,13 @@
 pub(crate) mod aggregation;
 pub(crate) mod frames;
 pub(crate) mod links;
+pub(crate) mod lldp;
 mod ports;
 pub(crate) mod snooping;
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
+use crate::own_changes::OwnChange;
 use crate::slowpath::Shared;
 use aggregation::Aggregations;
 use dp::{Change, Datapath, PuntReason};
@@ -76,6 +78,7 @@ pub(crate) struct World<'a> {
     vlan: Option<Vid>,
     changes: Vec<SwitchChange>,
     announcements: Vec<Announcement>,
+    own_changes: Vec<OwnChange>,
     /// Status columns have changed.
     status: bool,
 }
@@ -142,6 +145,11 @@ impl World<'_> {
         });
     }
 
+    /// Changes the configuration in the database.
+    pub(crate) fn write(&mut self, change: OwnChange) {
+        self.own_changes.push(change);
+    }
+
     /// Lets the daemon write status columns soon.
     pub(crate) fn note_status(&mut self) {
         self.status = true;
@@ -154,12 +162,14 @@ pub(crate) struct Services {
     pub(crate) aggregations: Aggregations,
     ports: Ports,
     pub(crate) snooping: snooping::Bridges,
+    pub(crate) lldp: lldp::Interfaces,
+    own_changes: Vec<OwnChange>,
 }
 
 impl Services {
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 2] {
-        [&mut self.aggregations, &mut self.snooping]
+    fn all(&mut self) -> [&mut dyn Service; 3] {
+        [&mut self.aggregations, &mut self.snooping, &mut self.lldp]
     }
 }
 
@@ -269,6 +279,11 @@ impl Protocols {
         self.shared.frames.call();
     }
 
+    /// The changes of the configuration that services have asked for since the last call.
+    pub(crate) fn take_own_changes(&self) -> Vec<OwnChange> {
+        std::mem::take(&mut self.services.lock().own_changes)
+    }
+
     /// Looks at the services' state.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&mut Services) -> R) -> R {
         look(&mut self.services.lock())
@@ -296,6 +311,7 @@ impl Protocols {
             vlan: None,
             changes: Vec::new(),
             announcements: Vec::new(),
+            own_changes: Vec::new(),
             status: false,
         };
         let result = run(services, &mut world);
@@ -304,11 +320,12 @@ impl Protocols {
             floods,
             changes,
             announcements,
+            own_changes,
             mut status,
             ..
         } = world;
         let changed = links.take_changed();
-        status |= !changed.is_empty();
+        status |= !changed.is_empty() || !own_changes.is_empty();
         drop(links);
         for (interface, frame) in frames {
             if let Some(facts) = ports.get(&interface) {
@@ -327,6 +344,7 @@ impl Protocols {
             self.announce(&ports, &announcement);
         }
         services.ports = ports;
+        services.own_changes.extend(own_changes);
         if status {
             self.changed.notify_one();
         }

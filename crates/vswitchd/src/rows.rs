@@ -4,7 +4,7 @@ use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
-use crate::protocols::snooping;
+use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
 use netdev::{AfxdpConfig, Spec};
@@ -37,6 +37,7 @@ pub(crate) struct Tables {
     pub(crate) ports: BTreeMap<Uuid, rows::Port>,
     pub(crate) interfaces: BTreeMap<Uuid, rows::Interface>,
     pub(crate) mirrors: BTreeMap<Uuid, rows::Mirror>,
+    pub(crate) auto_attaches: BTreeMap<Uuid, rows::AutoAttach>,
     pub(crate) netflows: BTreeMap<Uuid, rows::NetFlow>,
     pub(crate) sflows: BTreeMap<Uuid, rows::SFlow>,
     pub(crate) ipfixes: BTreeMap<Uuid, rows::Ipfix>,
@@ -115,6 +116,10 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
         flood_vlans: vlans(&row.flood_vlans),
         forward_bpdu: flag(config, "forward-bpdu"),
         snooping: None,
+        auto_attach: row
+            .auto_attach
+            .and_then(|uuid| tables.auto_attaches.get(&uuid))
+            .map(lldp::rows::auto_attach),
         mirrors: mirrors(row, tables),
         exports: exports::rows::wanted(row, tables),
         controllers: controllers(row, tables),
@@ -176,6 +181,7 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         mtu_request: None,
         limits: qos::Limits::default(),
         lacp: aggregation::LacpMember::default(),
+        lldp: false,
         unsupported: Vec::new(),
     };
     let port = Port {
@@ -285,6 +291,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
         mtu_request: row.mtu_request.and_then(|n| u32::try_from(n).ok()),
         limits: qos::limits(row),
         lacp: aggregation::interface(row),
+        lldp: flag(&row.lldp, "enable"),
         unsupported: unsupported::interface(row),
     }
 }

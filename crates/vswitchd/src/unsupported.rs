@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// Unsupported settings of a bridge's row.
 pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
     let mut found = Found::default();
-    found.column("auto_attach", row.auto_attach.is_some());
     found.column("stp_enable", row.stp_enable);
     found.column("rstp_enable", row.rstp_enable);
     found.keys("other_config", &row.other_config, BRIDGE_KEYS);
@@ -44,8 +43,6 @@ pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     found.column("cfm_mpid", row.cfm_mpid.is_some());
     let bfd = row.bfd.get("enable").map(String::as_str);
     found.column("bfd", bfd == Some("true"));
-    let lldp = row.lldp.get("enable").map(String::as_str);
-    found.column("lldp", lldp == Some("true"));
     found.keys("other_config", &row.other_config, INTERFACE_KEYS);
     found.list
 }

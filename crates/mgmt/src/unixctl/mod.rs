@@ -10,7 +10,7 @@ mod server;
 use crate::jsonrpc::Limits;
 
 pub use client::{TargetError, call, call_json, target_path};
-pub use server::{Deferred, Handler, Server};
+pub use server::{Deferred, Document, Handler, Server};
 
 /// The limits of commands.
 const REQUEST_LIMITS: Limits = Limits {

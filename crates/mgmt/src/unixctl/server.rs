@@ -23,6 +23,9 @@ use crate::stream::{Listener, Remote, Stream, Tls};
 /// Runs a command: its arguments in, its text or the text of its error out.
 pub type Handler = Box<dyn FnMut(&[String]) -> Result<String, String>>;
 
+/// Runs a command that answers in text and in JSON.
+pub type Document = Box<dyn FnMut(&[String]) -> Result<(String, Value), String>>;
+
 /// Runs a command whose answer comes later.
 pub type Deferred = Box<dyn FnMut(&[String]) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
@@ -101,11 +104,12 @@ impl Format {
         }
     }
 
-    /// The answer of a command that prints text.
-    fn reply(self, text: String) -> Value {
-        match self {
-            Format::Text => Value::from(text),
-            Format::Json => serde_json::json!({"reply-format": "plain", "reply": text}),
+    /// The answer of a command, which may have a document beside its text.
+    fn reply(self, text: String, document: Option<Value>) -> Value {
+        match (self, document) {
+            (Format::Text, _) => Value::from(end_line(text)),
+            (Format::Json, Some(document)) => document,
+            (Format::Json, None) => serde_json::json!({"reply-format": "plain", "reply": end_line(text)}),
         }
     }
 }
@@ -122,6 +126,7 @@ struct Command {
 
 enum Run {
     Now(Handler),
+    Document(Document),
     Later(Deferred),
 }
 
@@ -167,6 +172,11 @@ impl Server {
         self.insert(name, Some(usage), min, max, Run::Later(handler));
     }
 
+    /// As [`Server::register`], for a command that also answers in JSON.
+    pub fn register_document(&self, name: &str, usage: &str, min: usize, max: usize, handler: Document) {
+        self.insert(name, Some(usage), min, max, Run::Document(handler));
+    }
+
     /// Adds something to what `memory/show` counts.
     pub fn register_memory(&self, source: impl FnMut(&mut memory::Usage) + 'static) {
         self.inner.memory.borrow_mut().push(Box::new(source));
@@ -191,6 +201,11 @@ impl Server {
     /// # Errors
     /// The text of the command's error.
     pub async fn run(&self, name: &str, args: &[String]) -> Result<String, String> {
+        self.answer(name, args).await.map(|(text, _)| text)
+    }
+
+    /// The text of a command's answer, and its document if it has one.
+    async fn answer(&self, name: &str, args: &[String]) -> Result<(String, Option<Value>), String> {
         let (run, min, max) = {
             let commands = self.inner.commands.borrow();
             let command = commands.get(name).ok_or_else(|| {
@@ -208,10 +223,11 @@ impl Server {
             return Err(format!("\"{name}\" command takes at most {max} arguments"));
         }
         let later = match &mut *run.borrow_mut() {
-            Run::Now(handler) => return handler(args),
+            Run::Now(handler) => return handler(args).map(|text| (text, None)),
+            Run::Document(handler) => return handler(args).map(|(text, document)| (text, Some(document))),
             Run::Later(handler) => handler(args),
         };
-        later.await
+        later.await.map(|text| (text, None))
     }
 
     async fn accept(&self, mut listener: Listener) {
@@ -291,19 +307,19 @@ impl Server {
                         // A client's format is the connection's, so the command runs here.
                         (SET_OPTIONS, 1..=MOST_OPTIONS) => Format::read(&args).map(|chosen| {
                             format = chosen;
-                            String::new()
+                            (String::new(), None)
                         }),
-                        _ => self.run(&method, &args).await,
+                        _ => self.answer(&method, &args).await,
                     }
                 }
                 None => Err(format!("\"{method}\" command has non-string argument")),
             };
             match &result {
-                Ok(text) => tracing::debug!(target: "unixctl", "replying with success, id={id}: {text:?}"),
+                Ok((text, _)) => tracing::debug!(target: "unixctl", "replying with success, id={id}: {text:?}"),
                 Err(text) => tracing::debug!(target: "unixctl", "replying with error, id={id}: {text:?}"),
             }
             let reply = match result {
-                Ok(text) => Message::reply(format.reply(end_line(text)), id),
+                Ok((text, document)) => Message::reply(format.reply(text, document), id),
                 Err(text) => Message::error(end_line(text), id),
             };
             REPLIED.inc();

@@ -467,7 +467,7 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         changed.contains("warning: Port p2: ") && changed.contains("linux-other"),
         "{changed}"
     );
-    assert!(warned("set interface p2 lldp:enable=true").contains("warning: Interface p2: "));
+    assert!(warned("set interface p2 other_config:emc-enable=true").contains("warning: Interface p2: "));
     assert_eq!(
         warned("set bridge br0 other_config:some-users-own=1")
             .matches("some-users-own")

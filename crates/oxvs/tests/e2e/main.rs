@@ -17,6 +17,7 @@ mod exports;
 mod exports_load;
 mod fixture;
 mod lab_controller;
+mod lldp;
 mod memory;
 mod mirror_captures;
 mod mirrors;

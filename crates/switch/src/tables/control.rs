@@ -122,6 +122,12 @@ impl Pipeline<'_> {
         if punts.bfd && self.is_bfd() {
             return Some(PuntReason::Bfd);
         }
+        if punts.lldp && self.read(Field::EthType) == LLDP_TYPE {
+            let dst = MacAddr::from_u64(self.read(Field::EthDst) as u64);
+            if dst.is_reserved() {
+                return Some(PuntReason::Lldp);
+            }
+        }
         if punts.lacp || punts.stp {
             let dst = self.read(Field::EthDst) as u64;
             if punts.lacp && dst == SLOW_PROTOCOLS && self.read(Field::EthType) == SLOW_TYPE {
@@ -130,10 +136,6 @@ impl Pipeline<'_> {
             if punts.stp && dst == BRIDGE_GROUP {
                 return Some(PuntReason::Stp);
             }
-        }
-        if punts.lldp && self.read(Field::EthType) == LLDP_TYPE {
-            let dst = MacAddr::from_u64(self.read(Field::EthDst) as u64);
-            return dst.is_reserved().then_some(PuntReason::Lldp);
         }
         None
     }

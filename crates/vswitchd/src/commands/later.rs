@@ -8,9 +8,6 @@ use crate::state::State;
 type Entry = (&'static str, &'static str, usize, usize);
 
 const LATER: &[Entry] = &[
-    ("autoattach/show-isid", "[bridge]", 0, 1),
-    ("autoattach/statistics", "[bridge]", 0, 1),
-    ("autoattach/status", "[bridge]", 0, 1),
     ("bfd/set-forwarding", "[interface] normal|false|true", 1, 2),
     ("bfd/show", "[interface]", 0, 1),
     ("cfm/set-fault", "[interface] normal|false|true", 1, 2),
