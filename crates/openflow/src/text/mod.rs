@@ -228,10 +228,16 @@ pub(crate) fn table(number: u8, style: Style<'_>) -> String {
 
 /// The table that a text means.
 fn parse_table(text: &str, names: &Names) -> Result<u8, ParseError> {
-    if let Some(number) = number::unsigned(text).and_then(|n| u8::try_from(n).ok()) {
-        return Ok(number);
+    if text.starts_with('-') {
+        names.notices.warn("ofp_table", || {
+            format!("Negative value {text} is not a valid table number.")
+        });
     }
-    if let Some(number) = number::unsigned(text) {
+    let number = text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>());
+    if let Some(Ok(number)) = number {
+        if let Ok(number) = u8::try_from(number) {
+            return Ok(number);
+        }
         names.notices.warn("ofp_table", || {
             format!("table {number} is outside the supported range 0 through 255")
         });

@@ -2,7 +2,7 @@
 
 use super::action_in::Reader;
 use super::flow_in::{self, Conditions, Fields};
-use super::{Names, ParseError, Protocols, number, parse_port, parse_table, token};
+use super::{Names, Notices, ParseError, Protocols, number, parse_port, parse_table, token};
 use crate::model::*;
 use flow::MatchField as F;
 
@@ -136,10 +136,17 @@ pub fn parse_flow_monitor_request(text: &str, names: &Names) -> Result<(FlowMoni
         }
         match pair.key {
             "table" => request.table = Some(parse_table(value, names)?).filter(|t| *t != 255),
-            "out_port" => match parse_port(value, names) {
-                Some(port) => request.out_port = port,
-                None => return error(format!("{value} is not a valid OpenFlow port")),
-            },
+            "out_port" => {
+                // Old numbers of reserved ports are usual here: no warning.
+                let names = Names {
+                    notices: Notices::default(),
+                    ..names.clone()
+                };
+                match parse_port(value, &names) {
+                    Some(port) => request.out_port = port,
+                    None => return error(format!("{value} is not a valid OpenFlow port")),
+                }
+            }
             "out_group" => request.out_group = number::u32(value)?,
             key => return error(format!("{text}: unknown keyword {key}")),
         }

@@ -24,6 +24,7 @@ mod dummy;
 mod exceptions;
 mod lldp;
 mod logs;
+mod monitor;
 mod noise;
 mod ofctl;
 mod ofctl_answers;

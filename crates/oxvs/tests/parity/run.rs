@@ -19,6 +19,8 @@
 //! - `.input("text")` is standard input. `step("…")` is a command that is not compared and must
 //!   succeed on both sides; `ours("…")` runs on our side only and must succeed (for what Debian's
 //!   release does not know).
+//! - `.into_file("name")` sends both outputs to a file of the sandbox, for a program that stays in
+//!   the background. Rows read the file later.
 //! - A difference that has to stay is an entry in `exceptions.rs`, never a weaker row.
 
 use crate::exceptions::{EXCEPTIONS, Exception};
@@ -65,6 +67,8 @@ pub(crate) enum Daemons {
 pub(crate) struct Row {
     line: &'static str,
     input: &'static str,
+    /// The file that takes both outputs; they are not compared.
+    file: Option<&'static str>,
     compare: Compare,
     patience: Duration,
 }
@@ -85,6 +89,7 @@ pub(crate) const fn row(line: &'static str) -> Row {
     Row {
         line,
         input: "",
+        file: None,
         compare: Compare::Exactly,
         patience: Duration::ZERO,
     }
@@ -131,6 +136,15 @@ impl Row {
     pub(crate) const fn eventually(self) -> Row {
         Row {
             patience: Duration::from_secs(5),
+            ..self
+        }
+    }
+
+    /// Both outputs go to a file of the sandbox: for a program that stays in the background with
+    /// its standard error.
+    pub(crate) const fn into_file(self, name: &'static str) -> Row {
+        Row {
+            file: Some(name),
             ..self
         }
     }
@@ -370,6 +384,10 @@ impl Side {
             words.insert(0, binary.display().to_string());
         }
         let sandbox = self.sandbox();
+        if let Some(name) = row.file {
+            let into = format!("exec \"$@\" >{name} 2>&1");
+            words.splice(0..0, ["sh", "-c", &into, "sh"].map(str::to_owned));
+        }
         let input = match row.input {
             "" => Stdio::null(),
             text => {

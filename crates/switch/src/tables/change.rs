@@ -167,18 +167,20 @@ impl FlowTables {
         let mut rule = Rule::new(change, instructions, now);
         rule.cookie = cookie;
         let Some(id) = known else {
-            return self.add_rule(number, matching, priority, rule, log).map(drop);
+            return self.add_rule((number, priority), matching, rule, None, log).map(drop);
         };
         let keep = !change.flags.has(FlowFlags::RESET_COUNTS);
         let old = RuleRef { table: number, id };
         if self.removes_by_bundle(old) {
             return self.replace(old, (matching, priority), rule, keep, false);
         }
-        if let Some(old) = self.take(old).filter(|_| keep) {
-            rule.packets = old.packets;
-            rule.bytes = old.bytes;
+        let gone = self.take(old);
+        if let Some(gone) = gone.as_ref().filter(|_| keep) {
+            rule.packets = gone.packets;
+            rule.bytes = gone.bytes;
         }
-        let new = self.add_rule(number, matching, priority, rule, log)?;
+        let before = gone.map(|gone| gone.instructions);
+        let new = self.add_rule((number, priority), matching, rule, before, log)?;
         if self.journal.active {
             self.journal.succeed(old, new, keep);
         }
@@ -263,7 +265,7 @@ impl FlowTables {
         if differs {
             self.refer(at, &before, false);
             self.refer(at, instructions, true);
-            self.instructions.release_held(before);
+            self.instructions.release(&before);
         }
         if reset && self.journal.active {
             self.journal.reset.insert(at);
@@ -271,18 +273,19 @@ impl FlowTables {
         // Nobody has been notified of the bundle's own rules yet.
         let entry = self.table(at.table).and_then(|table| table.rules.entry(at.id));
         if let Some(entry) = entry.filter(|_| !self.journal.active) {
-            log.changed(at, priority, &matching, entry.rule, differs);
+            log.changed(at, priority, &matching, entry.rule, differs.then_some(before));
         }
         Ok(())
     }
 
-    /// Adds a rule, at once or in the open bundle.
+    /// Adds a rule, at once or in the open bundle. It may replace one with the instructions
+    /// `before`.
     fn add_rule(
         &mut self,
-        table: u8,
+        (table, priority): (u8, u16),
         matching: &Match<WORDS>,
-        priority: u16,
         mut rule: Rule,
+        before: Option<Arc<Instructions>>,
         log: &mut Log,
     ) -> Result<RuleRef, OfError> {
         if self.journal.active {
@@ -293,7 +296,7 @@ impl FlowTables {
             self.journal.stale.add(table, matching);
             self.journal.push(Step::Added(at));
         } else if let Some(rule) = self.table(table).and_then(|table| table.rules.get(at.id)) {
-            log.came(at, priority, matching, rule);
+            log.came(at, priority, matching, rule, before);
         }
         self.watch_room(table, log);
         Ok(at)

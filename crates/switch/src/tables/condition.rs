@@ -63,7 +63,10 @@ impl Condition {
     /// As [`Condition::accepts`], for a rule as it was at one time.
     pub(super) fn accepts_image(&self, image: &super::RuleImage) -> bool {
         (image.cookie ^ self.cookie) & self.cookie_mask == 0
-            && sends_to(&image.instructions, self.out_port, self.out_group)
+            && [Some(&image.instructions), image.before.as_ref()]
+                .into_iter()
+                .flatten()
+                .any(|instructions| sends_to(instructions, self.out_port, self.out_group))
     }
 
     /// Whether a rule meets the conditions other than the match.

@@ -9,7 +9,9 @@
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
 use nanos::Nanos;
+use openflow::model::Instructions;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// A change of a bundle.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +187,7 @@ impl FlowTables {
         match step {
             Step::Added(at) => {
                 self.set_span(at, Span::Always);
-                self.tell_came(at, log);
+                self.tell_came(at, None, log);
             }
             Step::Removed(at, reason) => {
                 if self.span(at).is_some_and(|span| span != Span::Always) {
@@ -211,21 +213,23 @@ impl FlowTables {
                     .filter(|span| *span != Span::Always)
                     .and_then(|_| self.take(old));
                 self.set_span(new, Span::Always);
-                let mut differs = true;
+                // If the old rule ended meanwhile, it sends nowhere.
+                let mut before = Some(Arc::default());
                 let was_reset = self.journal.reset.remove(&new);
                 let rule = self.there(new.table).and_then(|table| table.rules.get_mut(new.id));
                 if let (Some(gone), Some(rule)) = (gone, rule) {
-                    differs = gone.cookie != rule.cookie || gone.instructions != rule.instructions;
+                    let differs = gone.cookie != rule.cookie || gone.instructions != rule.instructions;
                     if keep && !was_reset {
                         rule.credit(gone.packets, gone.bytes, gone.used);
                     }
+                    before = (differs || !modified).then_some(gone.instructions);
                 }
                 if succeeded {
                     // Its own step tells of it.
                 } else if modified {
-                    self.tell_changed(new, differs, log);
+                    self.tell_changed(new, before, log);
                 } else {
-                    self.tell_came(new, log);
+                    self.tell_came(new, before, log);
                 }
             }
         }
@@ -275,21 +279,21 @@ impl FlowTables {
         }
     }
 
-    fn tell_came(&self, at: RuleRef, log: &mut Log) {
+    fn tell_came(&self, at: RuleRef, before: Option<Arc<Instructions>>, log: &mut Log) {
         if !log.monitored && !log.everything {
             return;
         }
         if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
-            log.came(at, entry.priority as u16, &entry.matching(), entry.rule);
+            log.came(at, entry.priority as u16, &entry.matching(), entry.rule, before);
         }
     }
 
-    fn tell_changed(&self, at: RuleRef, differs: bool, log: &mut Log) {
+    fn tell_changed(&self, at: RuleRef, before: Option<Arc<Instructions>>, log: &mut Log) {
         if !log.monitored && !log.everything {
             return;
         }
         if let Some(entry) = self.table(at.table).and_then(|table| table.rules.entry(at.id)) {
-            log.changed(at, entry.priority as u16, &entry.matching(), entry.rule, differs);
+            log.changed(at, entry.priority as u16, &entry.matching(), entry.rule, before);
         }
     }
 }

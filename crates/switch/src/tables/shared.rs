@@ -57,9 +57,4 @@ impl Shared {
             known.remove();
         }
     }
-
-    /// As [`Shared::release`], for the instructions that a rule had until now.
-    pub(super) fn release_held(&mut self, instructions: Arc<Instructions>) {
-        self.release(&instructions);
-    }
 }

@@ -22,6 +22,8 @@ pub struct RuleImage {
     pub hard_timeout: u16,
     /// Its instructions.
     pub instructions: Arc<Instructions>,
+    /// The instructions that the change replaced.
+    pub before: Option<Arc<Instructions>>,
 }
 
 /// A change of a rule, for flow monitors (OpenFlow 1.5.1 §7.3.5.18).
@@ -67,6 +69,7 @@ impl RuleImage {
             idle_timeout: rule.idle_timeout,
             hard_timeout: rule.hard_timeout,
             instructions: rule.instructions.clone(),
+            before: None,
         }
     }
 }
@@ -87,24 +90,42 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(super) fn came(&mut self, at: RuleRef, priority: u16, matching: &Match<WORDS>, rule: &Rule) {
+    /// A rule was added; it may have replaced one with the instructions `before`.
+    pub(super) fn came(
+        &mut self,
+        at: RuleRef,
+        priority: u16,
+        matching: &Match<WORDS>,
+        rule: &Rule,
+        before: Option<Arc<Instructions>>,
+    ) {
         self.stale.add(at.table, matching);
         if self.everything {
             self.added.push(at);
         }
         if self.monitored {
             let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
+            let image = RuleImage { before, ..image };
             self.events.push(TableEvent::Update(RuleUpdate::Added(image)));
         }
     }
 
-    pub(super) fn changed(&mut self, at: RuleRef, priority: u16, matching: &Match<WORDS>, rule: &Rule, differs: bool) {
+    /// A rule was modified. `before` are its former instructions if anything differs.
+    pub(super) fn changed(
+        &mut self,
+        at: RuleRef,
+        priority: u16,
+        matching: &Match<WORDS>,
+        rule: &Rule,
+        before: Option<Arc<Instructions>>,
+    ) {
         self.stale.add(at.table, matching);
         if self.everything {
             self.modified.push(at);
         }
-        if self.monitored && differs {
+        if self.monitored && before.is_some() {
             let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
+            let image = RuleImage { before, ..image };
             self.events.push(TableEvent::Update(RuleUpdate::Modified(image)));
         }
     }

@@ -46,6 +46,14 @@ impl Ctl {
         Err(self.none_usable(usable))
     }
 
+    /// Checks that one of the `usable` formats may be used, without agreeing on one.
+    pub(crate) fn check_formats(&self, usable: Protocols) -> Result<(), Failure> {
+        match (usable & self.options.protocols).is_empty() {
+            true => Err(self.none_usable(usable)),
+            false => Ok(()),
+        }
+    }
+
     /// Agrees on the best of the `usable` formats for a dump.
     pub(crate) fn set_format_for_dump(&self, conn: &mut Conn, usable: Protocols) -> Result<(), Failure> {
         let both = usable & self.options.protocols;

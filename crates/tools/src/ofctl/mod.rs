@@ -33,7 +33,7 @@ mod tables;
 
 use crate::common::{Failure, command, finish, print};
 use options::{Options, Parsed};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -54,6 +54,8 @@ pub(crate) struct Ctl {
     pub(crate) options: Options,
     /// The last transaction id, over all connections.
     xid: Cell<u32>,
+    /// Names of switches' ports and tables.
+    names: RefCell<names::Cache>,
 }
 
 impl Ctl {
@@ -116,14 +118,14 @@ static COMMANDS: &[Command] = &[
         "monitor",
         "switch [misslen] [invalid_ttl] [watch:[...]]",
         1,
-        4,
+        3,
         monitor::monitor,
     ),
     reads(
         "monitor2",
         "switch [misslen] [invalid_ttl] [watch:[...]]",
         1,
-        4,
+        3,
         monitor::monitor,
     ),
     reads("snoop", "switch", 1, 1, monitor::snoop),
@@ -236,6 +238,7 @@ fn execute(args: Vec<OsString>) -> Result<(), Failure> {
     let ctl = Ctl {
         options,
         xid: Cell::new(0),
+        names: RefCell::default(),
     };
     (command.run)(&ctl, words)
 }

@@ -42,10 +42,13 @@ pub(super) fn monitor(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     }
     let mut daemon = start(ctl)?;
     let mut conn = ctl.open(target)?;
+    let mut ids = 0..;
     for word in &args[1..] {
         if let Some(text) = word.strip_prefix("watch:") {
-            let (mut request, _) =
+            let (mut request, usable) =
                 ctl.read_with_names(target, Wanted::Both, |names| parse_flow_monitor_request(text, names))?;
+            ctl.check_formats(usable)?;
+            request.id = ids.next().unwrap_or_default();
             if conn.version >= Version::V14 && request.flags & OWN != 0 {
                 // Open vSwitch refuses OpenFlow 1.4's flag for this, and takes the next one for it.
                 request.flags ^= OWN | ONLY_OWN;

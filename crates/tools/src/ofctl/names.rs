@@ -8,6 +8,38 @@ use openflow::text::{Names, ParseError, parse_port};
 use openflow::{HEADER_LEN, Version};
 use std::collections::BTreeMap;
 
+/// The names of switches, by their target.
+///
+/// Transaction ids are those of Open vSwitch, which asks a switch once for its ports and once for
+/// its tables as soon as a text could have such names, whether it has any or not.
+#[derive(Debug, Default)]
+pub(crate) struct Cache(BTreeMap<String, Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    ports: Asked<u32>,
+    tables: Asked<u8>,
+}
+
+#[derive(Debug)]
+struct Asked<N> {
+    /// Whether the transaction ids of this request are used up.
+    counted: bool,
+    names: Option<BTreeMap<N, String>>,
+}
+
+impl<N> Default for Asked<N> {
+    fn default() -> Self {
+        Asked {
+            counted: false,
+            names: None,
+        }
+    }
+}
+
+/// The transaction ids of a request for names: the hello's and its own.
+const IDS: u32 = 2;
+
 /// The kinds of names that a text may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -32,9 +64,6 @@ impl Ctl {
             notices::log(heard.notices.take());
             return result;
         }
-        // Transaction ids are the same as if the names were always requested.
-        let connections = if wanted == Wanted::Both { 2 } else { 1 };
-        let before = self.xid.get();
         let result = match read(&heard) {
             Ok(value) => Ok(value),
             Err(_) => {
@@ -45,27 +74,54 @@ impl Ctl {
             }
         };
         notices::log(heard.notices.take());
-        self.xid.set(before);
-        self.skip_xids(2 * connections);
+        let mut cache = self.names.borrow_mut();
+        let known = cache.0.entry(target.to_owned()).or_default();
+        if wanted != Wanted::Ports && !std::mem::replace(&mut known.tables.counted, true) {
+            self.skip_xids(IDS);
+        }
+        if wanted != Wanted::Tables && !std::mem::replace(&mut known.ports.counted, true) {
+            self.skip_xids(IDS);
+        }
         result
     }
 
     /// The names of a switch's ports, and of its tables.
     pub(crate) fn names(&self, target: &str, wanted: Wanted) -> Result<Names, Failure> {
+        let mut cache = self.names.borrow_mut();
+        let known = cache.0.entry(target.to_owned()).or_default();
         let tables = match wanted {
-            Wanted::Both | Wanted::Tables => self.table_names(target)?,
+            Wanted::Both | Wanted::Tables => self.ask_once(&mut known.tables, || self.table_names(target))?,
             Wanted::Ports => BTreeMap::new(),
         };
         let ports = match wanted {
-            Wanted::Both | Wanted::Ports => self.ports(target)?,
-            Wanted::Tables => Vec::new(),
+            Wanted::Both | Wanted::Ports => self.ask_once(&mut known.ports, || {
+                let ports = self.ports(target)?.into_iter();
+                Ok(ports.map(|port| (port.port.0, port.name)).collect())
+            })?,
+            Wanted::Tables => BTreeMap::new(),
         };
-        let ports = ports.into_iter().map(|port| (port.port.0, port.name)).collect();
         Ok(Names {
             ports,
             tables,
             ..Names::default()
         })
+    }
+
+    fn ask_once<N: Clone + Ord>(
+        &self,
+        asked: &mut Asked<N>,
+        ask: impl FnOnce() -> Result<BTreeMap<N, String>, Failure>,
+    ) -> Result<BTreeMap<N, String>, Failure> {
+        if let Some(names) = &asked.names {
+            return Ok(names.clone());
+        }
+        let before = self.xid.get();
+        let names = ask()?;
+        if std::mem::replace(&mut asked.counted, true) {
+            self.xid.set(before);
+        }
+        asked.names = Some(names.clone());
+        Ok(names)
     }
 
     /// The names to print instead of numbers, if wanted.

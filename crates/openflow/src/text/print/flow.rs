@@ -160,6 +160,10 @@ impl Printer<'_> {
                 }
             }
         }
+        // Only the last event loses the space of an empty match.
+        if self.out.ends_with(' ') {
+            self.out.pop();
+        }
     }
 }
 

@@ -1,0 +1,133 @@
+//! Flow monitors of a running switch, of all three kinds: Nicira's, the foundation's of OpenFlow
+//! 1.3, and those of OpenFlow 1.4 and later.
+
+use crate::run::{Daemons, Group, Row, Table, row, run, step};
+
+/// The rows of one version: monitors in the background with these names and words, changes of rules
+/// by other connections, a change by each monitor itself (`own` is a flow-mod in hexadecimal
+/// digits), and what each monitor printed.
+macro_rules! watched {
+    ($version:literal, $own:literal, $($name:literal $words:literal),* $(,)?) => { &[
+        $(step(concat!(
+            "ovs-ofctl -O ", $version, " monitor br0 ", $words,
+            " --detach --no-chdir --pidfile={dir}/", $name, ".pid --unixctl={dir}/", $name, ".ctl"
+        )).into_file($name),)*
+        step("ovs-ofctl add-flow br0 table=4,actions=1"),
+        step("ovs-ofctl add-flow br0 in_port=1,actions=output:3"),
+        step("ovs-ofctl add-flow br0 in_port=1,actions=output:3"),
+        step("ovs-ofctl add-flow br0 in_port=1,actions=drop"),
+        step("ovs-ofctl mod-flows br0 in_port=2,actions=output:LOCAL"),
+        step("ovs-ofctl mod-flows br0 in_port=2,actions=output:LOCAL"),
+        step("ovs-ofctl mod-flows br0 in_port=2,actions=output:1"),
+        step("ovs-ofctl add-flow br0 in_port=3,udp,cookie=5,idle_timeout=50,hard_timeout=60,priority=9,actions=output:2"),
+        step("ovs-ofctl --strict del-flows br0 table=1"),
+        step("ovs-ofctl -O OpenFlow13 del-groups br0"),
+        step("ovs-ofctl -O OpenFlow14 bundle br0 bundle.txt"),
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/send ", $own)),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl exit")),)*
+        $(row(concat!("sh -c \"cat ", $name, "; : ", $version, " ", $words, "\"")),)*
+    ] };
+}
+
+macro_rules! version {
+    ($version:literal, $own:literal) => {
+        watched![
+            $version,
+            $own,
+            "all" "watch:",
+            "later" "watch:!initial",
+            "gone" "watch:!add,!modify",
+            "kept" "watch:!delete",
+            "bare" "watch:!actions",
+            "own" "watch:!own",
+            "foreign" "watch:!own,!actions,table=1",
+            "port" "watch:out_port=1",
+            "local" "watch:out_port=65534",
+            "anywhere" "watch:out_port=65535,table=2",
+            "group" "watch:out_group=1",
+            "one" "watch:in_port=1",
+            "named" "watch:in_port=p3",
+            "net" "watch:ip,nw_dst=10.0.0.0/8",
+            "pair" "watch:table=0,!own watch:table=1,!delete,!actions",
+        ]
+    };
+}
+
+const RULES: &str = "\
+in_port=1,actions=output:2
+cookie=0x9,in_port=2,tcp,actions=mod_vlan_vid:7,output:1
+table=1,priority=5,ip,nw_dst=10.1.0.0/16,actions=drop
+table=1,actions=LOCAL
+table=1,priority=6,actions=drop
+table=2,reg1=5,actions=resubmit(,3)
+table=3,in_port=3,actions=group:1
+";
+
+const BUNDLE: &str = "\
+flow modify table=2,actions=1
+flow add in_port=1,actions=3
+flow delete table=4
+";
+
+const fn group(rows: &'static [Row]) -> Group {
+    Group {
+        daemons: Daemons::Dummy(&[]),
+        files: &[("rules.txt", RULES), ("bundle.txt", BUNDLE)],
+        setup: &[
+            "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
+             -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
+             -- add-port br0 p2 -- set interface p2 type=dummy ofport_request=2 \
+             -- add-port br0 p3 -- set interface p3 type=dummy ofport_request=3",
+            "ovs-ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:2",
+            "ovs-ofctl -O OpenFlow13 add-flows br0 rules.txt",
+        ],
+        rows,
+    }
+}
+
+/// Requests that the tool or the switch refuses.
+const REFUSED: &[Row] = &[
+    row("ovs-ofctl -O OpenFlow11 monitor br0 watch:reg1=5"),
+    row("ovs-ofctl -O OpenFlow10 -F openflow10 monitor br0 watch:reg1=5"),
+    row("ovs-ofctl monitor br0 watch:table=300"),
+    row("ovs-ofctl monitor br0 watch:table=0x1"),
+    row("ovs-ofctl monitor br0 watch:table=-1"),
+    row("ovs-ofctl monitor br0 watch:table="),
+    row("ovs-ofctl monitor br0 watch:zz"),
+    row("ovs-ofctl monitor br0 'watch:table=0 watch:table=1'"),
+    row("ovs-ofctl monitor br0 watch:!zz"),
+    row("ovs-ofctl monitor br0 watch:in_port=zz"),
+    row("ovs-ofctl monitor br0 watch:out_port="),
+    row("ovs-ofctl monitor br0 watch:out_group="),
+    row("ovs-ofctl monitor br0 watch:cookie=1"),
+    row("ovs-ofctl monitor br0 watch:priority=5"),
+    row("ovs-ofctl monitor br0 watch:actions=drop"),
+    row("ovs-ofctl monitor br0 1 watch:table=3 zz"),
+    row("ovs-ofctl monitor br0 1 invalid_ttl watch: watch:zz"),
+];
+
+const TABLE: Table = Table {
+    name: "monitor",
+    groups: &[
+        group(REFUSED),
+        group(version!(
+            "OpenFlow10",
+            "010e004812345678003820ff00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000008000ffffffffffff0000"
+        )),
+        group(version!(
+            "OpenFlow13",
+            "040e003812345678000000000000000000000000000000000100000000008000ffffffffffffffffffffffff000000000001000400000000"
+        )),
+        group(version!(
+            "OpenFlow15",
+            "060e003812345678000000000000000000000000000000000100000000008000ffffffffffffffffffffffff000000000001000400000000"
+        )),
+    ],
+};
+
+#[test]
+fn flow_monitors_report_what_open_vswitchs_report() {
+    run(&TABLE);
+}
