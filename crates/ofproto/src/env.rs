@@ -8,8 +8,8 @@ use openflow::model::IpfixStats;
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
-/// A port's counters since it was created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A port's counters since it was created; `u64::MAX` for those that its device does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct PortCounters {
     pub rx_packets: u64,
@@ -21,6 +21,8 @@ pub struct PortCounters {
     pub rx_errors: u64,
     pub tx_errors: u64,
     pub rx_over_errors: u64,
+    /// Counters of the device's own, with their names; OpenFlow 1.4 and later.
+    pub custom: Vec<(String, u64)>,
 }
 
 /// A queue of a port.

@@ -243,6 +243,8 @@ fn statistics(port: &PortInfo, counters: Option<PortCounters>, now: Nanos) -> mo
     let known = counters.is_some();
     let c = counters.unwrap_or_default();
     let or_unknown = |value: u64| if known { value } else { u64::MAX };
+    // No device counts these; they are unknown where the sum is.
+    let none = or_unknown(if c.rx_errors == u64::MAX { u64::MAX } else { 0 });
     model::PortStats {
         port: port.port,
         rx_packets: or_unknown(c.rx_packets),
@@ -253,11 +255,12 @@ fn statistics(port: &PortInfo, counters: Option<PortCounters>, now: Nanos) -> mo
         tx_dropped: or_unknown(c.tx_dropped),
         rx_errors: or_unknown(c.rx_errors),
         tx_errors: or_unknown(c.tx_errors),
-        rx_frame_errors: or_unknown(0),
+        rx_frame_errors: none,
         rx_over_errors: or_unknown(c.rx_over_errors),
-        rx_crc_errors: or_unknown(0),
-        collisions: or_unknown(0),
+        rx_crc_errors: none,
+        collisions: none,
         duration: duration(port.since, now),
+        custom: c.custom,
         ..model::PortStats::default()
     }
 }

@@ -1,4 +1,7 @@
-//! Datapath port numbers of dummy devices, as test benches of Open vSwitch expect them.
+//! Datapath port numbers and counters of dummy devices, as test benches of Open vSwitch expect
+//! them.
+
+use dp::PortCounters;
 
 /// The number added to those of bridges' own ports, whose names begin with `br`.
 const BRIDGES: u32 = 100;
@@ -8,6 +11,22 @@ const BRIDGES: u32 = 100;
 pub(crate) fn number(name: &str, is_free: impl Fn(u32) -> bool) -> Option<u32> {
     let asked = in_name(name).filter(|number| is_free(*number));
     asked.or_else(|| (1..=u32::from(u16::MAX)).find(|number| is_free(*number)))
+}
+
+/// The counters that only dummies have, by name. The first of `queues` receive queues has them all.
+pub(crate) fn counters(port: &PortCounters, queues: usize) -> Vec<(String, u64)> {
+    let mut counters = vec![
+        ("rx_custom_packets_1".to_owned(), port.rx_packets),
+        ("rx_custom_packets_2".to_owned(), port.rx_packets),
+    ];
+    for queue in 0..queues {
+        let of_queue = |count| if queue == 0 { count } else { 0 };
+        counters.push((format!("rx_q{queue}_bytes"), of_queue(port.rx_bytes)));
+        counters.push((format!("rx_q{queue}_packets"), of_queue(port.rx_packets)));
+    }
+    counters.push(("tx_q0_bytes".to_owned(), port.tx_bytes));
+    counters.push(("tx_q0_packets".to_owned(), port.tx_packets));
+    counters
 }
 
 /// The first digits of a name.

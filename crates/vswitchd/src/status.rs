@@ -8,6 +8,7 @@
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
+use crate::dummy_port;
 use crate::protocols::aggregation::Aggregations;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
@@ -224,8 +225,12 @@ impl Report<'_> {
             let Some(uuid) = interface.uuid else { continue };
             let counters = interface.port.and_then(|port| datapath.port_counters(port));
             let lost = interface.device.as_ref().map(|device| device.drops());
+            let dummy = interface.device.as_ref().and_then(|device| device.as_dummy());
             let statistics = match counters {
-                Some(counters) => statistics(counters, lost.unwrap_or_default()),
+                Some(counters) => match dummy {
+                    Some(dummy) => of_dummy(counters, dummy.queues()),
+                    None => statistics(counters, lost.unwrap_or_default()),
+                },
                 None => BTreeMap::new(),
             };
             self.put(TABLE, uuid, columns::STATISTICS, statistics);
@@ -256,12 +261,34 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
     put("rx_crc_err", 0);
     put("rx_frame_err", 0);
     put("rx_over_err", lost.queue_full);
+    put_drops(&c, put);
+    map
+}
+
+/// As [`statistics`], for a dummy, which counts packets and bytes only.
+fn of_dummy(c: PortCounters, queues: usize) -> BTreeMap<String, i64> {
+    let mut map = BTreeMap::new();
+    let mut put = |name: &str, value: u64| {
+        map.insert(name.to_owned(), i64::try_from(value).unwrap_or(i64::MAX));
+    };
+    put("rx_packets", c.rx_packets);
+    put("rx_bytes", c.rx_bytes);
+    put("tx_packets", c.tx_packets);
+    put("tx_bytes", c.tx_bytes);
+    for (name, count) in dummy_port::counters(&c, queues) {
+        put(&name, count);
+    }
+    put_drops(&c, put);
+    map
+}
+
+/// The drops that a port has, by cause.
+fn put_drops(c: &PortCounters, mut put: impl FnMut(&str, u64)) {
     for (cause, packets) in dp::DropCause::ALL.iter().zip(c.drops) {
         if packets > 0 {
             put(cause.name(), packets);
         }
     }
-    map
 }
 
 /// Warns of unsupported or invalid settings, once for each until it is removed from the

@@ -39,6 +39,7 @@ Daemon options:
                           (default: {pidfile})
   --overwrite-pidfile     with --pidfile, start even if one is running already
   --no-chdir              stay in this directory instead of '/'
+  --user=USER[:GROUP]     the user that runs the daemon; another one is not supported yet
   --unixctl=SOCKET        control socket for `appctl`, `none` for no socket
                           (default: {rundir}/{program}.PID.ctl)
   --mlockall              lock the process's memory
@@ -191,22 +192,31 @@ fn accept_log(name: &str, value: Option<&str>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// `--user` is accepted for the user that runs us: then there is nothing to change.
+/// `--user=USER:GROUP` is accepted for the user and group that run us: then there is nothing to
+/// change. Either may be left out.
 fn check_user(user: &str) -> Result<(), Error> {
-    let name = user.split(':').next().unwrap_or_default();
+    let (name, group) = user.split_once(':').unwrap_or((user, ""));
     let uid = rustix::process::getuid().as_raw();
-    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let known = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse::<u32>().ok())?
-    });
-    match known {
-        Some(known) if known == uid => Ok(()),
-        Some(_) => Err(Error(format!(
-            "--user={user}: changing the user is not supported yet; start the daemon as that user"
-        ))),
-        None => Err(Error(format!("--user={user}: unknown user"))),
+    let gid = rustix::process::getgid().as_raw();
+    for (what, name, file, id) in [("user", name, "/etc/passwd", uid), ("group", group, "/etc/group", gid)] {
+        // Both files have the number in the third field.
+        let list = std::fs::read_to_string(file).unwrap_or_default();
+        let known = list.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse::<u32>().ok())?
+        });
+        match known {
+            _ if name.is_empty() => {}
+            Some(known) if known == id => {}
+            Some(_) => {
+                return Err(Error(format!(
+                    "--user={user}: changing the {what} is not supported yet; start the daemon as that {what}"
+                )));
+            }
+            None => return Err(Error(format!("{what} {name} not found, aborting."))),
+        }
     }
+    Ok(())
 }
 
 fn default_pidfile(program: &str) -> PathBuf {

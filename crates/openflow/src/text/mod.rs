@@ -35,6 +35,7 @@ mod nxm;
 mod port_args;
 pub mod print;
 mod protocol;
+mod quote;
 mod requests;
 mod settings;
 mod token;
@@ -158,21 +159,11 @@ fn put_port(out: &mut String, port: Port, style: Style<'_>) {
         return;
     }
     match style.names.and_then(|names| names.ports.get(&port.0)) {
-        Some(name) if plain(name) => out.push_str(name),
-        Some(name) => *out += &format!("{name:?}"),
+        Some(name) => out.push_str(&quote::quoted(name)),
         // Reserved numbers without a name are 16 bits wide, as OpenFlow 1.0 has them.
         None if port.0 >= 0xffff_ff00 => number::put_decimal(out, (port.0 & 0xffff).into()),
         None => number::put_decimal(out, port.0.into()),
     }
-}
-
-/// Whether a flow can contain a name without quotes.
-fn plain(name: &str) -> bool {
-    let first = name.chars().next();
-    first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 /// The port that a text means: a reserved port's name in any case, a number, or a name.
@@ -212,8 +203,8 @@ pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
     if let Some((port, _)) = RESERVED.iter().find(|(_, name)| *name == alias) {
         return Some(*port);
     }
-    let unquoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-    let mut found = names.ports.iter().filter(|(_, name)| *name == unquoted);
+    let unquoted = quote::unquoted(text);
+    let mut found = names.ports.iter().filter(|(_, name)| **name == unquoted);
     match (found.next(), found.next()) {
         (Some((number, _)), None) => Some(Port(*number)),
         _ => None,
@@ -223,7 +214,7 @@ pub fn parse_port(text: &str, names: &Names) -> Option<Port> {
 /// A table as text.
 pub(crate) fn table(number: u8, style: Style<'_>) -> String {
     let name = style.names.and_then(|names| names.tables.get(&number));
-    name.cloned().unwrap_or_else(|| number.to_string())
+    name.map_or_else(|| number.to_string(), |name| quote::quoted(name).into_owned())
 }
 
 /// The table that a text means.
@@ -242,7 +233,8 @@ fn parse_table(text: &str, names: &Names) -> Result<u8, ParseError> {
             format!("table {number} is outside the supported range 0 through 255")
         });
     }
-    let found = names.tables.iter().find(|(_, name)| *name == text);
+    let unquoted = quote::unquoted(text);
+    let found = names.tables.iter().find(|(_, name)| **name == unquoted);
     found
         .map(|(number, _)| *number)
         .ok_or_else(|| ParseError::new(format!("unknown table \"{text}\"")))

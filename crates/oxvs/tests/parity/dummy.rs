@@ -45,6 +45,8 @@ const DEVICES: Group = Group {
         row("ovs-appctl dpif-dummy/change-port-number ovs-dummy p1 0"),
         row("ovs-appctl dpif-dummy/change-port-number ovs-dummy p1 7"),
         row("ovs-appctl dpif/show").eventually(),
+        row("ovs-vsctl get interface p1 statistics").eventually(),
+        row("ovs-vsctl get interface br0 statistics").eventually(),
         // Packets come and go by the new number.
         step("ovs-ofctl add-flow br0 in_port=1,actions=2"),
         step("ovs-ofctl add-flow br0 in_port=2,actions=1"),

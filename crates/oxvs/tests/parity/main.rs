@@ -29,6 +29,7 @@ mod noise;
 mod ofctl;
 mod ofctl_answers;
 mod ofctl_mutations;
+mod ofctl_options;
 mod ofctl_switch;
 mod ovsdb;
 mod routes;

@@ -108,7 +108,7 @@ const REFUSED: &[Row] = &[
     row("ovs-ofctl monitor br0 1 invalid_ttl watch: watch:zz"),
 ];
 
-const TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "monitor",
     groups: &[
         group(REFUSED),

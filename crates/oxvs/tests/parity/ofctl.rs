@@ -376,7 +376,7 @@ const fn offline(files: &'static [(&'static str, &'static str)], rows: &'static 
     }
 }
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "ofctl",
     groups: &[offline(FILES, MESSAGES), offline(FILES, INPUTS), offline(FILES, TEXTS)],
 };

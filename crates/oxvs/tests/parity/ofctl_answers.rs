@@ -77,6 +77,10 @@ const QUESTIONS: &[Row] = versions![
     "dump-tables br0",
     "dump-table-features br0",
     "dump-table-desc br0",
+    "dump-ports br0",
+    "dump-ports br0 1",
+    "dump-ports br0 LOCAL",
+    "dump-ports br0 p1",
     "dump-ports br0 77",
     "dump-ports-desc br0 nope",
     "queue-stats br0",
@@ -240,7 +244,7 @@ const fn switch(rows: &'static [Row]) -> Group {
     }
 }
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "ofctl answers",
     groups: &[switch(QUESTIONS), switch(LOGS), switch(LARGE)],
 };

@@ -259,7 +259,7 @@ const fn switch(rows: &'static [Row]) -> Group {
     }
 }
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "ofctl with a switch",
     groups: &[switch(QUESTIONS), switch(CHANGES)],
 };

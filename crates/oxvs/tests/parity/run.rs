@@ -21,6 +21,7 @@
 //!   release does not know).
 //! - `.into_file("name")` sends both outputs to a file of the sandbox, for a program that stays in
 //!   the background. Rows read the file later.
+//! - `NAME=VALUE` before the command sets an environment variable.
 //! - A difference that has to stay is an entry in `exceptions.rs`, never a weaker row.
 
 use crate::exceptions::{EXCEPTIONS, Exception};
@@ -188,6 +189,16 @@ pub(crate) fn run(table: &'static Table) {
     println!("{}: {count} rows agree", table.name);
 }
 
+impl Table {
+    /// The words of all command lines; options without their values.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &'static str> {
+        let lines = self.groups.iter().flat_map(|group| group.rows).map(|row| row.line);
+        lines
+            .flat_map(str::split_whitespace)
+            .map(|word| word.split_once('=').map_or(word, |(option, _)| option))
+    }
+}
+
 /// The text and status of a command, normalised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
@@ -285,7 +296,7 @@ fn sorted(text: &str) -> Vec<&str> {
 
 /// The options and commands of a help text: words that begin with a dash, and the first words of
 /// indented lines that look like commands.
-fn options(text: &str) -> Vec<&str> {
+pub(crate) fn options(text: &str) -> Vec<&str> {
     let edge = |c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '/';
     let dashed = text.split(|c: char| c.is_whitespace() || "[]()=,|".contains(c));
     let dashed = dashed
@@ -316,13 +327,14 @@ fn difference(row: &Row, theirs: &Said, ours: &Said) -> String {
             let only = from.iter().filter(|line| !other.contains(line));
             only.map(|line| format!("  {mark}{line}\n")).collect()
         };
-        text += &missing(&old, &new, '-');
+        let mut lines = missing(&old, &new, '-');
         if !matches!(row.compare, Compare::Superset | Compare::Options) {
-            text += &missing(&new, &old, '+');
+            lines += &missing(&new, &old, '+');
         }
-        if sorted(theirs) == sorted(ours) {
-            text += &format!("  the lines have another order; theirs:\n{theirs}\n  ours:\n{ours}\n");
-        }
+        text += &match lines.is_empty() {
+            true => format!("  the lines have another order or number; theirs:\n{theirs}\n  ours:\n{ours}\n"),
+            false => lines,
+        };
     }
     text
 }
@@ -376,6 +388,12 @@ impl Side {
 
     fn run(&self, row: &Row) -> Done {
         let mut words: Vec<String> = words(row.line).iter().map(|word| self.expand(word)).collect();
+        let sandbox = self.sandbox();
+        let mut env = sandbox.env();
+        while let Some((name, value)) = words[0].split_once('=') {
+            env.push((name.to_owned(), value.to_owned()));
+            words.remove(0);
+        }
         // Debian's other programs (`sh`, `python3`) are tools of both sides.
         if let Some(binary) = self
             .ours
@@ -383,7 +401,6 @@ impl Side {
         {
             words.insert(0, binary.display().to_string());
         }
-        let sandbox = self.sandbox();
         if let Some(name) = row.file {
             let into = format!("exec \"$@\" >{name} 2>&1");
             words.splice(0..0, ["sh", "-c", &into, "sh"].map(str::to_owned));
@@ -396,7 +413,7 @@ impl Side {
                 File::open(&path).unwrap_or_else(|e| panic!("stdin: {e}")).into()
             }
         };
-        try_run_in(sandbox.dir(), &words, &sandbox.env(), input)
+        try_run_in(sandbox.dir(), &words, &env, input)
     }
 
     fn said(&self, row: &Row) -> Said {

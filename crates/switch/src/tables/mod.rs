@@ -427,11 +427,11 @@ fn users(index: &BTreeSet<(u32, RuleRef)>, id: u32) -> impl Iterator<Item = Rule
     used.map(|(_, at)| *at)
 }
 
-/// The time since something was added.
+/// The time since something was added, in whole milliseconds as Open vSwitch sends it.
 fn duration(now: Nanos, since: Nanos) -> model::Duration {
     let age = now.since(since);
     model::Duration {
         sec: u32::try_from(age.as_secs()).unwrap_or(u32::MAX),
-        nsec: age.subsec_nanos(),
+        nsec: age.subsec_millis() * 1_000_000,
     }
 }

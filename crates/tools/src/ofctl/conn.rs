@@ -1,22 +1,14 @@
 //! Connections to switches: the socket that a name means, the version and flow format in use, and
 //! requests with their replies.
 
-use super::{Ctl, secure};
+use super::{Ctl, target};
 use crate::common::Failure;
-use mgmt::stream::tls::Settings;
 use mgmt::vconn::{Stream, Vconn, is_error, xid_of};
 use mgmt::{os_text, paths};
 use openflow::model::{Body, Message, StatsRequest};
 use openflow::text::Protocols;
 use openflow::{Codec, Version};
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-
-/// The default port of OpenFlow.
-const PORT: u16 = 6653;
 
 /// The socket to connect to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,28 +36,33 @@ impl Ctl {
         self.open_for(target, Target::Management)
     }
 
+    /// The stream to a target, which is a connection method, a socket, a bridge or `TYPE@BRIDGE`,
+    /// and its name.
+    fn reach(&self, target: &str, suffix: &str) -> Result<(String, Stream), Failure> {
+        if target.contains(':') {
+            let connected = target::connect(target, &self.options.tls);
+            let failed = |e: io::Error| Failure::new(format!("connecting to {target} ({})", os_text(&e)));
+            return Ok((target.to_owned(), connected.map_err(failed)?));
+        }
+        let bridge = target.split_once('@').map_or(target, |(_, bridge)| bridge);
+        let socket = |name: &str| paths::rundir().join(format!("{name}.{suffix}")).display().to_string();
+        for path in [target.to_owned(), socket(target), socket(bridge)] {
+            match target::unix(&paths::in_rundir(&path)) {
+                Ok(stream) => return Ok((format!("unix:{path}"), stream)),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(Failure::new(format!("{path}: failed to open socket ({})", os_text(&e)))),
+            }
+        }
+        Err(Failure::new(format!("{target} is not a bridge or a socket")))
+    }
+
     /// Connects to a switch.
     pub(crate) fn open_for(&self, target: &str, what: Target) -> Result<Conn, Failure> {
         let suffix = match what {
             Target::Management => "mgmt",
             Target::Snoop => "snoop",
         };
-        let named = |name: &str| paths::rundir().join(format!("{name}.{suffix}"));
-        let (name, connected) = if target.contains(':') {
-            (target.to_owned(), connect(target, &self.options.tls))
-        } else if is_socket(&named(target)) {
-            let path = named(target);
-            (format!("unix:{}", path.display()), unix(&path))
-        } else if is_socket(Path::new(target)) {
-            (format!("unix:{target}"), unix(Path::new(target)))
-        } else if let Some((_, bridge)) = target.split_once('@').filter(|(_, bridge)| is_socket(&named(bridge))) {
-            let path = named(bridge);
-            (format!("unix:{}", path.display()), unix(&path))
-        } else {
-            return Err(Failure::new(format!("{target} is not a bridge or a socket")));
-        };
-        let failed = |e: io::Error| Failure::new(format!("connecting to {name} ({})", os_text(&e)));
-        let stream = connected.map_err(failed)?;
+        let (name, stream) = self.reach(target, suffix)?;
         let mut conn = Conn {
             name: name.clone(),
             version: Version::V10,
@@ -83,65 +80,21 @@ impl Ctl {
     }
 }
 
-fn is_socket(path: &Path) -> bool {
-    path.metadata().is_ok_and(|m| m.file_type().is_socket())
-}
-
-fn unix(path: &Path) -> io::Result<Stream> {
-    // A path longer than a socket address is reached through a descriptor of its directory.
-    const MAX: usize = 107;
-    if path.as_os_str().len() <= MAX {
-        return UnixStream::connect(path).map(Stream::from);
-    }
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(ErrorKind::InvalidFilename.into());
+/// Whether the file of an SSL option is there. If not, the log says so in the words of Open
+/// vSwitch, and the option has no effect.
+pub(crate) fn has_file(option: &str, value: &str) -> bool {
+    let what = match option {
+        "private-key" => "SSL_use_PrivateKey_file".to_owned(),
+        "certificate" => "SSL_use_certificate_file".to_owned(),
+        "ca-cert" if value != "none" => format!("failed to load client certificates from {value}"),
+        "peer-ca-cert" => format!("failed to load certificates from {value}"),
+        _ => return true,
     };
-    use rustix::fs::{Mode, OFlags};
-    let directory = rustix::fs::open(
-        parent,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    let number = std::os::fd::AsRawFd::as_raw_fd(&directory);
-    UnixStream::connect(PathBuf::from(format!("/proc/self/fd/{number}")).join(name)).map(Stream::from)
-}
-
-fn connect(target: &str, keys: &Settings) -> io::Result<Stream> {
-    let unknown = || io::Error::from(rustix::io::Errno::AFNOSUPPORT);
-    let (method, rest) = target.split_once(':').ok_or_else(unknown)?;
-    match method {
-        "unix" => unix(&paths::in_rundir(rest)),
-        "tcp" => {
-            let (host, port) = match rest.strip_prefix('[').and_then(|r| r.split_once(']')) {
-                Some((host, port)) => (host, port.strip_prefix(':').unwrap_or("")),
-                None => rest.split_once(':').unwrap_or((rest, "")),
-            };
-            let port = match port {
-                "" => PORT,
-                port => port.parse().map_err(|_| {
-                    tracing::error!(target: "socket_util", "{rest}: bad port number \"{port}\"");
-                    let error = unknown();
-                    tracing::error!(target: "stream_tcp", "{target}: connect: {}", os_text(&error));
-                    error
-                })?,
-            };
-            let stream = TcpStream::connect((host, port))?;
-            stream.set_nodelay(true)?;
-            Ok(stream.into())
-        }
-        "ssl" => secure::connect(target, keys).map(Stream::from),
-        _ => Err(unknown()),
+    let result = std::fs::metadata(value);
+    if let Err(e) = &result {
+        tracing::error!(target: "stream_ssl", "{what}: error:80000002:system library::{}", os_text(e));
     }
-}
-
-/// Checks an SSL option: its file must exist.
-pub(crate) fn tls_option(name: &str, value: &str) -> Result<(), Failure> {
-    let is_word =
-        matches!(name, "ssl-protocols" | "ssl-ciphers" | "ssl-ciphersuites") || name == "ca-cert" && value == "none";
-    match (!is_word).then(|| std::fs::metadata(value)) {
-        Some(Err(e)) if name != "bootstrap-ca-cert" => Err(Failure::new(format!("--{name}={value}: {}", os_text(&e)))),
-        _ => Ok(()),
-    }
+    result.is_ok()
 }
 
 impl Conn {

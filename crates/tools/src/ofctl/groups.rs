@@ -5,7 +5,7 @@ use super::flow_mods::{Reading, Source, change};
 use super::names::Wanted;
 use crate::common::Failure;
 use openflow::Version;
-use openflow::model::{ALL_GROUPS, Body, GroupCommand, GroupMod, GroupType, StatsRequest};
+use openflow::model::{ALL_GROUPS, ANY_GROUP, Body, GroupCommand, GroupMod, GroupType, StatsRequest};
 use openflow::text::{Protocols, parse_group_line, parse_group_mod};
 
 /// The deletion of all groups.
@@ -97,10 +97,28 @@ pub(super) fn remove_buckets(ctl: &Ctl, args: &[String]) -> Result<(), Failure> 
     with(ctl, args, Some(GroupCommand::RemoveBucket), false)
 }
 
+/// The group that a word means; a warning if it means none.
+fn group(word: &str) -> Option<u32> {
+    if word.eq_ignore_ascii_case("all") {
+        return Some(ALL_GROUPS);
+    }
+    if word.eq_ignore_ascii_case("any") {
+        return Some(ANY_GROUP);
+    }
+    let number = word.parse().ok();
+    if number.is_none() {
+        tracing::warn!(
+            target: "ofp_group",
+            "{word} is not a valid group ID.  (Valid group IDs are 32-bit nonnegative integers or the keywords ANY or ALL.)"
+        );
+    }
+    number
+}
+
 pub(super) fn dump(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let mut conn = ctl.open(&args[0])?;
     let group = match args.get(1).map(String::as_str) {
-        Some(word) => word.parse().unwrap_or(ALL_GROUPS),
+        Some(word) => group(word).unwrap_or(ALL_GROUPS),
         None => ALL_GROUPS,
     };
     ctl.print_statistics(&mut conn, &args[0], StatsRequest::GroupDesc(group))

@@ -30,6 +30,7 @@ mod secure;
 mod show;
 mod sort;
 mod tables;
+mod target;
 
 use crate::common::{Failure, command, finish, print};
 use options::{Options, Parsed};

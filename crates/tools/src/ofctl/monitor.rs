@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::rc::Rc;
 use tokio::sync::{mpsc, oneshot};
 
@@ -183,7 +184,8 @@ fn watch(
         let server = unixctl::Server::new(PROGRAM);
         register(&server, &shared);
         if let Some(path) = daemon.options().unixctl_path() {
-            let listener = unixctl::Server::bind(&path).await.map_err(io("control socket"))?;
+            let bound = unixctl::Server::bind(&path).await;
+            let listener = bound.map_err(|e| no_control_socket(&path, &e))?;
             tokio::task::spawn_local(server.serve(listener));
         }
         daemon.ready();
@@ -215,6 +217,17 @@ fn watch(
         Some(signal) => daemon::exit_by_signal(signal),
         None => Ok(()),
     }
+}
+
+/// Says that there is no control socket, in the words of Open vSwitch.
+fn no_control_socket(path: &Path, error: &io::Error) -> Failure {
+    let (path, why) = (path.display(), os_text(error));
+    if error.kind() == io::ErrorKind::NotFound {
+        tracing::warn!(target: "fatal_signal", "could not unlink \"{path}\" ({why})");
+    }
+    tracing::error!(target: "stream_unix", "{path}: binding failed: {why}");
+    eprintln!("{PROGRAM}: {path}: could not initialize control socket ({why})");
+    Failure::new(format!("failed to create unixctl server ({why})"))
 }
 
 fn read_all(mut conn: Conn, to: &mpsc::Sender<io::Result<Vec<u8>>>) {

@@ -158,8 +158,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             }
             "sort" | "rsort" => options.sort.push(criterion(value.as_deref(), name == "rsort")?),
             name if tls::OPTIONS.iter().any(|known| known.long == name) => {
-                super::conn::tls_option(name, text)?;
-                tls::accept(&mut options.tls, name, value.as_deref())?;
+                if super::conn::has_file(name, text) {
+                    tls::accept(&mut options.tls, name, value.as_deref())?;
+                }
+            }
+            "log-file" => {
+                daemon::accept_tool_log(PROGRAM, name, value.as_deref())?;
             }
             name => {
                 let taken = options.daemon.accept(name, value.as_deref())?;

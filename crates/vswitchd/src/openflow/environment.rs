@@ -1,5 +1,6 @@
 //! The environment of agents: their interface to the daemon.
 
+use crate::dummy_port;
 use crate::state::State;
 use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
 use nanos::Nanos;
@@ -63,7 +64,7 @@ impl Env for State {
             .as_ref()
             .map(|device| device.drops())
             .unwrap_or_default();
-        Some(PortCounters {
+        let counted = PortCounters {
             rx_packets: counters.rx_packets,
             tx_packets: counters.tx_packets,
             rx_bytes: counters.rx_bytes,
@@ -73,6 +74,20 @@ impl Env for State {
             rx_errors: counters.rx_errors,
             tx_errors: counters.tx_errors,
             rx_over_errors: lost.queue_full,
+            custom: Vec::new(),
+        };
+        let dummy = interface.device.as_ref().and_then(|device| device.as_dummy());
+        Some(match dummy {
+            None => counted,
+            Some(dummy) => PortCounters {
+                rx_dropped: u64::MAX,
+                tx_dropped: u64::MAX,
+                rx_errors: u64::MAX,
+                tx_errors: u64::MAX,
+                rx_over_errors: u64::MAX,
+                custom: dummy_port::counters(&counters, dummy.queues()),
+                ..counted
+            },
         })
     }
 

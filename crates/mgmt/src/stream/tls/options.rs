@@ -43,7 +43,10 @@ pub fn accept(settings: &mut Settings, name: &str, value: Option<&str>) -> Resul
     match name {
         "private-key" => settings.private_key = Some(file()),
         "certificate" => settings.certificate = Some(file()),
-        "ca-cert" if value == "none" => settings.authority = Authority::Anyone,
+        "ca-cert" if value == "none" => {
+            tracing::warn!(target: "stream_ssl", "Peer certificate validation disabled (this is a security risk)");
+            settings.authority = Authority::Anyone;
+        }
         "ca-cert" => settings.authority = Authority::File(file()),
         "bootstrap-ca-cert" => settings.authority = Authority::Bootstrap(file()),
         "peer-ca-cert" => settings.peer_ca_cert = Some(file()),

@@ -151,7 +151,8 @@ impl TablePrinter {
         }
         out.push(':');
         if same_stats && same_features {
-            out.push_str(" ditto\n");
+            // The line of a table with a name ends where the next one begins.
+            out.push_str(" ditto");
         } else {
             out.push('\n');
             if let Some((active, lookups, matched)) = table.stats {
