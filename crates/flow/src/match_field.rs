@@ -271,6 +271,17 @@ impl MatchField {
         }
     }
 
+    /// Number of low bits of a value that can be named one by one, as in `reg0[3..5]`. As in Open
+    /// vSwitch, a VLAN's number is 12 bits without the bit of its presence, and the state of a
+    /// connection has room for flags to come.
+    pub const fn part_bits(self) -> u32 {
+        match self {
+            MatchField::VlanVid => 12,
+            MatchField::CtState => 32,
+            _ => self.significant_bits(),
+        }
+    }
+
     /// Whether actions may set it.
     pub const fn writable(self) -> bool {
         matches!(self.info().access, Access::Rw)

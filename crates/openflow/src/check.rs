@@ -9,6 +9,7 @@ use crate::model::*;
 use crate::{OfError, Version};
 use flow::{MatchField as F, MatchPrerequisite as P};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// The limits of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,28 @@ impl Default for Limits {
     }
 }
 
+/// A field of an action whose prerequisites the packet lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    /// What the action does with the field.
+    pub role: Role,
+    /// The field.
+    pub field: F,
+}
+
+/// What an action does with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sets it to a value.
+    Set,
+    /// Removes it.
+    Delete,
+    /// Reads it.
+    Source,
+    /// Writes to it.
+    Destination,
+}
+
 /// Checks the instructions of a rule of a table; without a table, it may go to any.
 ///
 /// # Errors
@@ -43,22 +66,23 @@ pub fn instructions(
     instructions: &Instructions,
     limits: &Limits,
 ) -> Result<(), OfError> {
-    if let Some(meter) = instructions.meter {
-        check_meter(meter, limits)?;
-    }
+    explained(version, table, matching, instructions, limits).map_err(|(error, _)| error)
+}
+
+/// As [`instructions`], with the field that is the fault if there is one.
+///
+/// # Errors
+/// The specification's error for the fault.
+pub fn explained(
+    version: Version,
+    table: Option<u8>,
+    matching: &Match,
+    instructions: &Instructions,
+    limits: &Limits,
+) -> Result<(), (OfError, Option<Lacking>)> {
     let mut checker = Checker::new(version, matching, limits);
-    checker.list(&instructions.apply)?;
-    // The action set runs on the packet as it is at the end: it may have a tag that this rule does
-    // not match.
-    checker.set = true;
-    if instructions.write.iter().any(|action| !may_be_in_set(action)) {
-        return Err(OfError::BacBadType);
-    }
-    checker.list(&instructions.write)?;
-    match instructions.goto {
-        Some(goto) if goto >= limits.tables || table.is_some_and(|table| goto <= table) => Err(OfError::BicBadTableId),
-        _ => Ok(()),
-    }
+    let result = checker.instructions(table, instructions);
+    result.map_err(|error| (error, checker.lacking.get()))
 }
 
 /// Whether an action set can hold the action. It holds one action of a kind, in an order of its
@@ -111,6 +135,8 @@ struct Checker<'a> {
     limits: &'a Limits,
     /// Whether these are actions of the action set.
     set: bool,
+    /// The field that was a fault.
+    lacking: Cell<Option<Lacking>>,
 }
 
 impl<'a> Checker<'a> {
@@ -120,6 +146,27 @@ impl<'a> Checker<'a> {
             known: Cow::Borrowed(matching),
             limits,
             set: false,
+            lacking: Cell::new(None),
+        }
+    }
+
+    fn instructions(&mut self, table: Option<u8>, instructions: &Instructions) -> Result<(), OfError> {
+        if let Some(meter) = instructions.meter {
+            check_meter(meter, self.limits)?;
+        }
+        self.list(&instructions.apply)?;
+        // The action set runs on the packet as it is at the end: it may have a tag that this rule
+        // does not match.
+        self.set = true;
+        if instructions.write.iter().any(|action| !may_be_in_set(action)) {
+            return Err(OfError::BacBadType);
+        }
+        self.list(&instructions.write)?;
+        match instructions.goto {
+            Some(goto) if goto >= self.limits.tables || table.is_some_and(|table| goto <= table) => {
+                Err(OfError::BicBadTableId)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -159,11 +206,15 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn field(&self, field: F) -> Result<(), OfError> {
-        match field {
-            F::VlanVid | F::VlanPcp | F::DlVlan | F::DlVlanPcp if self.version > Version::V10 => self.need(P::VlanVid),
-            _ => self.need(field.info().prerequisite),
-        }
+    /// Checks that an action may use a field so.
+    fn field(&self, role: Role, field: F) -> Result<(), OfError> {
+        let prerequisite = match (role, field) {
+            (Role::Set, F::VlanVid) => P::VlanVid,
+            (Role::Set, F::DlVlan | F::DlVlanPcp) if self.version > Version::V10 => P::VlanVid,
+            _ => field.info().prerequisite,
+        };
+        self.need(prerequisite)
+            .inspect_err(|_| self.lacking.set(Some(Lacking { role, field })))
     }
 
     fn port(&self, port: Port) -> Result<(), OfError> {
@@ -183,14 +234,18 @@ impl<'a> Checker<'a> {
                 Port(number) if number >= self.limits.ports => Err(OfError::BacBadOutPort),
                 _ => Ok(()),
             },
-            Action::OutputReg { src, .. } | Action::Push(src) => self.field(src.field()),
-            Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| self.field(dst.field())),
-            Action::Multipath(multipath) => self.field(multipath.dst.field()),
-            Action::CheckPktLarger { dst, .. } | Action::Load { dst, .. } | Action::Pop(dst) => self.field(dst.field()),
-            Action::SetField { field, .. } | Action::DeleteField(field) => self.field(*field),
+            Action::OutputReg { src, .. } | Action::Push(src) => self.field(Role::Source, src.field()),
+            Action::Bundle(bundle) => bundle
+                .dst
+                .map_or(Ok(()), |dst| self.field(Role::Destination, dst.field())),
+            Action::Multipath(multipath) => self.field(Role::Destination, multipath.dst.field()),
+            Action::CheckPktLarger { dst, .. } | Action::Pop(dst) => self.field(Role::Destination, dst.field()),
+            Action::Load { dst, .. } => self.field(Role::Set, dst.field()),
+            Action::SetField { field, .. } => self.field(Role::Set, *field),
+            Action::DeleteField(field) => self.field(Role::Delete, *field),
             Action::Move { src, dst } => {
-                self.field(src.field())?;
-                self.field(dst.field())
+                self.field(Role::Source, src.field())?;
+                self.field(Role::Destination, dst.field())
             }
             Action::Group(group) if *group > 0xffff_ff00 => Err(OfError::BacBadOutGroup),
             Action::SetVlanVid(_) | Action::SetVlanPcp(_) => {
@@ -278,7 +333,7 @@ impl<'a> Checker<'a> {
     fn ct(&self, ct: &Ct) -> Result<(), OfError> {
         self.need(P::Ip)?;
         if let Zone::Field(part) = ct.zone {
-            self.field(part.field())?;
+            self.field(Role::Source, part.field())?;
         }
         match ct.alg {
             21 => self.protocol(6)?,
@@ -292,7 +347,7 @@ impl<'a> Checker<'a> {
                     NatAddrs::Ipv4(..) => self.need(P::Ipv4)?,
                     NatAddrs::Ipv6(..) => self.need(P::Ipv6)?,
                 },
-                Action::Move { src, .. } => self.field(src.field())?,
+                Action::Move { src, .. } => self.field(Role::Source, src.field())?,
                 _ => {}
             }
         }
@@ -305,13 +360,12 @@ impl<'a> Checker<'a> {
         let mut made = Match::ANY;
         for spec in &learn.specs {
             if let LearnSrc::Field(src) = &spec.src {
-                self.field(src.field())?;
+                self.field(Role::Source, src.field())?;
             }
             match (&spec.dst, &spec.src) {
                 (LearnDst::Match(dst), src) => {
-                    if !made.meets(dst.field().info().prerequisite) {
-                        return Err(OfError::BacMatchInconsistent);
-                    }
+                    // Open vSwitch calls a condition of the new rule a source.
+                    self.made(&made, Role::Source, *dst)?;
                     match src {
                         LearnSrc::Immediate { value, .. } => {
                             let bits = u128::MAX >> (128 - u32::from(dst.n_bits()).min(128));
@@ -326,14 +380,22 @@ impl<'a> Checker<'a> {
                     }
                 }
                 (LearnDst::Load(dst), _) => {
-                    if !made.meets(dst.field().info().prerequisite) {
-                        return Err(OfError::BacMatchInconsistent);
-                    }
+                    self.made(&made, Role::Destination, *dst)?;
                 }
                 (LearnDst::Output, _) => {}
             }
         }
         Ok(())
+    }
+
+    /// Checks that a new rule with these conditions may have a field.
+    fn made(&self, made: &Match, role: Role, dst: Subfield) -> Result<(), OfError> {
+        let field = dst.field();
+        if made.meets(field.info().prerequisite) {
+            return Ok(());
+        }
+        self.lacking.set(Some(Lacking { role, field }));
+        Err(OfError::BacMatchInconsistent)
     }
 }
 

@@ -149,7 +149,7 @@ fn every_field_is_set_loaded_and_moved_or_refused_in_every_version() {
         if field.info().bits > 128 {
             continue;
         }
-        let bits = field.significant_bits().min(32) as u16;
+        let bits = field.part_bits().min(32) as u16;
         let part = Subfield::new(field, 0, bits).unwrap();
         let register = Subfield::new(F::Reg0, 0, bits).unwrap();
         let set = Action::SetField {

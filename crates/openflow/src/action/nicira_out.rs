@@ -222,8 +222,8 @@ fn set_field(encoder: &Encoder, out: &mut Writer, field: MatchField, value: &Val
         return;
     };
     let mut left = match mask {
-        Some(Value::Word(mask)) => *mask,
-        _ => u128::MAX >> (128 - field.significant_bits()),
+        Some(Value::Word(mask)) => *mask & u128::MAX >> (128 - field.part_bits()),
+        _ => u128::MAX >> (128 - field.part_bits()),
     };
     while left != 0 {
         let ofs = left.trailing_zeros();

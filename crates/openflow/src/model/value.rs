@@ -41,7 +41,7 @@ pub struct Subfield {
 impl Subfield {
     /// `n_bits` bits of a field from bit `ofs` up; `None` if the field is shorter.
     pub fn new(field: MatchField, ofs: u16, n_bits: u16) -> Option<Subfield> {
-        let bits = field.significant_bits() as u16;
+        let bits = field.part_bits() as u16;
         let fits = n_bits > 0 && ofs.checked_add(n_bits).is_some_and(|end| end <= bits);
         fits.then_some(Subfield { field, ofs, n_bits })
     }
@@ -51,7 +51,7 @@ impl Subfield {
         Subfield {
             field,
             ofs: 0,
-            n_bits: field.significant_bits() as u16,
+            n_bits: field.part_bits() as u16,
         }
     }
 

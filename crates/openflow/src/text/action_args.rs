@@ -2,7 +2,7 @@
 
 use super::action_in::{Parsed, error};
 use super::action_out::HEADERS;
-use super::{ParseError, field, number, token};
+use super::{ParseError, Style, field, field_value, number, token};
 use crate::model::*;
 use flow::{Home, MatchField as F};
 use std::net::Ipv4Addr;
@@ -25,16 +25,21 @@ pub(super) fn value_arrow(text: &str) -> Parsed<(&str, &str)> {
 
 /// `FIELD`, `FIELD[]`, `FIELD[3]` or `FIELD[3..5]`.
 pub(super) fn subfield(text: &str) -> Parsed<Subfield> {
+    subfield_in(text, text)
+}
+
+/// The same at the beginning of `whole`, which errors name.
+fn subfield_in(text: &str, whole: &str) -> Parsed<Subfield> {
     let (name, range) = match text.find('[') {
         Some(at) => (&text[..at], &text[at..]),
         None => (text, "[]"),
     };
     let Some(of) = F::from_name(name) else {
-        return error(format!("{text}: unknown field `{name}'"));
+        return error(format!("{whole}: unknown field `{name}'"));
     };
     let syntax = || {
         ParseError::new(format!(
-            "{text}: syntax error expecting [] or [<bit>] or [<start>..<end>]"
+            "{whole}: syntax error expecting [] or [<bit>] or [<start>..<end>]"
         ))
     };
     let inner = range
@@ -44,21 +49,28 @@ pub(super) fn subfield(text: &str) -> Parsed<Subfield> {
     if inner.is_empty() {
         return Ok(Subfield::whole(of));
     }
-    let bit = |text: &str| text.parse::<u16>().map_err(|_| syntax());
+    let bit = |text: &str| text.parse::<i32>().map_err(|_| syntax());
     let (first, last) = match inner.split_once("..") {
         Some((first, last)) => (bit(first)?, bit(last)?),
         None => (bit(inner)?, bit(inner)?),
     };
     if first > last {
-        return error(format!("{text}: starting bit {first} is after ending bit {last}"));
+        return error(format!("{whole}: starting bit {first} is after ending bit {last}"));
     }
-    match Subfield::new(of, first, (last - first).saturating_add(1)) {
-        Some(part) => Ok(part),
-        None => error(format!(
-            "{text}: ending bit {last} is not valid because field is only {} bits wide",
-            of.significant_bits()
-        )),
-    }
+    let width = of.part_bits();
+    let part = match (u16::try_from(first), u16::try_from(last)) {
+        (Ok(first), Ok(last)) => Subfield::new(of, first, (last - first).saturating_add(1)),
+        _ => None,
+    };
+    part.ok_or_else(|| {
+        let (which, bit) = match u32::try_from(first).is_ok_and(|first| first < width) {
+            true => ("ending", last),
+            false => ("starting", first),
+        };
+        ParseError::new(format!(
+            "{whole}: {which} bit {bit} is not valid because field is only {width} bits wide"
+        ))
+    })
 }
 
 pub(super) fn writable(part: Subfield) -> Parsed<Subfield> {
@@ -72,7 +84,10 @@ pub(super) fn movement(text: &str) -> Parsed<Action> {
     let Some((src, dst)) = arrow(text) else {
         return error(format!("{text}: missing `->' following source"));
     };
-    let (src, dst) = (subfield(src)?, writable(subfield(dst)?)?);
+    if src.split_once(']').is_some_and(|(_, rest)| !rest.is_empty()) {
+        return error(format!("{text}: missing `->' following source"));
+    }
+    let (src, dst) = (subfield_in(src, text)?, writable(subfield(dst)?)?);
     as_wide(text, src, dst)?;
     Ok(Action::Move { src, dst })
 }
@@ -100,7 +115,8 @@ pub(super) fn load(text: &str) -> Parsed<Action> {
     };
     if dst.n_bits() < 128 && number >> dst.n_bits() != 0 {
         return error(format!(
-            "{text}: value {number:#x} does not fit into {} bits",
+            "{text}: value {} does not fit into {} bits",
+            field_value(dst.field(), number, Style::PLAIN),
             dst.n_bits()
         ));
     }

@@ -6,7 +6,7 @@ use super::flow_out::flag;
 use super::match_out::PROTOCOLS;
 use super::{Names, ParseError, Protocols, field, names, number, parse_port, parse_table, token};
 use crate::buf::Writer;
-use crate::check::{self, Limits};
+use crate::check::{self, Lacking, Limits};
 use crate::model::*;
 use crate::{MAX_LEN, OfError, Version};
 use flow::{Home, MatchField as F, MatchPrerequisite as P};
@@ -66,14 +66,17 @@ pub fn parse_flow_usable(command: FlowCommand, text: &str, names: &Names) -> Res
         tables: 255,
         ..Limits::default()
     };
-    let check = |version| check::instructions(version, m.table, &m.matching, &m.instructions, &limits);
-    let wrong = |e: OfError| {
+    let check = |version| check::explained(version, m.table, &m.matching, &m.instructions, &limits);
+    let wrong = |(e, lacking): (OfError, Option<Lacking>)| {
+        if let Some(lacking) = lacking {
+            names.notices.lacking(lacking);
+        }
         let name = e.name();
         ParseError::new(format!("actions are invalid with specified match ({name})"))
     };
     match check(Version::V13) {
         Ok(()) => {}
-        Err(OfError::BacMatchInconsistent) if !(usable & Protocols::LENIENT).is_empty() => {
+        Err((OfError::BacMatchInconsistent, _)) if !(usable & Protocols::LENIENT).is_empty() => {
             // Actions of OpenFlow 1.0 are without effect on packets that lack the field.
             check(Version::V10).map_err(wrong)?;
             usable &= Protocols::LENIENT;

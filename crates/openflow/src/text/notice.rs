@@ -2,6 +2,7 @@
 //! prerequisites, and numbers out of range.
 
 use super::{Style, matching};
+use crate::check::{Lacking, Role};
 use crate::model::{Entry, Match};
 use flow::{MatchField as F, MatchPrerequisite as P};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +62,18 @@ impl Notices {
             let warning = Notice::Warning { module, text: text() };
             list.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
         }
+    }
+
+    /// Records that the packets of a rule lack what an action needs.
+    pub(super) fn lacking(&self, lacking: Lacking) {
+        let (module, what) = match lacking.role {
+            Role::Set => ("ofp_actions", "set_field"),
+            Role::Delete => ("ofp_actions", "delete_field"),
+            Role::Source => ("meta_flow", "source field"),
+            Role::Destination => ("meta_flow", "destination field"),
+        };
+        let name = lacking.field.name();
+        self.warn(module, || format!("{what} {name} lacks correct prerequisites"));
     }
 
     /// The match as it was requested, if a notice may be needed.

@@ -36,14 +36,14 @@ pub(super) fn log(list: Vec<Notice>) {
 }
 
 fn warn(module: &str, text: &str) {
-    const PORT: &str = "ofp_port";
-    const TABLE: &str = "ofp_table";
     static LIMIT: RateLimit = RateLimit::new(1, 5);
-    if LIMIT.admit(PORT).is_none() {
+    if LIMIT.admit(MODULE).is_none() {
         return;
     }
     match module {
-        PORT => tracing::warn!(target: PORT, "{text}"),
-        _ => tracing::warn!(target: TABLE, "{text}"),
+        "ofp_port" => tracing::warn!(target: "ofp_port", "{text}"),
+        "ofp_actions" => tracing::warn!(target: "ofp_actions", "{text}"),
+        "meta_flow" => tracing::warn!(target: "meta_flow", "{text}"),
+        _ => tracing::warn!(target: "ofp_table", "{text}"),
     }
 }

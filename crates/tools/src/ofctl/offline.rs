@@ -91,8 +91,9 @@ fn parse_error(e: openflow::text::ParseError) -> Failure {
 
 pub(super) fn parse_flow(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let names = notices::heard();
-    let (flow, usable) = parse_flow_usable(FlowCommand::Add, &args[0], &names).map_err(parse_error)?;
+    let parsed = parse_flow_usable(FlowCommand::Add, &args[0], &names);
     notices::log(names.notices.take());
+    let (flow, usable) = parsed.map_err(parse_error)?;
     show_flows(ctl, vec![flow], usable)
 }
 
@@ -103,8 +104,8 @@ pub(super) fn parse_flows(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let names = notices::heard();
     source.each(|line, place| {
         let parsed = parse_flow_usable(FlowCommand::Add, line, &names);
-        let (flow, formats) = parsed.map_err(|e| Failure::new(format!("{}{e}", place())))?;
         notices::log(names.notices.take());
+        let (flow, formats) = parsed.map_err(|e| Failure::new(format!("{}{e}", place())))?;
         usable &= formats;
         flows.push(flow);
         Ok(())
