@@ -7,10 +7,10 @@ use crate::events::{Effect, Event};
 use crate::limit::LimitStats;
 use crate::log;
 use crate::memory::HELLO_TIMEOUT;
-use crate::ports::{PortInfo, Ports};
+use crate::ports::{PortChange, PortInfo, Ports};
 use crate::probe::Probing;
 use nanos::Nanos;
-use openflow::model::{Body, ControllerStatus, Message, PortStatus, Role, RoleStatus, StatsReply};
+use openflow::model::{Body, ControllerStatus, Message, Role, RoleStatus, StatsReply};
 use openflow::{Framer, OfError, Version, Versions};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -156,9 +156,12 @@ impl Agent {
     /// Sets the ports; connections are notified of the differences.
     pub fn set_ports(&mut self, ports: Vec<PortInfo>, env: &impl Env) {
         let changes = self.core.ports.replace(ports);
-        for gone in changes.iter().filter(|change| change.reason == crate::ports::DELETED) {
+        for gone in changes
+            .iter()
+            .filter(|change| change.status.reason == crate::ports::DELETED)
+        {
             // Port flags do not carry over to another port with the same number.
-            let number = gone.desc.port.0;
+            let number = gone.status.desc.port.0;
             let bridge = &self.core.config.bridge;
             env.change(|switch, _| {
                 let stale = switch.set_port_flags(bridge, number, switch::PortFlags::default());
@@ -514,10 +517,11 @@ impl Agent {
         }
     }
 
-    fn tell_port(&mut self, change: &PortStatus) {
-        let event = AsyncEvent::PortStatus(change.reason);
-        for conn in self.conns.values_mut().filter(|conn| conn.wants(event)) {
-            conn.send(0, Body::PortStatus(Box::new(change.clone())));
+    fn tell_port(&mut self, change: &PortChange) {
+        let event = AsyncEvent::PortStatus(change.status.reason);
+        let told = |conn: &&mut Conn| conn.wants(event) && change.concerns(conn);
+        for conn in self.conns.values_mut().filter(told) {
+            conn.send(0, Body::PortStatus(Box::new(change.status.clone())));
         }
     }
 

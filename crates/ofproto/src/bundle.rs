@@ -269,7 +269,7 @@ impl Commit {
                     // It was checked before. An error now means that something else changed since
                     // then.
                     let _ = match body {
-                        Body::PortMod(change) => core.port_mod(&change, env),
+                        Body::PortMod(change) => core.port_mod(conn.id, &change, env),
                         Body::PacketOut(packet) => core.packet_out(conn, &packet, env),
                         _ => Ok(()),
                     };

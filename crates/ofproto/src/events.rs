@@ -4,9 +4,10 @@ use crate::agent::{Agent, Core};
 use crate::asynchronous::AsyncEvent;
 use crate::conn::ConnId;
 use crate::env::Env;
+use crate::ports::PortChange;
 use nanos::Nanos;
 use openflow::Version;
-use openflow::model::{Body, Message, PortStatus};
+use openflow::model::{Body, Message};
 use switch::tables::TableEvent;
 
 /// What the caller has to do. [`Agent::events`] returns them.
@@ -34,7 +35,7 @@ pub(crate) enum Effect {
     /// Other connections than before may want packets that matched no rule.
     ListenersChanged,
     /// A request changed a port.
-    PortChanged(PortStatus),
+    PortChanged(PortChange),
     /// Flow monitors came or went.
     MonitorsChanged,
     /// The connection changed a group or meter; other connections may want a copy of its request.

@@ -1,14 +1,14 @@
 //! The bridge's ports in OpenFlow messages.
 
 use crate::agent::Core;
-use crate::conn::Conn;
+use crate::conn::{Conn, ConnId};
 use crate::dump::duration;
 use crate::env::{Env, PortCounters};
 use crate::events::Effect;
 use flow::PortNo;
 use nanos::Nanos;
-use openflow::OfError;
-use openflow::model::{self, Body, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
+use openflow::model::{self, Body, Message, Port, PortDesc, PortMod, PortStatus, StatsReply, config, state};
+use openflow::{OfError, Version};
 use std::collections::BTreeMap;
 use switch::PortFlags;
 use wire::MacAddr;
@@ -120,6 +120,38 @@ fn features(speed: Option<u64>, full_duplex: bool) -> u32 {
     bit | COPPER
 }
 
+/// A change of a port, for controllers.
+#[derive(Clone, Debug)]
+pub(crate) struct PortChange {
+    pub(crate) status: PortStatus,
+    /// The port before a modification.
+    pub(crate) before: Option<PortDesc>,
+    /// The connection whose request changed it.
+    pub(crate) by: Option<ConnId>,
+}
+
+impl PortChange {
+    /// Whether a connection is to hear of the change. As in Open vSwitch, a version that cannot
+    /// express the change has no message, and before OpenFlow 1.5 neither has the connection that
+    /// asked for the change (1.5.1 §7.4.3).
+    pub(crate) fn concerns(&self, conn: &Conn) -> bool {
+        let Some(codec) = conn.codec else { return false };
+        if self.by == Some(conn.id) && codec.version < Version::V15 {
+            return false;
+        }
+        let Some(before) = &self.before else { return true };
+        let encoded = |desc: &PortDesc| {
+            let status = PortStatus {
+                reason: self.status.reason,
+                desc: desc.clone(),
+            };
+            let body = Body::PortStatus(Box::new(status));
+            codec.encode(&Message { xid: 0, body })
+        };
+        encoded(before) != encoded(&self.status.desc)
+    }
+}
+
 impl Ports {
     pub(crate) fn get(&self, port: Port) -> Option<&OfPort> {
         self.ports.get(&port)
@@ -137,18 +169,22 @@ impl Ports {
     }
 
     /// Replaces the ports and returns the changes.
-    pub(crate) fn replace(&mut self, infos: Vec<PortInfo>) -> Vec<PortStatus> {
+    pub(crate) fn replace(&mut self, infos: Vec<PortInfo>) -> Vec<PortChange> {
         let mut changes = Vec::new();
-        let mut status = |reason, port: &OfPort| {
+        let mut status = |reason, port: &OfPort, before| {
             let desc = port.description();
-            changes.push(PortStatus { reason, desc });
+            changes.push(PortChange {
+                status: PortStatus { reason, desc },
+                before,
+                by: None,
+            });
         };
         let mut old = std::mem::take(&mut self.ports);
         let infos: BTreeMap<Port, PortInfo> = infos.into_iter().map(|info| (info.port, info)).collect();
         old.retain(|number, port| {
             let stays = infos.get(number).is_some_and(|info| info.name == port.info.name);
             if !stays {
-                status(DELETED, port);
+                status(DELETED, port, None);
             }
             stays
         });
@@ -159,13 +195,13 @@ impl Ports {
                     let described = before.description();
                     let port = OfPort { info, ..before };
                     if port.description() != described {
-                        status(MODIFIED, &port);
+                        status(MODIFIED, &port, Some(described));
                     }
                     port
                 }
                 None => {
                     let port = OfPort { info, config: 0 };
-                    status(ADDED, &port);
+                    status(ADDED, &port, None);
                     port
                 }
             };
@@ -188,7 +224,7 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn port_mod(&mut self, change: &PortMod, env: &impl Env) -> Result<(), OfError> {
+    pub(crate) fn port_mod(&mut self, by: ConnId, change: &PortMod, env: &impl Env) -> Result<(), OfError> {
         self.check_port_mod(change)?;
         let port = self.ports.ports.get_mut(&change.port).ok_or(OfError::PmfcBadPort)?;
         let before = port.description();
@@ -212,8 +248,11 @@ impl Core {
         }
         let desc = port.description();
         if desc != before {
-            self.effects
-                .push(Effect::PortChanged(PortStatus { reason: MODIFIED, desc }));
+            self.effects.push(Effect::PortChanged(PortChange {
+                status: PortStatus { reason: MODIFIED, desc },
+                before: Some(before),
+                by: Some(by),
+            }));
         }
         Ok(())
     }

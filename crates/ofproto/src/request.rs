@@ -74,7 +74,7 @@ impl Core {
             Body::FlowMonitorCancel(id) => self.monitor_cancel(conn, id)?,
             Body::PacketOut(packet) => self.packet_out(conn, &packet, env)?,
             Body::Resume(packet) => self.resume(conn, &packet, env)?,
-            Body::PortMod(change) => self.port_mod(&change, env)?,
+            Body::PortMod(change) => self.port_mod(conn.id, &change, env)?,
             Body::BarrierRequest => conn.send(xid, Body::BarrierReply),
             Body::RoleRequest(asked) => self.role(conn, xid, asked)?,
             Body::GetAsyncRequest => {

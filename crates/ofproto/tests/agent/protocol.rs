@@ -289,9 +289,11 @@ fn many_groups_are_described_in_parts() {
 
 #[test]
 fn a_port_that_comes_goes_or_changes_is_told() {
-    let version = Version::V10;
     let mut lab = Lab::new();
-    let id = lab.open(Kind::Primary, version);
+    let open = |lab: &mut Lab, version| (lab.open(Kind::Primary, version), version);
+    let (id, version) = open(&mut lab, Version::V10);
+    // OpenFlow 1.1 and later have no word for floods.
+    let [other, later, last] = [Version::V10, Version::V13, Version::V15].map(|version| open(&mut lab, version));
     let change = |config, mask, mac: u8| {
         Body::PortMod(PortMod {
             port: Port(2),
@@ -304,16 +306,30 @@ fn a_port_that_comes_goes_or_changes_is_told() {
     lab.say(id, version, 1, change(config::NO_FLOOD, config::NO_FLOOD, 2));
     lab.say(id, version, 2, change(config::NO_FLOOD, config::NO_FLOOD, 2));
     lab.say(id, version, 3, change(0, config::NO_FLOOD, 9));
-    let heard = lab.hear(id, version);
-    let Body::PortStatus(status) = &heard[0].body else {
+    let own = lab.hear(id, version);
+    assert_eq!(errors(&own), [(3, OfError::PmfcBadHwAddr)]);
+    assert_eq!(own.len(), 1, "before OpenFlow 1.5 the asker knows: {own:?}");
+    let heard = lab.hear(other.0, other.1);
+    let [
+        Message {
+            body: Body::PortStatus(status),
+            ..
+        },
+    ] = &heard[..]
+    else {
         panic!("{heard:?}")
     };
     assert_eq!(
         (status.reason, status.desc.port, status.desc.config),
         (2, Port(2), config::NO_FLOOD)
     );
-    assert_eq!(errors(&heard), [(3, OfError::PmfcBadHwAddr)]);
-    assert_eq!(heard.len(), 2);
+    for (id, version) in [later, last] {
+        assert_eq!(lab.hear(id, version).len(), 0, "{version}");
+    }
+    lab.say(last.0, last.1, 4, change(config::NO_FWD, config::NO_FWD, 2));
+    for (id, version) in [(id, version), other, later, last] {
+        assert_eq!(lab.hear(id, version).len(), 1, "{version}");
+    }
     lab.agent.set_ports(Vec::new(), &lab.world);
     let gone = lab.hear(id, version);
     assert_eq!(gone.len(), 3);

@@ -291,7 +291,7 @@ pub(super) fn encode(codec: &Codec, out: &mut Writer, xid: u32, body: &Body) {
         }
         Body::SetPacketInFormat(format) => out.u32(*format as u32),
         Body::PacketIn(packet) if packet.format == PacketInFormat::Nxt => packet::encode_nx(out, packet),
-        Body::PacketIn(packet) | Body::Resume(packet) => packet::encode_nx2(out, packet),
+        Body::PacketIn(packet) | Body::Resume(packet) => packet::encode_nx2(codec.version, out, packet),
         Body::SetAsync(config) if subtype == kind::SET_ASYNC2 => event::encode_async14(codec, out, config),
         Body::SetAsync(config) => event::encode_async(codec, out, config),
         Body::CtFlush(flush) => flush::encode(out, flush),

@@ -199,7 +199,7 @@ fn short(value: &mut Reader<'_>) -> Result<u8, OfError> {
     Ok(number)
 }
 
-pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
+pub(super) fn encode_nx2(version: Version, out: &mut Writer, packet: &PacketIn) {
     property::put(out, 0, |out| out.bytes(&packet.data));
     if packet.total_len as usize != packet.data.len() {
         property::put(out, 1, |out| out.u32(packet.total_len));
@@ -207,15 +207,15 @@ pub(super) fn encode_nx2(out: &mut Writer, packet: &PacketIn) {
     if let Some(buffer) = packet.buffer_id {
         property::put(out, 2, |out| out.u32(buffer));
     }
-    property::put(out, 3, |out| out.bytes(&[packet.table, 0, 0, 0]));
+    property::put(out, 3, |out| out.u8(packet.table));
     if packet.cookie != u64::MAX {
         property::put(out, 4, |out| {
             out.zeros(4);
             out.u64(packet.cookie);
         });
     }
-    property::put(out, 5, |out| out.bytes(&[packet.reason, 0, 0, 0]));
-    property::put(out, 6, |out| oxm::encode_match(out, &packet.metadata, Version::V15));
+    property::put(out, 5, |out| out.u8(packet.reason));
+    property::put(out, 6, |out| oxm::encode_match(out, &packet.metadata, version));
     if !packet.userdata.is_empty() {
         property::put(out, 7, |out| out.bytes(&packet.userdata));
     }

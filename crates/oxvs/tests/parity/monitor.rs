@@ -74,7 +74,7 @@ flow delete table=4
 const fn group(rows: &'static [Row]) -> Group {
     Group {
         daemons: Daemons::Dummy(&[]),
-        files: &[("rules.txt", RULES), ("bundle.txt", BUNDLE)],
+        files: &[("rules.txt", RULES), ("bundle.txt", BUNDLE), ("packets.txt", PACKETS)],
         setup: &[
             "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
              -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
@@ -86,6 +86,59 @@ const fn group(rows: &'static [Row]) -> Group {
         rows,
     }
 }
+
+/// The rows of packets that the switch sends to monitors: monitors with these names, options and
+/// words; packets; what each monitor printed.
+macro_rules! packets {
+    ($version:literal, $($name:literal $options:literal $words:literal),* $(,)?) => { &[
+        $(step(concat!(
+            "ovs-ofctl -O ", $version, " ", $options, " monitor br0 ", $words,
+            " --detach --no-chdir --pidfile={dir}/", $name, ".pid --unixctl={dir}/", $name, ".ctl"
+        )).into_file($name),)*
+        step("ovs-ofctl -O OpenFlow13 del-flows br0"),
+        step("ovs-ofctl add-flows br0 packets.txt"),
+        step("ovs-appctl netdev-dummy/receive p1 50540000000750540000000508004500001c00000000401166ce0a0000010a000002003500350008eb65"),
+        step("ovs-appctl netdev-dummy/receive p2 50540000000750540000000581000005080045000028000000004006ba910a0000010a00000200500051000000010000000250120000b0ce0000"),
+        step("ovs-appctl netdev-dummy/receive p3 ffffffffffff505400000005080600010800060400015054000000050a0000010000000000000a000002"),
+        step("ovs-appctl netdev-dummy/receive p3 505400000007505400000005884700005140450000140000000040007ae70a0000010a000002"),
+        step("ovs-ofctl packet-out br0 'in_port=2,metadata=7,reg1=5,packet=5054000000075054000000058863112233,actions=controller(userdata=01.02,id=0)'"),
+        step("ovs-ofctl add-flow br0 table=7,send_flow_rem,actions=1"),
+        step("ovs-ofctl mod-port br0 p1 no-flood"),
+        step("ovs-ofctl mod-port br0 p1 flood"),
+        step("ovs-ofctl del-flows br0 table=7"),
+        step("sleep 0.3"),
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/packet-out 'in_port=2,packet=505400000007505400000005886311,actions=controller'")),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/packet-out 'in_port=zz'")),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
+        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl exit")),)*
+        $(row(concat!("sh -c \"cat ", $name, "; : ", $version, " ", $options, " ", $words, "\"")),)*
+    ] };
+}
+
+macro_rules! packets_of {
+    ($version:literal) => {
+        packets![
+            $version,
+            "plain" "" "65534",
+            "short" "" "20",
+            "none" "" "",
+            "standard" "-P standard" "65534",
+            "nxt" "-P nxt_packet_in" "65534",
+            "nxt2" "-P nxt_packet_in2" "65534",
+            "more" "-m" "65534",
+            "named" "--names" "65534",
+            "resumed" "-P nxt_packet_in2" "65534 resume",
+        ]
+    };
+}
+
+const PACKETS: &str = "\
+in_port=1,cookie=0x12,actions=load:5->NXM_NX_REG0[],set_tunnel:9,controller,controller(max_len=10,reason=action)
+in_port=2,actions=load:0x77->OXM_OF_METADATA[],resubmit(,1)
+table=1,tcp,actions=strip_vlan,dec_ttl,controller,2
+in_port=3,arp,actions=controller(userdata=aa.bb.cc),resubmit(,1)
+in_port=3,mpls,actions=controller(reason=no_match)
+";
 
 /// Requests that the tool or the switch refuses.
 const REFUSED: &[Row] = &[
@@ -105,6 +158,7 @@ const REFUSED: &[Row] = &[
     row("ovs-ofctl monitor br0 watch:priority=5"),
     row("ovs-ofctl monitor br0 watch:actions=drop"),
     row("ovs-ofctl monitor br0 1 watch:table=3 zz"),
+    row("ovs-ofctl -O OpenFlow13 monitor br0 65534 invalid_ttl"),
     row("ovs-ofctl monitor br0 1 invalid_ttl watch: watch:zz"),
 ];
 
@@ -124,6 +178,9 @@ pub(crate) static TABLE: Table = Table {
             "OpenFlow15",
             "060e003812345678000000000000000000000000000000000100000000008000ffffffffffffffffffffffff000000000001000400000000"
         )),
+        group(packets_of!("OpenFlow10")),
+        group(packets_of!("OpenFlow13")),
+        group(packets_of!("OpenFlow15")),
     ],
 };
 

@@ -81,6 +81,7 @@ fn durations(mut text: String) -> String {
     for key in [
         "duration=",
         "duration:",
+        " duration",
         "used:",
         "idle_age=",
         "hard_age=",

@@ -25,13 +25,15 @@ impl Pipeline<'_> {
             HashFields::EthSrc => hash = mix(hash, self.read(F::EthSrc)),
             HashFields::NwSrc => hash = mix(hash, self.address(F::Ipv4Src, F::Ipv6Src)),
             HashFields::NwDst => hash = mix(hash, self.address(F::Ipv4Dst, F::Ipv6Dst)),
-            HashFields::SymmetricL3 => hash = self.symmetric_l3(hash),
+            HashFields::SymmetricL3 => hash = self.symmetric_addresses(hash),
             HashFields::SymmetricL4 => {
                 hash = mix(hash, self.read(F::EthSrc) ^ self.read(F::EthDst));
                 hash = mix(hash, self.read(F::EthType));
-                hash = mix(hash, self.read(F::VlanTci0) & u128::from(TAG_PRESENT | 0xfff));
+                let vid = u128::from(TAG_PRESENT | 0xfff);
+                self.consult(F::VlanTci0, vid);
+                hash = mix(hash, self.packet.state.key.get(F::VlanTci0) & vid);
                 hash = self.symmetric_l3(hash);
-                hash = self.symmetric_ports(hash, true);
+                hash = self.symmetric_ports(hash, false);
             }
             HashFields::SymmetricL3L4 => {
                 hash = self.symmetric_l3(hash);
@@ -53,12 +55,19 @@ impl Pipeline<'_> {
         }
     }
 
-    fn symmetric_l3(&mut self, hash: u64) -> u64 {
+    /// Both addresses of IP.
+    fn symmetric_addresses(&mut self, hash: u64) -> u64 {
         let addresses = self.address(Field::Ipv4Src, Field::Ipv6Src) ^ self.address(Field::Ipv4Dst, Field::Ipv6Dst);
+        mix(hash, addresses)
+    }
+
+    /// Both addresses of IP and the protocol.
+    fn symmetric_l3(&mut self, hash: u64) -> u64 {
         if !self.meets(MatchPrerequisite::Ip) {
             return hash;
         }
-        mix(mix(hash, addresses), self.read(Field::IpProto))
+        let hash = self.symmetric_addresses(hash);
+        mix(hash, self.read(Field::IpProto))
     }
 
     fn symmetric_ports(&mut self, hash: u64, udp: bool) -> u64 {

@@ -122,16 +122,12 @@ impl Removed {
         if !self.rule.flags.has(FlowFlags::SEND_FLOW_REM) {
             return None;
         }
-        let age = self.when.since(self.rule.created);
         Some(model::FlowRemoved {
             table: Some(self.at.table),
             reason: self.reason as u8,
             priority: self.priority,
             cookie: self.rule.cookie,
-            duration: model::Duration {
-                sec: u32::try_from(age.as_secs()).unwrap_or(u32::MAX),
-                nsec: age.subsec_nanos(),
-            },
+            duration: super::duration(self.when, self.rule.created),
             idle_timeout: self.rule.idle_timeout,
             hard_timeout: self.rule.hard_timeout,
             packets: self.rule.packets,

@@ -23,6 +23,9 @@ use tokio::sync::{mpsc, oneshot};
 /// The flag of a switch configuration for packet-ins with an invalid TTL.
 const INVALID_TTL: u16 = 4;
 
+/// The versions that have it.
+const LENIENT: [Version; 3] = [Version::V10, Version::V11, Version::V12];
+
 /// The asker's own changes in full.
 const OWN: u16 = 0x20;
 /// Since OpenFlow 1.4: these only.
@@ -56,6 +59,15 @@ pub(super) fn monitor(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
             }
             ctl.print_statistics(&mut conn, target, StatsRequest::FlowMonitor(vec![request]))?;
         } else if word == "invalid_ttl" {
+            if !LENIENT
+                .into_iter()
+                .any(|version| ctl.options.versions.contains(version))
+            {
+                return Err(Failure::new(
+                    "invalid_ttl requires one of the OpenFlow versions OpenFlow10, OpenFlow11, OpenFlow12 but none is \
+                     enabled (use -O)",
+                ));
+            }
             let mut config = ctl.switch_config(&mut conn)?;
             config.flags |= INVALID_TTL;
             ctl.set_switch_config(&mut conn, target, config)?;
@@ -65,7 +77,8 @@ pub(super) fn monitor(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
                     conn.name
                 )));
             }
-        } else if word != "resume" {
+        } else {
+            // `resume` asks for whole packets.
             let digits = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
             let mut config = ctl.switch_config(&mut conn)?;
             config.miss_send_len = word[..digits].parse().unwrap_or(u16::MAX);
@@ -124,6 +137,8 @@ struct Shared {
     codec: openflow::Codec,
     verbosity: u8,
     names: Option<Names>,
+    /// The transaction ids of the names that Open vSwitch asks for before the first packet-out.
+    unasked: Cell<u32>,
 }
 
 impl Shared {
@@ -172,6 +187,11 @@ fn watch(
         codec: conn.codec(),
         verbosity: ctl.options.verbosity,
         names,
+        unasked: Cell::new(if ctl.options.accept_names() {
+            ctl.unasked_ids(target)
+        } else {
+            0
+        }),
     });
     let (sender, mut messages) = mpsc::channel::<io::Result<Vec<u8>>>(AHEAD);
     std::thread::spawn(move || read_all(conn, &sender));
@@ -298,6 +318,7 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
     let packet_out = move |args: &[String]| {
         let none = Names::default();
         let names = s.names.as_ref().unwrap_or(&none);
+        s.xid.set(s.xid.get().wrapping_add(s.unasked.take()));
         let (packet, _) = parse_packet_out(&args[0], names).map_err(|e| e.to_string())?;
         let xid = s.next_xid();
         let body = Body::PacketOut(Box::new(packet));

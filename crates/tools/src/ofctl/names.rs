@@ -107,6 +107,17 @@ impl Ctl {
         })
     }
 
+    /// The transaction ids that asking for the names of a switch would take now.
+    pub(crate) fn unasked_ids(&self, target: &str) -> u32 {
+        let cache = self.names.borrow();
+        let counted = cache
+            .0
+            .get(target)
+            .map(|known| [known.ports.counted, known.tables.counted]);
+        let unasked = counted.unwrap_or_default().into_iter().filter(|counted| !counted);
+        unasked.map(|_| IDS).sum()
+    }
+
     fn ask_once<N: Clone + Ord>(
         &self,
         asked: &mut Asked<N>,

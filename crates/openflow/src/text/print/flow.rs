@@ -55,7 +55,7 @@ impl Printer<'_> {
             duration(removed.duration),
             removed.idle_timeout
         );
-        if self.version > Version::V10 {
+        if removed.hard_timeout != 0 {
             let _ = write!(self.out, " hard{}", removed.hard_timeout);
         }
         let _ = writeln!(self.out, " pkts{} bytes{}", removed.packets, removed.bytes);

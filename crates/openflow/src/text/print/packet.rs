@@ -6,7 +6,7 @@ use crate::Version;
 use crate::model::{Match, PacketIn, PacketInFormat, PacketOut};
 use crate::text::{Style, actions, matching};
 use flow::MatchField as F;
-use flow::{FlowState, Key, PortNo};
+use flow::{Field, FlowState, Key, PortNo};
 use std::fmt::Write;
 use wire::EtherType;
 
@@ -111,9 +111,27 @@ pub fn packet(out: &mut String, data: &[u8]) {
     let m = packet_match(data);
     let text = matching(&m, Style::PLAIN);
     out.push_str(&text);
+    more_labels(out, data, &m);
     let _ = checksum_of(out, data, &m);
     out.push('\n');
 }
+
+/// The second and third label of a packet, which have no field.
+fn more_labels(out: &mut String, data: &[u8], m: &Match) {
+    let Some(key) = flow::extract(data, &PortNo(0).into()) else {
+        return;
+    };
+    let labels = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2].map(|field| key.get(field) as u32);
+    let more = labels.windows(2).take_while(|pair| pair[0] & BOTTOM == 0);
+    if m.exact(F::MplsBos).is_some() {
+        for (number, pair) in more.enumerate() {
+            let _ = write!(out, ",mpls_lse{}={}", number + 1, pair[1]);
+        }
+    }
+}
+
+/// The bit of a label stack entry that says that it is the last (RFC 3032 §2.1).
+const BOTTOM: u32 = 0x100;
 
 /// A packet's headers as a match.
 pub fn packet_match(data: &[u8]) -> Match {
@@ -149,6 +167,12 @@ fn describe(m: &mut Match, state: &FlowState) {
         .for_each(&mut put),
         0x0806 | 0x8035 => {
             [F::ArpSpa, F::ArpTpa, F::ArpOp, F::ArpSha, F::ArpTha]
+                .into_iter()
+                .for_each(&mut put);
+            return;
+        }
+        0x8847 | 0x8848 => {
+            [F::MplsLabel, F::MplsTc, F::MplsBos, F::MplsTtl]
                 .into_iter()
                 .for_each(&mut put);
             return;
