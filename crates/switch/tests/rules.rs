@@ -20,6 +20,8 @@ mod groups;
 mod learned;
 #[path = "rules/limits.rs"]
 mod limits;
+#[path = "rules/links.rs"]
+mod links;
 #[path = "rules/liveness.rs"]
 mod liveness;
 #[path = "rules/model.rs"]

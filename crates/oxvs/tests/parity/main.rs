@@ -36,4 +36,5 @@ mod routes;
 mod run;
 mod snooping;
 mod trace;
+mod trace_links;
 mod vsctl;
