@@ -10,6 +10,7 @@
 mod headers;
 mod sample;
 
+use crate::bonds::BondView;
 use crate::edit::{Before, edit, edit_each};
 use crate::egress::Egress;
 use crate::layers::Layers;
@@ -19,7 +20,7 @@ use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
-use flow::{Field, PortNo};
+use flow::{Field, Key, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::slice;
@@ -33,6 +34,7 @@ const ETHERNET: usize = 14;
 /// What actions of one worker need.
 pub(crate) struct Actor {
     pub(crate) egress: Egress,
+    pub(crate) bonds: BondView,
     meters: MeterView,
     sampler: Sampler,
     slowpath: Arc<dyn Slowpath>,
@@ -44,6 +46,7 @@ pub(crate) struct Actor {
 /// The same, for packets of one origin.
 pub(crate) struct Context<'a> {
     egress: &'a mut Egress,
+    bonds: &'a mut BondView,
     meters: &'a mut MeterView,
     sampler: &'a mut Sampler,
     slowpath: &'a dyn Slowpath,
@@ -60,9 +63,15 @@ pub(crate) struct Context<'a> {
 }
 
 impl Actor {
-    pub(crate) fn new(meters: MeterView, slowpath: Arc<dyn Slowpath>, stats: Arc<WorkerStats>) -> Actor {
+    pub(crate) fn new(
+        bonds: BondView,
+        meters: MeterView,
+        slowpath: Arc<dyn Slowpath>,
+        stats: Arc<WorkerStats>,
+    ) -> Actor {
         Actor {
             egress: Egress::default(),
+            bonds,
             meters,
             sampler: Sampler::new(),
             slowpath,
@@ -76,6 +85,7 @@ impl Actor {
     pub(crate) fn context<'a>(&'a mut self, from: &'a mut Source, depth: u32, now: Nanos) -> Context<'a> {
         Context {
             egress: &mut self.egress,
+            bonds: &mut self.bonds,
             meters: &mut self.meters,
             sampler: &mut self.sampler,
             slowpath: &*self.slowpath,
@@ -155,6 +165,13 @@ impl Context<'_> {
                 Action::Output(port) => {
                     let limit = limit.take();
                     self.output(*port, copy(&frame, limit), limit);
+                    Ok(())
+                }
+                Action::OutputBond(bond) => {
+                    let limit = limit.take();
+                    if let Some(port) = self.member(*bond, &frame) {
+                        self.output(port, copy(&frame, limit), limit);
+                    }
                     Ok(())
                 }
                 Action::PushMpls { ethertype, lse } => {
@@ -242,6 +259,11 @@ impl Context<'_> {
         }
         match &actions[last] {
             Action::Output(port) => self.output(*port, frame, limit),
+            Action::OutputBond(bond) => {
+                if let Some(port) = self.member(*bond, &frame) {
+                    self.output(port, frame, limit);
+                }
+            }
             Action::Punt {
                 reason,
                 handle,
@@ -270,6 +292,25 @@ impl Context<'_> {
             self.dropped(DropCause::Malformed);
             Vec::new()
         })
+    }
+
+    /// The member of a bond that a packet leaves by, as it is now. Without one the drop is counted.
+    fn member(&mut self, bond: u32, frame: &Frame) -> Option<PortNo> {
+        let key = flow::extract(frame.data(), &frame.meta).unwrap_or(Key::ZERO);
+        let member = self.bonds.member(bond, &key, frame.len());
+        if member.is_none() {
+            self.dropped(DropCause::PortDown);
+        }
+        member
+    }
+
+    /// Lets a frame wait in the egress of a bond's member, which the key of its packet selects.
+    #[inline]
+    pub(crate) fn queue_bond(&mut self, bond: u32, key: &Key, frame: Frame) {
+        match self.bonds.member(bond, key, frame.len()) {
+            Some(port) => self.queue(port, frame),
+            None => self.dropped(DropCause::PortDown),
+        }
     }
 
     #[inline]
@@ -390,7 +431,7 @@ impl Context<'_> {
 fn shows(action: &Action) -> bool {
     matches!(
         action,
-        Action::Output(_) | Action::Punt { .. } | Action::Meter(_) | Action::Recirc(_)
+        Action::Output(_) | Action::OutputBond(_) | Action::Punt { .. } | Action::Meter(_) | Action::Recirc(_)
     )
 }
 

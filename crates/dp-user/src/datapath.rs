@@ -1,6 +1,7 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::Options;
+use crate::bonds::Bonds;
 use crate::command::{AssignedQueue, Command, CommandQueue, FlowEdit};
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::device_facts::DeviceFacts;
@@ -14,8 +15,8 @@ use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
 use dp::offload::FlowOffload;
 use dp::{
-    Action, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig, MeterStats, PortCounters,
-    PutFlow, PutFlowError, QosReport, QueueRules, Slowpath, WorkerControl,
+    Action, BOND_BUCKETS, BondTable, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig,
+    MeterStats, PortCounters, PutFlow, PutFlowError, QosReport, QueueRules, Slowpath, WorkerControl,
 };
 use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
@@ -54,6 +55,7 @@ pub struct DpUser {
     /// Held while ports come and go, so that these do so one at a time.
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
+    bonds: Arc<Bonds>,
     meters: Arc<Meters>,
     /// Those of a worker, where they have been changed.
     limits: Mutex<Option<Limits>>,
@@ -135,6 +137,7 @@ impl DpUser {
             began: (clock(), sys::cycles::now()),
             control: Mutex::new(()),
             ports: RwLock::default(),
+            bonds: Arc::default(),
             meters: Arc::default(),
             limits: Mutex::default(),
             drops: ControlDrops::default(),
@@ -160,12 +163,12 @@ impl DpUser {
         let commands = Arc::new(CommandQueue::new()?);
         let told = *self.limits.lock();
         let limits = told.unwrap_or_else(|| options.limits());
-        let mut pipeline = Pipeline::with_meters(
+        let mut pipeline = Pipeline::with_shared(
             limits.flows,
             limits.idle,
             slowpath.clone(),
             self.changes.clone(),
-            self.meters.clone(),
+            (self.bonds.clone(), self.meters.clone()),
         );
         pipeline.set_limits(limits);
         pipeline.set_offload(*self.offload_enabled.lock());
@@ -421,6 +424,15 @@ impl Datapath for DpUser {
             stats.add_to(&mut sum);
         }
         sum
+    }
+
+    fn set_bond(&self, id: u32, table: Option<BondTable>) {
+        let members = self.bonds.set(id, table);
+        self.suspend_offloaded(&members);
+    }
+
+    fn take_bond_loads(&self, id: u32) -> Option<[u64; BOND_BUCKETS]> {
+        self.bonds.take_loads(id)
     }
 
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError> {

@@ -12,6 +12,9 @@ use netdev::{Frame, FrameError};
 pub(crate) enum Ending {
     /// All leave by one port.
     Output(PortNo),
+    /// All leave by a bond, whose member their keys select: what was changed before does not
+    /// matter to it.
+    Bond(u32),
     /// All are recirculated with one number.
     Recirculate(u32),
     /// Anything else: the actions do more than to change the packets and then one of the above.
@@ -36,6 +39,7 @@ impl Ending {
             [edits @ .., last] if are_edits(edits) => {
                 let ending = match last {
                     Action::Output(port) => Ending::Output(*port),
+                    Action::OutputBond(bond) if edits.iter().all(keeps_bucket) => Ending::Bond(*bond),
                     Action::Recirc(id) => Ending::Recirculate(*id),
                     _ => return (Ending::Other, Before::Nothing),
                 };
@@ -81,6 +85,11 @@ pub(crate) fn edit_each(edits: &[Action], frames: &mut [Frame]) -> bool {
         }
     }
     lost
+}
+
+/// Whether a packet has the same bucket of a bond before and after a change.
+fn keeps_bucket(action: &Action) -> bool {
+    !matches!(action, Action::SetField(_) | Action::SetMpls { .. })
 }
 
 /// Whether actions are changes, and samples that do nothing but to punt.

@@ -14,6 +14,7 @@
 
 mod actions;
 mod batch;
+mod bonds;
 mod command;
 mod datapath;
 mod dep_epochs;

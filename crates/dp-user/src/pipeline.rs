@@ -37,6 +37,7 @@
 
 use crate::actions::Actor;
 use crate::batch::Batch;
+use crate::bonds::{BondView, Bonds};
 use crate::command::FlowEdit;
 use crate::device_facts::DeviceFacts;
 use crate::hash::KeyHasher;
@@ -93,15 +94,16 @@ impl Pipeline {
     /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it
     /// has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
-        Pipeline::with_meters(flow_limit, idle, slowpath, changes, Arc::default())
+        Pipeline::with_shared(flow_limit, idle, slowpath, changes, (Arc::default(), Arc::default()))
     }
 
-    pub(crate) fn with_meters(
+    /// With what all workers share.
+    pub(crate) fn with_shared(
         flow_limit: usize,
         idle: Duration,
         slowpath: Arc<dyn Slowpath>,
         changes: Arc<Changes>,
-        meters: Arc<Meters>,
+        (bonds, meters): (Arc<Bonds>, Arc<Meters>),
     ) -> Pipeline {
         let hasher = Arc::new(KeyHasher::new());
         let stats = Arc::<WorkerStats>::default();
@@ -109,7 +111,12 @@ impl Pipeline {
             flows: FlowTable::new(hasher.clone(), flow_limit, idle),
             hasher,
             signatures: SignatureCache::new(),
-            actor: Actor::new(MeterView::new(meters), slowpath.clone(), stats.clone()),
+            actor: Actor::new(
+                BondView::new(bonds),
+                MeterView::new(meters),
+                slowpath.clone(),
+                stats.clone(),
+            ),
             slowpath,
             // There is nothing yet that could be stale.
             epoch: changes.epoch(),

@@ -15,6 +15,10 @@ use wire::{EtherType, VlanTag};
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
     Output(PortNo),
+    /// Send the packet, as it is at this point, out of the member of a bond
+    /// ([`Datapath::set_bond`](crate::Datapath::set_bond)) that the hash of its flow selects.
+    /// [`DropCause::PortDown`](crate::DropCause::PortDown) if the bond does not exist.
+    OutputBond(u32),
     /// Insert a VLAN tag (IEEE 802.1Q §9.6) behind the source address, outside any other tag.
     PushVlan(VlanTag),
     /// Remove the outermost VLAN tag; no effect on a packet without one.
@@ -134,6 +138,7 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Action::Output(port) => write!(f, "{}", port.0),
+            Action::OutputBond(bond) => write!(f, "lb_output({bond})"),
             Action::PopVlan => f.write_str("pop_vlan"),
             Action::PushVlan(tag) => {
                 f.write_str("push_vlan(")?;

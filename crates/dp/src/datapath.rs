@@ -1,6 +1,6 @@
 //! The interface of a datapath to the control plane.
 
-use crate::{Action, DropCause, MeterConfig, MeterStats, WorkerControl};
+use crate::{Action, BOND_BUCKETS, BondTable, DropCause, MeterConfig, MeterStats, WorkerControl};
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
 use qos::police::IngressPolicerConfig;
@@ -74,6 +74,14 @@ pub trait Datapath: Send + Sync {
 
     /// A meter's counters.
     fn meter_stats(&self, id: u32) -> Option<MeterStats>;
+
+    /// Adds or changes a bond; `None` removes it. Packets of [`Action::OutputBond`] leave by the
+    /// new members at once; cached megaflows stay.
+    fn set_bond(&self, id: u32, table: Option<BondTable>);
+
+    /// The bytes that each bucket of a bond has sent since the last call; `None` if the bond does
+    /// not exist.
+    fn take_bond_loads(&self, id: u32) -> Option<[u64; BOND_BUCKETS]>;
 
     /// Sets the egress scheduler of a port and its link speed, in both directions; `None` sends
     /// packets as they come. Packets in queues of the previous configuration stay queued, in each

@@ -14,6 +14,7 @@
 //! - Whatever a datapath drops is counted under a [`DropCause`].
 
 mod action;
+mod bond;
 mod changes;
 mod datapath;
 mod drops;
@@ -28,6 +29,7 @@ mod user_data;
 mod workers;
 
 pub use action::{Action, MAX_RECIRCULATIONS};
+pub use bond::{BOND_BUCKETS, BondTable, bucket_of_bond};
 pub use changes::{Change, Changes, Dep, Region, merged};
 pub use datapath::{
     CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, PutFlow, PutFlowError, QosReport,

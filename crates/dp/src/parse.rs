@@ -111,6 +111,7 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
         }
         "trunc" => Action::Trunc(values.alone()?),
         "meter" => Action::Meter(values.alone()?),
+        "lb_output" => Action::OutputBond(values.alone()?),
         "recirc" => Action::Recirc(values.alone().ok().filter(|id| *id != 0).ok_or(ParseActionsError)?),
         _ => return Err(ParseActionsError),
     });

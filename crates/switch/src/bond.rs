@@ -14,6 +14,8 @@ use wire::Vid;
 /// A bond, as translations see it. Members are numbers of OpenFlow 1.1 and later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BondState {
+    /// The number by which the datapath knows it, if its mode is [`Mode::Tcp`].
+    pub id: u32,
     /// How it shares traffic.
     pub mode: Mode,
     /// What LACP says.
@@ -62,7 +64,29 @@ impl BondState {
     }
 }
 
+impl BondState {
+    /// Whether the datapath selects the same way as by this state, once it has this state's
+    /// buckets.
+    fn selects_like(&self, other: &BondState) -> bool {
+        let other = BondState {
+            buckets: self.buckets.clone(),
+            ..other.clone()
+        };
+        self.outputs == Outputs::Tcp && *self == other
+    }
+}
+
 impl Port {
+    /// A bond whose member the datapath selects.
+    pub(crate) fn egress_of_bond(&self, bond: &BondState) -> Egress {
+        let enabled = self
+            .members
+            .iter()
+            .filter(|member| bond.enabled.contains(&member.number));
+        let member = enabled.filter_map(|member| member.wired.device()).next();
+        member.map_or(Egress::None, |member| Egress::Bond { bond: bond.id, member })
+    }
+
     /// Where packets of a bond leave whose hash selects this bucket, and the bucket for its load.
     pub(crate) fn egress_of_bucket(&self, bucket: u8) -> Egress {
         let member = self
@@ -83,18 +107,30 @@ impl Bridge {
     /// Sets the bonds of ports, by the ports' names; `None` for a port that is none.
     pub(crate) fn set_bonds(&mut self, bonds: Vec<(String, Option<BondState>)>, stale: &mut Vec<Read>) {
         let before = stale.len();
+        let names_members = self.names_members();
         for (name, bond) in bonds {
             let Some(id) = self.port_ids.get(&name) else { continue };
             let Some(port) = self.ports.get_mut(id) else { continue };
             if port.bond.as_deref() != bond.as_ref() {
+                // The datapath has the buckets already.
+                let cached = port.bond.as_ref().zip(bond.as_ref());
+                let stays = cached.is_some_and(|(old, new)| new.selects_like(old)) && !names_members;
                 port.bond = bond.map(Arc::new);
                 port.settle();
-                stale.push(Read::Port(self.id, *id));
+                if !stays {
+                    stale.push(Read::Port(self.id, *id));
+                }
             }
         }
         if stale.len() > before {
             stale.push(Read::Flood(self.id));
         }
+    }
+
+    /// Whether somebody is told by which member of a bond packets leave, so that translations
+    /// select it.
+    pub(crate) fn names_members(&self) -> bool {
+        self.export.is_some() || self.mirrors.has_captures()
     }
 
     /// The tag with which packets of a VLAN leave by a port: `None` where it does not carry the

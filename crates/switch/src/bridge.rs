@@ -5,7 +5,7 @@ use crate::export::{ExportConfig, Flows};
 use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::multicast::{Multicast, SnoopingConfig};
-use crate::port::{Egress, Ingress, Port};
+use crate::port::{Ingress, Port};
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, PortGuard, Punts, VlanSet};
 use dp::PortNo;
@@ -146,10 +146,7 @@ impl Bridge {
     /// The datapath port of an OpenFlow port.
     pub(crate) fn device_of(&self, number: u32) -> Option<PortNo> {
         let (port, interface) = self.of_ports.get(&number)?;
-        match self.ports.get(port)?.members.get(*interface)?.egress {
-            Egress::Device(device) => Some(device),
-            _ => None,
-        }
+        self.ports.get(port)?.members.get(*interface)?.egress.device()
     }
 
     /// The OpenFlow port number of an interface.

@@ -206,7 +206,7 @@ impl Bridge {
             let Some(member) = member else { continue };
             // A patch port has its link by its peer.
             let link = match member.wired {
-                Egress::Device(_) => *link,
+                Egress::Device(_) | Egress::Bond { .. } => *link,
                 Egress::Patch(_) | Egress::None => LinkState { up: true, ..*link },
             };
             if member.link != link {

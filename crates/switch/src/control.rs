@@ -5,7 +5,6 @@
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
-use crate::port::Egress;
 use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
 use crate::tables::{Additions, Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
@@ -402,10 +401,7 @@ impl Switch {
     fn device_of(&self, bridge: u32, port: u32) -> Option<PortNo> {
         let bridge = self.bridges.get(&bridge)?;
         let (port, interface) = bridge.of_ports.get(&port)?;
-        match bridge.ports.get(port)?.members.get(*interface)?.egress {
-            Egress::Device(device) => Some(device),
-            _ => None,
-        }
+        bridge.ports.get(port)?.members.get(*interface)?.egress.device()
     }
 }
 

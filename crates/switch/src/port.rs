@@ -3,6 +3,7 @@
 use crate::bond::BondState;
 use crate::tables::tags::PortVlans;
 use crate::{LinkState, PortGuard, Punts, VlanMode};
+use dp::Action;
 use flow::PortNo;
 use protocols::bond::Outputs;
 use std::collections::BTreeMap;
@@ -95,8 +96,34 @@ pub(crate) enum Egress {
     /// Nowhere: none of several interfaces is up, or a patch port has no peer.
     None,
     Device(PortNo),
+    /// By a bond whose member the datapath selects.
+    Bond {
+        /// The bond's number in the datapath.
+        bond: u32,
+        /// A member that is enabled: all have the same port of the bridge, and the same queues.
+        member: PortNo,
+    },
     /// Into another bridge.
     Patch(Ingress),
+}
+
+impl Egress {
+    /// The device, or one of those that packets may leave by.
+    pub(crate) fn device(self) -> Option<PortNo> {
+        match self {
+            Egress::Device(device) | Egress::Bond { member: device, .. } => Some(device),
+            Egress::None | Egress::Patch(_) => None,
+        }
+    }
+
+    /// The datapath's action for a device or a bond.
+    pub(crate) fn action(self) -> Option<Action> {
+        match self {
+            Egress::Device(device) => Some(Action::Output(device)),
+            Egress::Bond { bond, .. } => Some(Action::OutputBond(bond)),
+            Egress::None | Egress::Patch(_) => None,
+        }
+    }
 }
 
 /// Where a packet enters a bridge.

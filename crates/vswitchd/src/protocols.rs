@@ -25,7 +25,7 @@ use crate::desired::Desired;
 use crate::own_changes::OwnChange;
 use crate::slowpath::Shared;
 use aggregation::Aggregations;
-use dp::{Change, Datapath, PuntReason};
+use dp::{BondTable, Change, Datapath, PuntReason};
 use flow::{FlowState, Key, PacketMeta};
 use frames::Frame;
 use links::{Links, Watcher};
@@ -33,6 +33,7 @@ use nanos::Nanos;
 use openflow::model::{Action, Port};
 use parking_lot::Mutex;
 use ports::{PortFacts, Ports};
+use protocols::bond::BUCKETS;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -71,12 +72,15 @@ pub(crate) struct World<'a> {
     pub(crate) now: Nanos,
     pub(crate) ports: &'a Ports,
     links: &'a mut Links,
+    datapath: &'a dyn Datapath,
     frames: Vec<(String, Vec<u8>)>,
     /// Frames for all ports of a VLAN, by bridge.
     floods: Vec<(String, Vec<u8>)>,
     /// The VLAN of the frame that is being received.
     vlan: Option<Vid>,
     changes: Vec<SwitchChange>,
+    /// Numbers of bonds that the datapath is to forget.
+    ended_bonds: Vec<u32>,
     announcements: Vec<Announcement>,
     own_changes: Vec<OwnChange>,
     /// Status columns have changed.
@@ -133,6 +137,21 @@ impl World<'_> {
     /// Changes the switch's tables, after the service's call.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change> + 'static) {
         self.changes.push(Box::new(change));
+    }
+
+    /// Sets the members of a bond in the datapath, at once.
+    pub(crate) fn set_bond(&self, bond: u32, table: BondTable) {
+        self.datapath.set_bond(bond, Some(table));
+    }
+
+    /// Lets the datapath forget a bond, after the switch's tables have changed.
+    pub(crate) fn end_bond(&mut self, bond: u32) {
+        self.ended_bonds.push(bond);
+    }
+
+    /// What the buckets of a bond have sent by the datapath's choice since the last call, in bytes.
+    pub(crate) fn take_bond_loads(&self, bond: u32) -> Option<[u64; BUCKETS]> {
+        self.datapath.take_bond_loads(bond)
     }
 
     /// Sends a learning packet for each station of a bridge that is not behind this port, by the
@@ -306,10 +325,12 @@ impl Protocols {
             now: self.shared.clock.now(),
             ports: &ports,
             links: &mut links,
+            datapath: &*self.datapath,
             frames: Vec::new(),
             floods: Vec::new(),
             vlan: None,
             changes: Vec::new(),
+            ended_bonds: Vec::new(),
             announcements: Vec::new(),
             own_changes: Vec::new(),
             status: false,
@@ -319,6 +340,7 @@ impl Protocols {
             frames,
             floods,
             changes,
+            ended_bonds,
             announcements,
             own_changes,
             mut status,
@@ -339,6 +361,9 @@ impl Protocols {
         if !changes.is_empty() {
             self.shared
                 .update(|switch, now| changes.into_iter().flat_map(|change| change(switch, now)).collect());
+        }
+        for bond in ended_bonds {
+            self.datapath.set_bond(bond, None);
         }
         for announcement in announcements {
             self.announce(&ports, &announcement);

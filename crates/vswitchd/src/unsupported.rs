@@ -103,7 +103,6 @@ const BRIDGE_KEYS: &[&str] = &[
 /// Documented keys of `Port.other_config` without an effect here.
 const PORT_KEYS: &[&str] = &[
     "bond-miimon-interval",
-    "lb-output-action",
     "rstp-enable",
     "rstp-path-cost",
     "rstp-port-admin-edge",

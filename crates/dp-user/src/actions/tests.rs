@@ -1,8 +1,9 @@
 use super::*;
+use crate::bonds::Bonds;
 use crate::meters::Meters;
 use crate::pipeline::Pipeline;
 use crate::rx_queue::{Budget, RxQueue};
-use dp::{Band, BandEffect, Effect, MeterConfig, MeterUnit, Translation, Upcall};
+use dp::{Band, BandEffect, BondTable, Effect, MeterConfig, MeterUnit, Translation, Upcall};
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -59,7 +60,14 @@ impl Fixture {
             taken: Mutex::default(),
         });
         let meters = Arc::<Meters>::default();
-        let mut actor = Actor::new(MeterView::new(meters.clone()), controllers.clone(), Arc::default());
+        let bonds = Arc::<Bonds>::default();
+        bonds.set(1, Some(bond()));
+        let mut actor = Actor::new(
+            BondView::new(bonds),
+            MeterView::new(meters.clone()),
+            controllers.clone(),
+            Arc::default(),
+        );
         let devices: Vec<_> = (0..3)
             .map(|_| Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap()))
             .collect();
@@ -93,6 +101,14 @@ impl Fixture {
 
     fn dropped(&self, cause: DropCause) -> u64 {
         self.actor.stats.dropped(cause)
+    }
+}
+
+/// Packets of some buckets leave by ports 2 and 3, those of others are dropped.
+fn bond() -> BondTable {
+    BondTable {
+        basis: 5,
+        members: std::array::from_fn(|bucket| [Some(PortNo(2)), Some(PortNo(3)), None][bucket % 3]),
     }
 }
 

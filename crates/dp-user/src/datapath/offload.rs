@@ -4,6 +4,7 @@ use super::DpUser;
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use dp::offload::{FlowOffload, OffloadTable};
 use dp::{DropCause, PortCounters};
+use flow::PortNo;
 use netdev::{Kind, Netdev, Rx};
 use std::io;
 use std::sync::Arc;
@@ -27,6 +28,13 @@ impl DpUser {
     /// The offloaded flows, if there is an offload.
     pub(super) fn offload_table(&self) -> Option<&OffloadTable> {
         Some(self.offload.get()?.as_ref().ok()?.table())
+    }
+
+    /// Suspends the offloaded flows from and to ports.
+    pub(super) fn suspend_offloaded(&self, ports: &[PortNo]) {
+        let all = self.ports.read();
+        let offloads = ports.iter().filter_map(|port| all.get(port)?.offload.as_ref());
+        offloads.for_each(|offload| offload.port.suspend());
     }
 
     /// The port as the offload has it, if packets from all its receive queues can be offloaded.

@@ -22,6 +22,7 @@
 
 use super::FlowTable;
 use super::storage::{Flow, Storage};
+use crate::bonds;
 use crate::dep_epochs::DepEpochs;
 use dp::offload::{Epoch, OWNER_EPOCHS, OffloadedFlow, Outputs, PacketKind};
 use dp::{Carried, Credit, Dep};
@@ -41,7 +42,7 @@ mod offer;
 mod ports;
 mod slices;
 
-pub(crate) use offer::Candidate;
+pub(crate) use offer::{Candidate, Loads};
 
 /// The next offloaded flow after so long is opened for the first packet that there is; sooner, for
 /// the second of a kind, because to open one costs as much as to forward some packets.
@@ -129,6 +130,7 @@ struct Open {
     group: u32,
     from: PortNo,
     outputs: Outputs,
+    loads: Loads,
     /// The stamps of its ports, the ingress port's first.
     stamps: SmallVec<[u64; 3]>,
     /// Its positions in the lists of its group and of its ingress port.
@@ -332,6 +334,9 @@ impl OffloadedFlows {
             return;
         };
         open.used = open.used.max(news.used);
+        for (counters, bucket) in &open.loads {
+            bonds::add(&counters[usize::from(*bucket)], news.bytes);
+        }
         let Some(group) = &self.groups[open.group as usize] else {
             return;
         };

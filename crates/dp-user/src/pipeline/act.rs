@@ -105,17 +105,21 @@ impl Pipeline {
         let mut context = self.actor.context(from, depth, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
         // `Drain` it is taken apart first.
+        let has_keys = batch.has_keys;
         let (runs, frames) = batch.parts_mut();
         frames.reverse();
         for run in runs {
             for _ in 0..run.packets {
                 let frame = frames.swap_remove(frames.len() - 1);
                 let flow = self.flows.flow_mut(run.flow);
-                match flow.ending.port() {
-                    Some(port) => context.queue(port, frame),
+                match flow.ending {
+                    Ending::Output(port) => context.queue(port, frame),
+                    Ending::Bond(bond) if has_keys => context.queue_bond(bond, &run.key, frame),
+                    // Its changes are made.
+                    Ending::Bond(bond) => context.run(&[Action::OutputBond(bond)], None, frame),
                     // Actions lie apart from their megaflow: to look at them is another access to
                     // memory.
-                    None => {
+                    Ending::Recirculate(_) | Ending::Other => {
                         let (actions, drop) = flow.actions();
                         context.run(actions, drop, frame);
                     }

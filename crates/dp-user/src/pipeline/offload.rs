@@ -43,8 +43,11 @@ impl Pipeline {
         let Some(flow) = self.flow_of(last, batch, from, now) else {
             return;
         };
-        let outputs = self.flows.outputs(flow, &last.kind);
-        if let Some(outputs) = outputs
+        // A bond that changes from here on suspends the offloaded flows to its members, and those
+        // that would be put in force by what is read now are not.
+        let version = self.actor.bonds.version();
+        let outputs = self.flows.outputs(flow, &last.kind, &mut self.actor.bonds);
+        if let Some((outputs, loads)) = outputs
             && outputs.ports().all(|to| self.actor.egress.is_direct(to))
         {
             let candidate = Candidate {
@@ -52,9 +55,11 @@ impl Pipeline {
                 from: from.port,
                 flow,
                 outputs,
+                loads,
             };
-            let (changes, applied) = (&self.changes, self.epoch);
-            self.flows.offload(&candidate, || changes.epoch() == applied, now);
+            let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
+            let is_current = || changes.epoch() == applied && bonds.version() == version;
+            self.flows.offload(&candidate, is_current, now);
         }
     }
 

@@ -38,6 +38,16 @@ impl Plain {
                         outcome.sent.entry(port.0).or_default().push(cut);
                     }
                 }
+                Action::OutputBond(1) => {
+                    let key = flow::extract(&self.bytes, &PortNo(9).into()).unwrap_or(Key::ZERO);
+                    let member = super::bond().members[usize::from(super::bond().bucket(&key))];
+                    let len = self.limit.take().map_or(usize::MAX, |limit| limit.max(14));
+                    if let Some(port) = member {
+                        let cut = self.bytes[..len.min(self.bytes.len())].to_vec();
+                        outcome.sent.entry(port.0).or_default().push(cut);
+                    }
+                }
+                Action::OutputBond(_) => self.limit = None,
                 Action::Punt { handle, max_len, .. } => {
                     let len = usize::from(*max_len).min(self.bytes.len());
                     outcome.controllers.push((*handle, self.bytes[..len].to_vec()));
@@ -241,6 +251,7 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
             .prop_map(|(probability, steps)| Action::Sample { probability, steps }),
         1 => (50..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
+        1 => (1..3u32).prop_map(Action::OutputBond),
         1 => any::<u32>().prop_map(Action::SetQueue),
         1 => any::<u32>().prop_map(|tci| Action::PushPbb { tci }),
         1 => Just(Action::PopPbb),

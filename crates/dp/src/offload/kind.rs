@@ -1,5 +1,6 @@
 //! What packets of an offloaded flow have in common.
 
+use flow::{Field, Key};
 use wire::headers::{self, Frag, Ipv6};
 use wire::{EtherType, VlanTag};
 
@@ -69,6 +70,37 @@ impl PacketKind {
         })
     }
 
+    /// The fields of its packets that identify a flow: addresses, EtherType, protocol, ports.
+    pub fn flow_key(&self) -> Key {
+        let number = |from: usize, len: usize| {
+            let bytes = &self.0[from..from + len];
+            bytes.iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte))
+        };
+        let mut key = Key::ZERO;
+        key.set(Field::EthDst, number(HEADERS, 6));
+        key.set(Field::EthSrc, number(HEADERS + 6, 6));
+        key.set(Field::EthType, number(HEADERS + 12, 2));
+        let ports = match self.0[IP] >> 4 {
+            4 => {
+                key.set(Field::IpProto, number(IP + 9, 1));
+                key.set(Field::Ipv4Src, number(IP + 12, 4));
+                key.set(Field::Ipv4Dst, number(IP + 16, 4));
+                IP + 20
+            }
+            _ => {
+                key.set(Field::IpProto, number(IP + 6, 1));
+                key.set(Field::Ipv6Src, number(IP + 8, 16));
+                key.set(Field::Ipv6Dst, number(IP + 24, 16));
+                IP + 40
+            }
+        };
+        if matches!(key.get(Field::IpProto) as u8, TCP | UDP) {
+            key.set(Field::TpSrc, number(ports, 2));
+            key.set(Field::TpDst, number(ports + 2, 2));
+        }
+        key
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8; SIZE] {
         &self.0
@@ -118,6 +150,7 @@ fn transport(place: &mut [u8], protocol: u8, ipv6: bool, data: &[u8]) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BondTable;
     use std::net::{Ipv4Addr, Ipv6Addr};
     use testkit::{Packet, mac};
 
@@ -168,6 +201,22 @@ mod tests {
         let mut solicitation = v6().echo(0, 0, &[0; 24]).bytes();
         solicitation[54] = 135;
         assert!(PacketKind::of(1, &solicitation).is_none());
+    }
+
+    #[test]
+    fn a_kind_selects_the_member_of_a_bond_that_its_packets_select() {
+        let table = BondTable {
+            basis: 3,
+            members: [None; crate::BOND_BUCKETS],
+        };
+        let mut buckets = std::collections::BTreeSet::new();
+        for packet in packets() {
+            let kind = PacketKind::of(1, &packet).unwrap();
+            let key = flow::extract(&packet, &flow::PortNo(1).into()).unwrap();
+            assert_eq!(table.bucket(&kind.flow_key()), table.bucket(&key), "{packet:02x?}");
+            buckets.insert(table.bucket(&key));
+        }
+        assert!(buckets.len() > 3);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Outputs(SmallVec<[PortOutput; 2]>);
 pub struct PortOutput {
     /// The port.
     pub to: PortNo,
+    /// The bond whose member it is, if the hash of the flow has selected it.
+    pub bond: Option<u32>,
     /// What is changed in them before, since the output before.
     pub rewrite: Option<Rewrite>,
     /// The length that longer ones are cut to, in bytes from the Ethernet header on with a tag. An
@@ -45,10 +47,16 @@ enum Tag {
 
 impl Outputs {
     /// Those of a megaflow with these actions and this mask, if an offload can send its packets.
+    /// `member` selects the member of a bond for them.
     ///
     /// # Errors
     /// [`Refused::Unsupported`].
-    pub fn of(actions: &[Action], mask: &Mask, is_tagged: bool) -> Result<Outputs, Refused> {
+    pub fn of(
+        actions: &[Action],
+        mask: &Mask,
+        is_tagged: bool,
+        mut member: impl FnMut(u32) -> Option<PortNo>,
+    ) -> Result<Outputs, Refused> {
         if !DECIDED.covers(mask) {
             return Err(Refused::Unsupported(
                 "match on a field that differs within a kind of packets",
@@ -59,10 +67,14 @@ impl Outputs {
         let (mut sent_with, mut cut) = (tag, None);
         for action in actions {
             match step(action)? {
-                Step::Output(_) if outputs.0.len() == MAX_OUTPUTS => {
+                Step::Output(..) if outputs.0.len() == MAX_OUTPUTS => {
                     return Err(Refused::Unsupported("list of so many outputs"));
                 }
-                Step::Output(to) => {
+                Step::Output(out) => {
+                    let (to, bond) = match out {
+                        Out::Port(port) => (port, None),
+                        Out::Bond(bond) => (member(bond).ok_or(Refused::Unsupported("drop"))?, Some(bond)),
+                    };
                     let rewrite = match tag {
                         _ if tag == sent_with => None,
                         Tag::Pushed(tag) => Some(Rewrite::PushVlan(tag)),
@@ -70,7 +82,7 @@ impl Outputs {
                     };
                     sent_with = tag;
                     let cut = cut.take();
-                    outputs.0.push(PortOutput { to, rewrite, cut });
+                    outputs.0.push(PortOutput { to, bond, rewrite, cut });
                 }
                 Step::Cut(len) => cut = Some(len),
                 Step::Rewrite(Rewrite::PushVlan(pushed)) => {
@@ -104,14 +116,21 @@ impl Outputs {
 
 /// What an offload does for an action.
 enum Step {
-    Output(PortNo),
+    Output(Out),
     Rewrite(Rewrite),
     Cut(u32),
 }
 
+/// What an action sends to.
+enum Out {
+    Port(PortNo),
+    Bond(u32),
+}
+
 fn step(action: &Action) -> Result<Step, Refused> {
     let name = match action {
-        Action::Output(port) => return Ok(Step::Output(*port)),
+        Action::Output(port) => return Ok(Step::Output(Out::Port(*port))),
+        Action::OutputBond(bond) => return Ok(Step::Output(Out::Bond(*bond))),
         Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
         Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
         Action::Trunc(len) => return Ok(Step::Cut(*len)),
@@ -203,8 +222,24 @@ mod tests {
     const POP: Action = Action::PopVlan;
 
     fn outputs(actions: &[Action], mask: &Mask, is_tagged: bool) -> Option<Vec<(u32, Option<Rewrite>)>> {
-        let outputs = Outputs::of(actions, mask, is_tagged).ok()?;
+        let outputs = Outputs::of(actions, mask, is_tagged, |_| None).ok()?;
         Some(outputs.iter().map(|output| (output.to.0, output.rewrite)).collect())
+    }
+
+    #[test]
+    fn the_member_of_a_bond_is_an_output() {
+        let actions = [PUSH, Action::OutputBond(4)];
+        let of =
+            |member: Option<PortNo>| Outputs::of(&actions, &Mask::EMPTY, false, |bond| member.filter(|_| bond == 4));
+        let outputs: Vec<PortOutput> = of(Some(PortNo(7))).unwrap().iter().collect();
+        let expected = PortOutput {
+            to: PortNo(7),
+            bond: Some(4),
+            rewrite: Some(Rewrite::PushVlan(TAG)),
+            cut: None,
+        };
+        assert_eq!(outputs, [expected]);
+        assert!(of(None).is_err());
     }
 
     #[test]
@@ -235,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_cut_is_that_of_the_next_output_alone() {
-        let outputs = Outputs::of(&[Action::Trunc(64), OUT, MIRROR], &Mask::EMPTY, false).unwrap();
+        let outputs = Outputs::of(&[Action::Trunc(64), OUT, MIRROR], &Mask::EMPTY, false, |_| None).unwrap();
         let cuts: Vec<Option<u32>> = outputs.iter().map(|output| output.cut).collect();
         assert_eq!(cuts, [Some(64), None]);
     }
@@ -282,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_why() {
-        let refused = Outputs::of(&[Action::Meter(1), OUT], &Mask::EMPTY, false).unwrap_err();
+        let refused = Outputs::of(&[Action::Meter(1), OUT], &Mask::EMPTY, false, |_| None).unwrap_err();
         assert_eq!(refused.to_string(), "offload has no meter");
     }
 }

@@ -134,6 +134,58 @@ fn a_balance_tcp_bond_negotiates_lacp_with_open_vswitch_and_fails_over() {
 }
 
 #[test]
+fn balance_tcp_spreads_flows_of_one_megaflow_and_moves_them_at_once() {
+    needs!();
+    const FLOWS: u64 = 64;
+    let settings = "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast";
+    let pair = Pair::new(settings, settings);
+    pair.wait_for_pings("pings");
+    eventually("both members are enabled", || {
+        (pair.show("bond/show").matches(": enabled").count() == 2).then_some(())
+    });
+    let sockets: Vec<_> = pair.hosts[0].enter(|| {
+        let bind = |_| std::net::UdpSocket::bind("10.1.0.1:0").unwrap();
+        (0..FLOWS).map(bind).collect()
+    });
+    let sent_by = |link: &str| {
+        let statistics = pair.ours.get("interface", link, "statistics:tx_packets");
+        statistics.parse::<u64>().unwrap()
+    };
+    // Some packets of each flow: the kernel forwards the later ones.
+    let send = || {
+        for _ in 0..10 {
+            sockets
+                .iter()
+                .for_each(|socket| drop(socket.send_to(b"x", "10.1.0.2:9")));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    send();
+    eventually("both members carry flows", || {
+        [sent_by("m1"), sent_by("m2")]
+            .iter()
+            .all(|sent| *sent > 10 * FLOWS / 4)
+            .then_some(())
+    });
+    if !stand_in() {
+        // One megaflow has all flows.
+        let dumped = pair.ours.appctl(&["dpctl/dump-flows", "-m"]);
+        let carries = |line: &&str| line.contains("lb_output(") && !line.contains("packets:0,");
+        let all = dumped.lines().filter(carries).count();
+        assert!((1..10).contains(&all), "{dumped}");
+    }
+    pair.far.ip("link set m1 down");
+    eventually("m1 is disabled", || {
+        pair.show("bond/show").contains("member m1: disabled").then_some(())
+    });
+    let before = sent_by("m1");
+    send();
+    eventually("m2 carries all flows", || (sent_by("m2") >= 10 * FLOWS).then_some(()));
+    // LACP goes on.
+    assert!(sent_by("m1") < before + FLOWS);
+}
+
+#[test]
 fn the_active_member_of_before_a_restart_is_active_again() {
     skip!(unless "ovs-vsctl", "setpriv");
     if stand_in() {

@@ -44,8 +44,9 @@ fn of_port(sample: &[u8], name: &str, ifindex: u64) -> Option<Vec<String>> {
         }
         // Of the datapath and the port, the port.
         1004 => format!("1004: {}", to_hex(&content[8..])),
-        // LACP: systems (what fills them up to eight bytes is random), key, states; of received, wrong and sent LACPDUs, whether there are any.
-        // The others are those of markers, which Open vSwitch does not count.
+        // LACP: systems (what fills them up to eight bytes is random), key, states; of received,
+        // wrong and sent LACPDUs, whether there are any. The others are those of markers, which
+        // Open vSwitch does not count.
         7 => {
             let counts = [24, 40, 44].map(|at| be(&content[at..at + 4]) != 0);
             let known = [0..6, 8..14, 16..24].map(|range| to_hex(&content[range]));

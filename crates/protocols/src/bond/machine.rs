@@ -71,6 +71,8 @@ pub struct Config {
     pub fallback: bool,
     /// Whether multicast is accepted on all members of balance-slb.
     pub all_members_active: bool,
+    /// `lb-output-action`, for `bond/show`: the datapath selects members of [`Mode::Tcp`] anyway.
+    pub lb_output: bool,
     /// The bond's number, of balance-tcp; otherwise 0.
     pub id: u32,
     /// The member that is active whenever it is enabled.
@@ -496,7 +498,8 @@ impl Bond {
         }
     }
 
-    /// Gives buckets of members that are not enabled to others, evenly.
+    /// Gives buckets of members that are not enabled to others, evenly. A member that has come gets
+    /// its share of the buckets that carry nothing: load moves later ([`Bond::rebalances`]).
     fn fill_buckets(&mut self) {
         if !self.is_balanced() {
             return;
@@ -513,9 +516,13 @@ impl Bond {
                 *count += 1;
             }
         }
+        let share = BUCKETS.div_ceil(enabled.len().max(1));
         for bucket in &mut self.buckets {
-            if bucket.member.as_ref().is_some_and(|name| counts.contains_key(name)) {
-                continue;
+            if let Some(count) = bucket.member.as_ref().and_then(|name| counts.get_mut(name)) {
+                if bucket.load > 0 || *count <= share {
+                    continue;
+                }
+                *count -= 1;
             }
             let fewest = enabled.iter().min_by_key(|name| counts[*name]).copied();
             let new = fewest.cloned();

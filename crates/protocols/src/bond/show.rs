@@ -28,8 +28,10 @@ impl Bond {
             if recirculates { "yes" } else { "no" },
         ));
         line(format!("bond-hash-basis: {}", config.basis));
-        // The translation selects members, not the datapath.
-        line("lb_output action: disabled, bond-id: -1".to_owned());
+        line(match recirculates && config.lb_output {
+            true => format!("lb_output action: enabled, bond-id: {id}"),
+            false => "lb_output action: disabled, bond-id: -1".to_owned(),
+        });
         if config.mode == Mode::Slb {
             line(format!("all members active: {}", config.all_members_active));
         }

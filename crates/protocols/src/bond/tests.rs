@@ -148,7 +148,19 @@ fn buckets_of_a_disabled_member_move_and_the_others_stay() {
     link(&mut wanted, "p1", false);
     bond.configure(&wanted, LacpStatus::Off, Nanos::ZERO);
     assert!(bond.buckets().all(|name| name == Some("p2")));
-    link(&mut wanted, "p2", false);
+    // A member that comes back gets buckets that carry nothing.
+    let mut loads = [0; BUCKETS];
+    loads[..200].fill(1);
+    bond.credit(&loads);
+    link(&mut wanted, "p1", true);
+    bond.configure(&wanted, LacpStatus::Off, Nanos::ZERO);
+    let back: Vec<usize> = (0..BUCKETS)
+        .filter(|n| bond.buckets().nth(*n) == Some(Some("p1")))
+        .collect();
+    assert_eq!(back, (200..BUCKETS).collect::<Vec<_>>());
+    for name in ["p1", "p2"] {
+        link(&mut wanted, name, false);
+    }
     bond.configure(&wanted, LacpStatus::Off, Nanos::ZERO);
     assert!(bond.buckets().all(|name| name.is_none()));
 }

@@ -11,9 +11,6 @@ use flow::{Field, Key};
 use protocols::bond::{Outputs, hash_of_source};
 use wire::{EtherType, MacAddr, Vid};
 
-/// IP protocols with ports: TCP, UDP and SCTP.
-const WITH_PORTS: [u128; 3] = [6, 17, 132];
-
 impl Pipeline<'_> {
     /// Whether NORMAL accepts a packet that a member of a bond has received. The port depends on
     /// its bond already.
@@ -54,7 +51,8 @@ impl Pipeline<'_> {
                 let src = MacAddr::from_u64(self.reader(key).read(Field::EthSrc) as u64);
                 hash_of_source(src, vlan.get(), bond.basis)
             }
-            Outputs::Tcp => self.hash_of_flow(key, vlan, bond.basis),
+            Outputs::Tcp if !self.names_members() => return port.egress_of_bond(bond),
+            Outputs::Tcp => self.hash_of_flow(key, bond.basis),
         };
         if let Some(at) = self.port_number(port) {
             let credited = Credited::Bond {
@@ -74,26 +72,28 @@ impl Pipeline<'_> {
         bridge.of_ports.get(&member.number).map(|(port, _)| *port)
     }
 
-    /// A hash of layers 2 to 4 that both directions of a flow share. Fragments have no ports: all
-    /// fragments of a packet leave by one member.
-    fn hash_of_flow(&mut self, key: &Key, vlan: Vid, basis: u32) -> u8 {
-        let reader = &mut self.reader(key);
-        let mut both = |a: Field, b: Field| reader.read(a) ^ reader.read(b);
-        let mut sum = both(Field::EthSrc, Field::EthDst);
-        let kind = reader.read(Field::EthType);
-        sum ^= kind << 48 | u128::from(vlan.get()) << 64;
-        let mut both = |a: Field, b: Field| reader.read(a) ^ reader.read(b);
-        let addresses = match EtherType(kind as u16) {
-            EtherType::IPV4 => both(Field::Ipv4Src, Field::Ipv4Dst),
-            EtherType::IPV6 => both(Field::Ipv6Src, Field::Ipv6Dst),
-            _ => return mix(sum, 0, basis),
+    /// Whether somebody is told by which member packets leave the bridge.
+    fn names_members(&self) -> bool {
+        self.packet.place.bridge.is_some_and(Bridge::names_members)
+    }
+
+    /// The bucket that the datapath selects for a packet; reads all that it depends on.
+    fn hash_of_flow(&mut self, key: &Key, basis: u32) -> u8 {
+        let mut read = vec![Field::EthSrc, Field::EthDst, Field::EthType];
+        let addresses = match EtherType(key.get(Field::EthType) as u16) {
+            EtherType::IPV4 => Some([Field::Ipv4Src, Field::Ipv4Dst]),
+            EtherType::IPV6 => Some([Field::Ipv6Src, Field::Ipv6Dst]),
+            _ => None,
         };
-        let protocol = reader.read(Field::IpProto);
-        let mut behind = protocol << 16;
-        if WITH_PORTS.contains(&protocol) && reader.read(Field::IpFrag) == 0 {
-            behind |= reader.read(Field::TpSrc) ^ reader.read(Field::TpDst);
+        if let Some(addresses) = addresses {
+            read.extend(addresses);
+            read.extend([Field::IpProto, Field::IpFrag, Field::TpSrc, Field::TpDst]);
         }
-        mix(sum ^ behind << 80, addresses, basis)
+        let reader = &mut self.reader(key);
+        for field in read {
+            reader.read(field);
+        }
+        dp::bucket_of_bond(key, basis)
     }
 
     /// Whether a packet is a gratuitous ARP: a broadcast by which a station says where it is.
@@ -105,16 +105,4 @@ impl Pipeline<'_> {
         }
         reader.read(Field::ArpOp) == REPLY || reader.read(Field::ArpSpa) == reader.read(Field::ArpTpa)
     }
-}
-
-/// A bucket from what a flow's packets have in common.
-fn mix(layer2: u128, layer3: u128, basis: u32) -> u8 {
-    let words = [
-        layer2 as u64,
-        (layer2 >> 64) as u64,
-        layer3 as u64,
-        (layer3 >> 64) as u64,
-    ];
-    let hash = words.iter().fold(u64::from(basis), |hash, word| flow::mix(hash, *word));
-    (hash >> 24) as u8
 }

@@ -142,7 +142,7 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
     let shows = |action: &Action| {
         matches!(
             action,
-            Action::Output(_) | Action::Punt { .. } | Action::Recirc(_) | Action::Meter(_)
+            Action::Output(_) | Action::OutputBond(_) | Action::Punt { .. } | Action::Recirc(_) | Action::Meter(_)
         )
     };
     let mut kept = 0;

@@ -406,7 +406,9 @@ impl<'a> Pipeline<'a> {
     /// Whether a copy goes to a device that has no queues that mark.
     fn leaves_unmarked(&self, egress: &Egress) -> bool {
         let marks = &self.switch.marks;
-        matches!(egress, Egress::Device(device) if marks.is_empty() || !marks.contains_key(device))
+        egress
+            .device()
+            .is_some_and(|device| marks.is_empty() || !marks.contains_key(&device))
     }
 
     /// Sends copies of the packet as received to devices. Only tags change, and the mask has only
@@ -422,9 +424,7 @@ impl<'a> Pipeline<'a> {
             }
             now.change_to(tags, &mut self.reader(copies.key), &mut actions);
             now = tags;
-            if let Egress::Device(device) = egress {
-                actions.push(Action::Output(*device));
-            }
+            actions.extend(egress.action());
         }
         self.actions = actions;
     }

@@ -204,7 +204,7 @@ impl Pipeline<'_> {
         }
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
-            Egress::Device(device) => self.send_to(device),
+            Egress::Device(device) | Egress::Bond { member: device, .. } => self.send_to(egress, device),
             Egress::Patch(peer) if self.packet.hidden => {
                 self.mirror_sent(egress);
                 self.enter_again(peer);
@@ -235,27 +235,28 @@ impl Pipeline<'_> {
     /// The port of a bridge through which packets leave there.
     pub(super) fn port_of(&self, bridge: &Bridge, egress: Egress) -> Option<u32> {
         let at = match egress {
-            Egress::Device(device) => self.switch.attachments.get(&device),
+            Egress::Device(device) | Egress::Bond { member: device, .. } => self.switch.attachments.get(&device),
             Egress::Patch(peer) => self.switch.peer_of(peer),
             Egress::None => None,
         };
         at.filter(|at| at.bridge == bridge.id).map(|at| at.port)
     }
 
-    fn send_to(&mut self, device: PortNo) {
+    /// Sends the packet to a device, or to a bond with this member.
+    fn send_to(&mut self, egress: Egress, device: PortNo) {
         match self.mark_of(device) {
-            None => self.send_as_it_is(device),
-            Some(dscp) if self.packet.hidden => self.send_marked_copy(device, dscp),
+            None => self.send_as_it_is(egress),
+            Some(dscp) if self.packet.hidden => self.send_marked_copy(egress, dscp),
             Some(dscp) => self.aside(|marked| {
                 marked.write(MatchField::NwTos, u128::from(dscp) << 2, DSCP);
-                marked.send_as_it_is(device);
+                marked.send_as_it_is(egress);
             }),
         }
     }
 
     /// Marks and sends a packet whose DSCP the key does not show: writes the DSCP in any case, and
     /// on a copy.
-    fn send_marked_copy(&mut self, device: PortNo, dscp: u8) {
+    fn send_marked_copy(&mut self, egress: Egress, dscp: u8) {
         let Some(saved) = self.begin_copy() else { return };
         let start = self.packet.own_steps;
         if self.meets(MatchPrerequisite::Ip) {
@@ -263,7 +264,7 @@ impl Pipeline<'_> {
             self.packet.base.key.set(Field::IpTos, !mark & DSCP);
             self.write(MatchField::NwTos, mark, DSCP);
         }
-        self.send_as_it_is(device);
+        self.send_as_it_is(egress);
         self.clone_steps(start);
         self.packet = *saved;
     }
@@ -276,7 +277,10 @@ impl Pipeline<'_> {
         marks.get(&queue).copied().filter(|_| chosen)
     }
 
-    fn send_as_it_is(&mut self, device: PortNo) {
+    fn send_as_it_is(&mut self, egress: Egress) {
+        let (Some(device), Some(action)) = (egress.device(), egress.action()) else {
+            return;
+        };
         if !self.another_output() {
             return;
         }
@@ -285,8 +289,8 @@ impl Pipeline<'_> {
             self.actions.push(Action::Trunc(limit));
         }
         self.export_sent(device);
-        self.actions.push(Action::Output(device));
-        self.mirror_sent(Egress::Device(device));
+        self.actions.push(action);
+        self.mirror_sent(egress);
     }
 
     /// Whether a bridge accepts packets from a port (`OFPPC_NO_RECV`).

@@ -602,7 +602,7 @@ impl<'a> Pipeline<'a> {
 pub(super) fn delivers(action: &Action) -> bool {
     match action {
         Action::Punt { reason, .. } => reason.delivers(),
-        Action::Output(_) | Action::Recirc(_) | Action::Meter(_) => true,
+        Action::Output(_) | Action::OutputBond(_) | Action::Recirc(_) | Action::Meter(_) => true,
         _ => false,
     }
 }

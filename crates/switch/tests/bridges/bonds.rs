@@ -1,7 +1,7 @@
 //! Bonds: what a bridge accepts on members, and by which member packets leave.
 
 use crate::lab::Lab;
-use dp::{Action, DropCause};
+use dp::{Action, DropCause, bucket_of_bond};
 use flow::{Field, PortNo};
 use protocols::bond::{BUCKETS, LacpStatus, Mode, Outputs, hash_of_source};
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ fn out(ports: &str) -> Result<Vec<String>, DropCause> {
 
 fn state(mode: Mode, lacp: LacpStatus) -> BondState {
     BondState {
+        id: 4,
         mode,
         lacp,
         fallback: false,
@@ -119,7 +120,18 @@ fn a_balance_tcp_bond_needs_lacp_and_sends_each_flow_by_one_member() {
     };
     let to = |lab: &Lab, port: u16| lab.translate("a", packet(port)).actions.len();
     assert_eq!(to(&without, 1), 1);
-    let lab = lab(state(Mode::Tcp, LacpStatus::Negotiated));
+    let mut lab = lab(state(Mode::Tcp, LacpStatus::Negotiated));
+    // The datapath selects the member.
+    let translated = lab.translate("a", packet(1));
+    assert!(translated.actions.contains(&Action::OutputBond(4)));
+    assert_eq!(translated.mask.get(Field::TpSrc), 0);
+    // The switch does so where somebody is told of members, and selects the same.
+    lab.bridge("br0").export.netflow = true;
+    lab.configure();
+    let bucket = |port: u16| {
+        let packet = packet(port).bytes();
+        bucket_of_bond(&flow::extract(&packet, &PortNo(1).into()).unwrap(), 0)
+    };
     let mut members = BTreeSet::new();
     for port in 0..64 {
         let translated = lab.translate("a", packet(port));
@@ -132,7 +144,7 @@ fn a_balance_tcp_bond_needs_lacp_and_sends_each_flow_by_one_member() {
                 _ => None,
             })
             .collect();
-        assert_eq!(bond.len(), 1);
+        assert_eq!(bond, [PortNo(2 + u32::from(bucket(port)) % 2)]);
         members.extend(bond);
     }
     assert_eq!(members.len(), 2);
@@ -174,4 +186,20 @@ fn a_bond_stays_as_it_is_when_the_configuration_is_applied_again() {
         2
     );
     assert_eq!(lab.send("a", 1, 9), out("c d"));
+}
+
+#[test]
+fn a_change_of_buckets_alone_leaves_cached_flows_of_balance_tcp() {
+    let mut lab = lab(state(Mode::Tcp, LacpStatus::Negotiated));
+    let moved = BondState {
+        buckets: vec![Some(3); BUCKETS],
+        ..state(Mode::Tcp, LacpStatus::Negotiated)
+    };
+    let set = |lab: &mut Lab, bond| lab.switch.set_bonds("br0", vec![("b".to_owned(), Some(bond))]);
+    assert!(set(&mut lab, moved.clone()).is_empty());
+    let alone = BondState {
+        enabled: BTreeSet::from([3]),
+        ..moved
+    };
+    assert!(!set(&mut lab, alone).is_empty());
 }

@@ -130,7 +130,7 @@ const FEATURES: &[(&str, &str, Support)] = &[
     ("check_pkt_len", "Check pkt length action", Support::Has(true)),
     ("ct_timeout", "Conntrack timeout policy", Support::Has(false)),
     ("explicit_drop_action", "Explicit Drop action", Support::Has(true)),
-    ("lb_output_action", "Optimized Balance TCP mode", Support::Has(false)),
+    ("lb_output_action", "Optimized Balance TCP mode", Support::Has(true)),
     ("ct_zero_snat", "Conntrack all-zero IP SNAT", Support::Has(false)),
     ("add_mpls", "MPLS Label add", Support::Has(true)),
     ("max_vlan_headers", "Max VLAN headers", Support::Up(2)),

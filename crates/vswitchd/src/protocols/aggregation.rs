@@ -7,7 +7,7 @@ use super::links::Watcher;
 use super::ports::PortFacts;
 use super::{Service, World};
 use crate::desired::{Desired, Port};
-use dp::PuntReason;
+use dp::{BondTable, PuntReason};
 use nanos::Nanos;
 use parking_lot::Mutex;
 use protocols::bond::{self, BUCKETS, Bond, LacpStatus, Mode, Outputs, hash_of_source};
@@ -268,7 +268,8 @@ impl Aggregation {
                 Vec::new()
             });
         } else if let Some(bond) = &mut self.bond {
-            if let Some(loads) = self.loads.lock().take() {
+            let of_switch = self.loads.lock().take();
+            for loads in of_switch.into_iter().chain(world.take_bond_loads(self.config.id)) {
                 bond.credit(&loads);
             }
             self.asked = false;
@@ -316,6 +317,7 @@ impl Aggregation {
         let config = bond.config();
         let enabled = self.members.keys().filter(|name| bond.is_enabled(name));
         let state = BondState {
+            id: config.id,
             mode: config.mode,
             lacp: bond.lacp(),
             fallback: config.fallback,
@@ -326,6 +328,16 @@ impl Aggregation {
             enabled: enabled.filter_map(|name| number(name)).collect(),
             buckets: bond.buckets().map(|name| name.and_then(number)).collect(),
         };
+        if state.outputs == Outputs::Tcp {
+            let device = |name: Option<&str>| world.ports.get(name?)?.device;
+            let mut members = [None; BUCKETS];
+            for (place, name) in members.iter_mut().zip(bond.buckets()) {
+                *place = device(name);
+            }
+            // Before the switch's tables: megaflows that they make know the bond.
+            let basis = config.basis;
+            world.set_bond(config.id, BondTable { basis, members });
+        }
         let (bridge, port) = (self.bridge.clone(), self.port.clone());
         world.change(move |switch, _| switch.set_bonds(&bridge, vec![(port, Some(state))]));
         world.note_status();
@@ -349,6 +361,9 @@ impl Aggregation {
     fn leave(self, world: &mut World<'_>) {
         for name in self.members.keys() {
             world.set_alive(name, Watcher::Lacp, true);
+        }
+        if self.config.id != 0 {
+            world.end_bond(self.config.id);
         }
         let (bridge, port) = (self.bridge, self.port);
         world.change(move |switch, _| switch.set_bonds(&bridge, vec![(port, None)]));

@@ -72,6 +72,10 @@ impl Datapath for Fake {
     fn cache_stats(&self) -> CacheStats {
         CacheStats::default()
     }
+    fn set_bond(&self, _: u32, _: Option<dp::BondTable>) {}
+    fn take_bond_loads(&self, _: u32) -> Option<[u64; dp::BOND_BUCKETS]> {
+        None
+    }
     fn set_meter(&self, _: u32, _: &MeterConfig) -> Result<(), DpError> {
         Ok(())
     }

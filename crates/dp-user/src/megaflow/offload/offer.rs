@@ -3,6 +3,7 @@
 use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
+use crate::bonds::{self, BondView};
 use dp::offload::{Egress, MAX_OUTPUTS, OffloadPort, Outputs, PacketKind, Refused};
 use flow::PortNo;
 use nanos::Nanos;
@@ -23,7 +24,12 @@ pub(crate) struct Candidate {
     pub(crate) flow: u32,
     /// Where they leave.
     pub(crate) outputs: Outputs,
+    /// Where bytes of buckets of bonds are counted.
+    pub(crate) loads: Loads,
 }
+
+/// Counters of bonds, and the buckets in them.
+pub(crate) type Loads = SmallVec<[(Arc<bonds::Counters>, u8); 1]>;
 
 impl FlowTable {
     /// Offloads a flow, or resumes it. `is_current` says whether all changes have been
@@ -73,10 +79,17 @@ impl FlowTable {
     }
 
     /// Where packets of a kind leave whose megaflow is `flow`; `None` if it cannot be offloaded.
-    pub(crate) fn outputs(&self, flow: u32, kind: &PacketKind) -> Option<Outputs> {
+    pub(crate) fn outputs(&self, flow: u32, kind: &PacketKind, bonds: &mut BondView) -> Option<(Outputs, Loads)> {
         let flow = self.storage.get(flow)?;
         let mask = self.subtables.mask(flow.subtable);
-        Outputs::of(flow.actions().0, mask, kind.is_tagged()).ok()
+        let mut loads = Loads::new();
+        let member = |bond| {
+            let (member, counters, bucket) = bonds.look(bond, &kind.flow_key())?;
+            loads.push((counters, bucket));
+            Some(member)
+        };
+        let outputs = Outputs::of(flow.actions().0, mask, kind.is_tagged(), member).ok()?;
+        Some((outputs, loads))
     }
 }
 
@@ -168,6 +181,7 @@ impl OffloadedFlows {
             group: number,
             from: candidate.from,
             outputs: candidate.outputs.clone(),
+            loads: candidate.loads.clone(),
             stamps,
             positions,
             told: (0, 0),

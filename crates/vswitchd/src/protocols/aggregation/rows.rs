@@ -74,6 +74,7 @@ pub(crate) fn port(row: &rows::Port) -> (Wanted, Option<String>) {
         rebalance: (rebalance != 0).then(|| Duration::from_millis(rebalance.max(1000))),
         fallback: flag("lacp-fallback-ab"),
         all_members_active: flag("all-members-active"),
+        lb_output: flag("lb-output-action"),
         // Relevant in these modes only, as in Open vSwitch.
         primary: keys
             .get("bond-primary")

@@ -1,6 +1,7 @@
 //! Packets through a pipeline and a simulated kernel, on virtual time.
 
 use super::simulated::{Calls, Simulated};
+use crate::bonds::BondView;
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::hash::KeyHasher;
 use crate::megaflow::{Candidate, FlowTable};
@@ -347,11 +348,13 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
     let kind = ports[0].kind(&packet).unwrap();
     let flow = flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO);
+    let (outputs, loads) = flows.outputs(flow, &kind, &mut BondView::new(Arc::default())).unwrap();
     let candidate = Candidate {
         kind,
         from: PortNo(101),
         flow,
-        outputs: flows.outputs(flow, &kind).unwrap(),
+        outputs,
+        loads,
     };
     let takes = || kernel.receive(&candidate.kind, 60, Nanos::ZERO).is_some();
     let mut now = Nanos(1_000_000_000);

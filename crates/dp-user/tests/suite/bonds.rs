@@ -1,0 +1,110 @@
+//! Bonds whose member the datapath selects.
+
+use crate::common::{FakeSwitch, dummy, eventually, number, output, packet, translation};
+use dp::{Action, BondTable, Datapath, DropCause, PortNo};
+use dp_user::{DpUser, Options};
+use flow::Field;
+use netdev::Dummy;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use testkit::Packet;
+
+/// Port 0 sends to a bond of ports 1 and 2, by these actions; ports 3 and 4 too, by others.
+fn datapath() -> (Arc<DpUser>, Vec<Arc<Dummy>>, Arc<FakeSwitch>) {
+    let switch = FakeSwitch::new(|key| {
+        let push = Action::PushVlan(crate::common::tag(5));
+        let actions = match key.in_port().0 {
+            0 => vec![Action::OutputBond(9)],
+            3 => vec![push, Action::OutputBond(9)],
+            _ => vec![push, output(5), Action::OutputBond(9)],
+        };
+        translation(&actions, &[Field::InPort])
+    });
+    let options = Options {
+        workers: 2,
+        ..Options::default()
+    };
+    let datapath = DpUser::new(options, switch.clone(), Arc::default()).unwrap();
+    let devices: Vec<_> = (0..6).map(|n| dummy(&format!("p{n}"))).collect();
+    for (n, device) in (0..).zip(&devices) {
+        datapath.add_port(PortNo(n), device.clone()).unwrap();
+    }
+    (datapath, devices, switch)
+}
+
+fn table(member: impl Fn(usize) -> Option<u32>) -> Option<BondTable> {
+    Some(BondTable {
+        basis: 1,
+        members: std::array::from_fn(|bucket| member(bucket).map(PortNo)),
+    })
+}
+
+/// A packet of one of many flows.
+fn of_flow(flow: u16) -> Vec<u8> {
+    let packet = Packet::new(testkit::mac(1), testkit::mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    packet.udp(flow, 53, b"").bytes()
+}
+
+/// The source port of a packet with or without a tag.
+fn flow_of(packet: &[u8]) -> u16 {
+    let ip = if packet[12] == 0x81 { 18 } else { 14 };
+    u16::from_be_bytes([packet[ip + 20], packet[ip + 21]])
+}
+
+#[test]
+fn flows_spread_over_members_and_move_at_once_without_an_upcall() {
+    let (datapath, devices, switch) = datapath();
+    datapath.set_bond(9, table(|bucket| Some(1 + bucket as u32 % 2)));
+    let mut members = BTreeMap::<u16, usize>::new();
+    for from in [0, 3, 4] {
+        (0..500).for_each(|flow| assert!(devices[from].inject(&of_flow(flow))));
+        let mut taken = BTreeMap::new();
+        eventually("all packets leave by members", || {
+            for member in [1, 2] {
+                let sent = devices[member].take_sent();
+                taken.extend(sent.iter().map(|packet| (flow_of(packet), member)));
+            }
+            taken.len() == 500
+        });
+        // However the packets come to the bond, their flows have the same members.
+        assert!(members.is_empty() || members == taken);
+        members = taken;
+    }
+    let on_one = members.values().filter(|member| **member == 1).count();
+    assert!((150..350).contains(&on_one), "{on_one}");
+    let loads = || datapath.take_bond_loads(9).unwrap().iter().sum::<u64>();
+    let (plain, tagged) = (500 * of_flow(0).len() as u64, 500 * (of_flow(0).len() as u64 + 4));
+    assert_eq!(loads(), plain + 2 * tagged);
+
+    let upcalls = switch.upcalls();
+    datapath.set_bond(9, table(|_| Some(2)));
+    (0..500).for_each(|flow| assert!(devices[0].inject(&of_flow(flow))));
+    let mut sent = 0;
+    eventually("all packets leave by the other member", || {
+        sent += devices[2].take_sent().len();
+        sent == 500
+    });
+    assert!(devices[1].take_sent().is_empty());
+    assert_eq!(switch.upcalls(), upcalls);
+    assert_eq!(loads(), plain);
+}
+
+#[test]
+fn packets_of_a_bond_without_members_are_dropped_and_counted() {
+    let (datapath, devices, _) = datapath();
+    let dropped = || {
+        let drops = datapath.drops();
+        drops.iter().find(|(cause, _)| *cause == DropCause::PortDown).unwrap().1
+    };
+    for (n, from) in [0, 3, 4].into_iter().enumerate() {
+        assert!(devices[from].inject(&packet(2, 1, 7)));
+        eventually("the drop is counted", || dropped() == n as u64 + 1);
+    }
+    assert_eq!(number(&devices[5].take_sent()[0][4..]), 7);
+    datapath.set_bond(9, table(|_| None));
+    assert!(devices[0].inject(&packet(2, 1, 7)));
+    eventually("the drop is counted", || dropped() == 4);
+    assert_eq!(datapath.take_bond_loads(9), Some([0; 256]));
+    datapath.set_bond(9, None);
+    assert_eq!(datapath.take_bond_loads(9), None);
+}
