@@ -5,34 +5,65 @@ use std::process::{Child, Command, Stdio};
 use testkit::{Packet, Vswitch, eventually, mac, skip, try_run};
 
 /// The tool, capturing to a file of the sandbox.
-struct Capture<'a> {
-    switch: &'a Vswitch,
+pub(crate) struct Tool {
     child: Child,
-    file: String,
+    pub(crate) file: String,
 }
 
-impl<'a> Capture<'a> {
-    fn start(switch: &'a Vswitch, args: &[&str]) -> Capture<'a> {
+impl Tool {
+    pub(crate) fn start(switch: &Vswitch, args: &[&str]) -> Tool {
         let file = switch.sandbox.arg("capture.pcapng");
         let mut command = Command::new(binary());
         let target = switch.sandbox.arg("switch.ctl");
         command.arg("tcpdump").args(args).args(["-w", &file, "-t", &target]);
         command.envs(switch.sandbox.env()).stderr(Stdio::piped());
-        let capture = Capture {
-            switch,
+        Tool {
             child: command.spawn().unwrap(),
             file,
+        }
+    }
+
+    /// Ends the tool by a signal. Returns what it said.
+    pub(crate) fn end(&mut self, signal: &str) -> String {
+        try_run(&["kill", signal, &self.child.id().to_string()], &[]).expect_ok();
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut said).unwrap();
+        self.child.wait().unwrap();
+        said
+    }
+
+    /// The packets of the file as tshark decodes them: fields of each.
+    pub(crate) fn rows(&self, fields: &[&str]) -> Vec<String> {
+        let mut words = vec!["tshark", "-r", &self.file, "-T", "fields"];
+        words.extend(fields.iter().flat_map(|field| ["-e", *field]));
+        let read = try_run(&words, &[]);
+        let rows = read.stdout.lines().map(|line| line.trim_end().replace('\t', " "));
+        rows.collect()
+    }
+}
+
+/// Whether a megaflow copies packets.
+pub(crate) fn is_captured(switch: &Vswitch) -> bool {
+    switch.appctl(&["dpctl/dump-flows"]).contains("slow_path(capture)")
+}
+
+/// The tool at a switch of devices of memory.
+struct Capture<'a> {
+    switch: &'a Vswitch,
+    tool: Tool,
+}
+
+impl<'a> Capture<'a> {
+    fn start(switch: &'a Vswitch, args: &[&str]) -> Capture<'a> {
+        let capture = Capture {
+            switch,
+            tool: Tool::start(switch, args),
         };
         eventually("the switch copies packets", || {
             capture.send("p1", 77);
-            capture.is_on().then_some(())
+            is_captured(switch).then_some(())
         });
         capture
-    }
-
-    /// Whether a megaflow copies packets.
-    fn is_on(&self) -> bool {
-        self.switch.appctl(&["dpctl/dump-flows"]).contains("slow_path(capture)")
     }
 
     fn send(&self, port: &str, src: u32) {
@@ -44,24 +75,27 @@ impl<'a> Capture<'a> {
         sent.unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// Waits until the file has so many frames from this source.
+    fn wait_for(&self, src: u32, frames: usize) {
+        eventually("the packets are in the file", || {
+            let bytes = std::fs::read(&self.tool.file).unwrap();
+            let found = bytes.windows(6).filter(|window| *window == mac(src));
+            (found.count() == frames).then_some(())
+        });
+    }
+
     /// Ends the tool by a signal. Returns what it said, and the packets: source, interface,
     /// direction and comment of each.
     fn end(mut self, signal: &str) -> (String, Vec<String>) {
-        try_run(&["kill", signal, &self.child.id().to_string()], &[]).expect_ok();
-        let mut said = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut said).unwrap();
-        self.child.wait().unwrap();
-        let fields = [
+        let said = self.tool.end(signal);
+        let mut rows = self.tool.rows(&[
             "eth.src",
             "frame.interface_name",
             "frame.packet_flags_direction",
             "frame.comment",
-        ];
-        let mut words = vec!["tshark", "-r", &self.file, "-T", "fields"];
-        words.extend(fields.iter().flat_map(|field| ["-e", *field]));
-        let read = try_run(&words, &[]);
-        let rows = read.stdout.lines().map(|line| line.trim_end().replace('\t', " "));
-        (said, rows.filter(|row| !row.starts_with("02:00:00:00:00:4d")).collect())
+        ]);
+        rows.retain(|row| !row.starts_with("02:00:00:00:00:4d"));
+        (said, rows)
     }
 }
 
@@ -79,11 +113,8 @@ fn a_capture_has_what_a_port_receives_and_sends_and_why_the_switch_drops_it() {
     for (port, src) in [("p1", 1), ("p1", 5), ("p2", 3)] {
         capture.send(port, src);
     }
-    eventually("the packets are in the file", || {
-        let bytes = std::fs::read(&capture.file).unwrap();
-        let has = |src: u32| bytes.windows(6).any(|window| window == mac(src));
-        (has(1) && has(5)).then_some(())
-    });
+    capture.wait_for(1, 1);
+    capture.wait_for(5, 1);
     let (said, rows) = capture.end("-INT");
     assert_eq!(
         rows,
@@ -111,10 +142,7 @@ fn a_capture_of_a_bridge_says_what_enters_and_what_leaves_where_as_far_as_it_mat
     switch.vsctl("set port p1 tag=5");
     let capture = Capture::start(&switch, &["--bridge", "br0", "dl_type=0x88b5", "-i", "p2", "-i", "p1"]);
     capture.send("p1", 1);
-    eventually("the packets are in the file", || {
-        let bytes = std::fs::read(&capture.file).unwrap();
-        (bytes.windows(6).filter(|window| *window == mac(1)).count() == 2).then_some(())
-    });
+    capture.wait_for(1, 2);
     let (_, rows) = capture.end("-TERM");
     assert_eq!(
         rows,

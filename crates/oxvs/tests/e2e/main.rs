@@ -9,6 +9,7 @@ mod applications;
 mod bonds;
 mod broken_pipe;
 mod captures;
+mod captures_on_devices;
 mod clients;
 mod controllers;
 mod counter_samples;
