@@ -219,6 +219,16 @@ fn figures_can_be_had_as_files_that_stand_alone() {
         );
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", path.display());
     }
+    // Estimates and the bound that theory gives are in one drawing.
+    let bounded = std::fs::read_to_string(dir.join("figures/S5.visibility-2.svg")).unwrap();
+    for part in [
+        "The dashed line is what 95 % of estimates stay within.",
+        "class=\"line print\"",
+        ">What 95 % of estimates stay within</text>",
+        "Error of the number of datagrams",
+    ] {
+        assert!(bounded.contains(part), "{part}");
+    }
 }
 
 /// A script that lets a page in a browser report on itself: elements that overflow outside a

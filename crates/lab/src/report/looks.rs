@@ -27,6 +27,16 @@ pub(crate) fn of_system(name: &str) -> Look {
     (format!("s{}", place % COLOURS), place)
 }
 
+/// The place of a bound in legends, behind all systems.
+pub(crate) const BOUND: usize = 999;
+/// The places of a study's printed results in legends, behind all others.
+pub(crate) const PRINTED: usize = 1000;
+
+/// For a bound that theory gives: never the colour of a system.
+pub(crate) fn of_bound() -> Look {
+    ("print".into(), 2)
+}
+
 /// For a study's printed results: never the colour of a system.
 pub(crate) fn of_print(nth: usize) -> Look {
     ("print".into(), nth + 3)

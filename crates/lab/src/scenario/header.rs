@@ -124,6 +124,9 @@ pub enum Figure {
         x: String,
         /// The metric's name.
         y: String,
+        /// A metric in the same unit that is drawn as a dashed line: a bound that theory gives for
+        /// `y`.
+        bound: Option<String>,
         /// A dimension.
         series: Option<String>,
         /// Dimensions.

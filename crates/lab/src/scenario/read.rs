@@ -425,8 +425,16 @@ pub(super) fn feeds(scenario: &Scenario, at: &BTreeMap<String, String>, system: 
 pub(super) fn used(figure: &Figure) -> (Vec<&String>, Vec<&String>) {
     match figure {
         Figure::Lines {
-            x, y, series, panels, ..
-        } => (vec![y], [x].into_iter().chain(series).chain(panels).collect()),
+            x,
+            y,
+            bound,
+            series,
+            panels,
+            ..
+        } => (
+            [y].into_iter().chain(bound).collect(),
+            [x].into_iter().chain(series).chain(panels).collect(),
+        ),
         Figure::Bars {
             groups,
             y,

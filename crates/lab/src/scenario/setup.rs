@@ -203,11 +203,12 @@ pub enum Observe {
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
     },
-    /// What the switch tells of a host's traffic, against what the host has sent, warm-up included.
-    /// Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error` (of the
-    /// estimated number of UDP datagrams, as a share of the sent ones), `bound` (what 95 % of
-    /// estimates of so many samples stay within), `lost` (samples that the switch dropped). Of
-    /// NetFlow: `error`, `frame` (bytes of a datagram).
+    /// What the switch tells of a host's traffic, against what its rules have counted, warm-up
+    /// included. Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error`
+    /// (of the estimated number of UDP datagrams, as a share of the received ones), `bound` (what
+    /// 95 % of estimates stay within by the theory of sampling), `of_bound` (error/bound, unless
+    /// each packet is sampled), `lost` (samples that the switch dropped). Of NetFlow: `error`,
+    /// `frame` (bytes of a datagram).
     Watch {
         /// How.
         by: Watcher,

@@ -44,6 +44,15 @@ pub trait System {
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>>;
 }
 
+/// What a bridge has received from a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// UDP datagrams over IPv4.
+    pub datagrams: u64,
+    /// Bytes of all frames. A segment that crosses the switch whole has one header.
+    pub bytes: u64,
+}
+
 /// A running switch. Dropping it stops it and undoes its set-up.
 pub trait Running {
     /// The commands that set it up, as a user would type them.
@@ -111,7 +120,31 @@ pub trait Running {
         }
     }
 
-    /// Forgets its cached flows, so that it tells of them now.
+    /// Counts what a bridge receives from a host, from now on; forwards as before.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn count(&mut self, _bridge: &str, _host: &str) -> Result<()> {
+        bail!("this system cannot count the datagrams of a host")
+    }
+
+    /// What it has received from the host since [`Running::count`], which ends.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn counted(&mut self, _bridge: &str, _host: &str) -> Result<Counted> {
+        bail!("this system cannot count the datagrams of a host")
+    }
+
+    /// Samples for collectors that it has dropped so far; none if it does not count them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn lost_samples(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
+    /// Forgets its cached flows, so that it tells of them now and has counted their packets.
     ///
     /// # Errors
     /// It does not answer.

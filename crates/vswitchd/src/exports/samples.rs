@@ -11,11 +11,12 @@ use switch::tables::{Context, Sampled, Translated};
 use tokio::sync::Notify;
 
 /// The length of the queue, and the bytes that it holds at most.
-const MOST: usize = 4096;
+const MOST: usize = 16_384;
 const MOST_BYTES: usize = 4 << 20;
 
-/// The exporters are woken for so many samples.
-const MANY: usize = MOST / 4;
+/// The exporters are woken for so many samples. The rest of the queue is for the time that the
+/// control thread takes to come: it shares the processors with all that sends and receives.
+const MANY: usize = 1024;
 
 /// Samples, and what their handles stand for.
 #[derive(Default)]
@@ -150,7 +151,7 @@ mod tests {
             assert!(!samples.push(&punt(7, &[])), "nobody knows the handle");
             known(&samples, 7);
             let packet = vec![0; len];
-            let taken = (0..10_000).filter(|_| samples.push(&punt(7, &packet))).count();
+            let taken = (0..2 * MOST).filter(|_| samples.push(&punt(7, &packet))).count();
             assert_eq!(taken, room);
             let other = Punt {
                 in_port: PortNo(2),

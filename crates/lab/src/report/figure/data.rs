@@ -64,7 +64,7 @@ pub(super) fn gather(
             let estimate = value.estimate.times(value.scale * metric.scale);
             let datum = Datum {
                 x: across.clone(),
-                series: (1000 + nth, key),
+                series: (looks::PRINTED + nth, key),
                 value: estimate.mean(),
                 interval: interval(estimate),
                 outliers: Vec::new(),

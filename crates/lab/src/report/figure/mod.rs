@@ -3,13 +3,14 @@
 mod cdf;
 mod data;
 
-use super::looks::Look;
+use super::looks::{self, Look};
 use super::printed::Printed;
 use super::summary::{Summary, named, within};
 use super::svg::{
     self, Axis, Bar, Bars, Drawing, Group, Line, Plot, Point, RADIUS, Scale, bars, lines, marker, number,
 };
 use crate::scenario::{Better, Figure as Form, Metric};
+use crate::stats::Series;
 use data::{
     Datum, Panel, axis_of, datum, dimension_of, gather, legend, panel, scales, scales_by, series_of, system_key,
 };
@@ -92,7 +93,14 @@ impl Figure {
 pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
     let forms = summary.scenario.figures.iter();
     let drawn = forms.filter_map(|form| match form {
-        Form::Lines { x, y, series, log, .. } => over(summary, printed, (x, *log), y, series.as_deref()),
+        Form::Lines {
+            x,
+            y,
+            bound,
+            series,
+            log,
+            ..
+        } => over(summary, printed, (x, *log), (y, bound.as_deref()), series.as_deref()),
         Form::Bars { groups, y, series, .. } => grouped(summary, printed, groups.as_deref(), y, series.as_deref()),
         Form::Shares { groups, flows, .. } => shares(summary, groups, flows),
         Form::Streams { x, y, lost, .. } => streams(summary, printed, x, y, lost),
@@ -103,15 +111,28 @@ pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
     drawn.filter(|figure| !figure.panels.is_empty()).collect()
 }
 
-fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, series: Option<&str>) -> Option<Figure> {
+fn over(
+    summary: &Summary,
+    printed: &Printed,
+    (x, log): (&str, bool),
+    (y, bound): (&str, Option<&str>),
+    series: Option<&str>,
+) -> Option<Figure> {
     let metric = summary.scenario.metric(y)?;
-    let panels = gather(summary, printed, metric, Some(x), series);
+    let bound = bound.and_then(|bound| summary.scenario.metric(bound));
+    let mut panels = gather(summary, printed, metric, Some(x), series);
+    if let Some(bound) = bound {
+        add_bound(&mut panels, gather(summary, printed, bound, Some(x), series), bound);
+    }
     let legend = legend(&panels);
     let mut caption = caption(
         metric,
         &format!("over {}", within(&dimension_of(summary, x).title)),
         &panels,
     );
+    if let Some(bound) = bound {
+        caption.push_str(&format!(" The dashed line is {}.", within(&bound.title)));
+    }
     // One value is no line: panels with no more stand together as groups of bars.
     let (panels, alone): (Vec<Panel>, Vec<Panel>) = panels
         .into_iter()
@@ -135,6 +156,31 @@ fn over(summary: &Summary, printed: &Printed, (x, log): (&str, bool), y: &str, s
         legend,
         panels: drawn,
     })
+}
+
+/// Adds to each panel the mean of what its series have as their bound.
+fn add_bound(panels: &mut [Panel], bounds: Vec<Panel>, metric: &Metric) {
+    let key = Key {
+        look: looks::of_bound(),
+        name: metric.title.clone(),
+    };
+    for bound in bounds {
+        let Some(panel) = panels.iter_mut().find(|panel| panel.name == bound.name) else {
+            continue;
+        };
+        for x in distinct(bound.data.iter().map(|datum| datum.x.clone())) {
+            let values = bound.data.iter().filter(|datum| datum.x == x);
+            let mean = Series::new(values.map(|datum| datum.value)).mean();
+            panel.data.push(Datum {
+                x,
+                series: (looks::BOUND, key.clone()),
+                value: mean,
+                interval: None,
+                outliers: Vec::new(),
+                reference: None,
+            });
+        }
+    }
 }
 
 /// Panels with a single value each as the groups of one.
@@ -397,7 +443,7 @@ fn caption(metric: &Metric, by: &str, panels: &[Panel]) -> String {
     if data().any(|datum| !datum.outliers.is_empty()) {
         text.push_str(" Small circles are single results far from the others of their cell.");
     }
-    if data().any(|datum| datum.series.0 >= 1000) {
+    if data().any(|datum| datum.series.0 >= looks::PRINTED) {
         text.push_str(" Grey is what the study printed.");
     }
     text

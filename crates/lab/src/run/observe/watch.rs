@@ -1,8 +1,10 @@
-//! What a switch tells of its traffic, against what a host sends: a mirror, sFlow, IPFIX, NetFlow.
+//! What a switch tells of its traffic, against what it has received: a mirror, sFlow, IPFIX,
+//! NetFlow.
 //!
-//! The collector counts UDP only. A host's TCP stack hands its device segments of many packets, so
-//! that its counters do not say how many packets the switch sees; for a mirror bytes are compared,
-//! of all traffic.
+//! The truth is what the switch has received, by the counters of its rules: what is lost before it
+//! no mirror can show. Estimates are compared by UDP datagrams, because a host's TCP stack hands its
+//! device segments of many packets, which switches count in different ways; a mirror is compared by
+//! the bytes of all frames.
 
 mod datagrams;
 
@@ -11,6 +13,7 @@ use crate::bed::namespace;
 use crate::controller::Measured;
 use crate::run::stage::Table;
 use crate::scenario::Watcher;
+use crate::systems::Counted;
 use anyhow::{Context, Result};
 use datagrams::Tally;
 use std::net::{SocketAddr, UdpSocket};
@@ -22,27 +25,28 @@ use std::time::Duration;
 /// The last datagrams of an exporter come within this time after its flows have ended.
 const LAST: Duration = Duration::from_millis(1500);
 
-/// What is observed, and the sender's counters before.
+/// What is observed, and the counters before.
 pub(super) struct Watch {
     what: Watcher,
+    one_in: u32,
     bridge: String,
     /// The host whose traffic is watched, and the one behind a mirror's output.
     host: String,
     to: String,
-    before: Sent,
-    watched_before: u64,
+    /// Bytes that the second host had received, and the samples that the switch had dropped.
+    before: (u64, Option<u64>),
     collector: Option<Collector>,
-    /// Counters at the end.
-    after: Option<(Sent, u64)>,
+    after: Option<After>,
 }
 
-/// A host's counters.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    /// UDP datagrams.
-    datagrams: u64,
-    /// Bytes of all frames.
-    bytes: u64,
+/// The counters after the traffic.
+struct After {
+    /// What the bridge has received from the first host.
+    truth: Counted,
+    /// Bytes that the second host has received since.
+    copied: u64,
+    /// Samples that the switch has dropped since, if it counts them.
+    lost: Option<u64>,
 }
 
 /// A socket in the switch's namespace, and the thread that reads it.
@@ -71,13 +75,14 @@ impl Watch {
         table
             .running
             .watch(asked.bridge, asked.by, asked.one_in, (asked.from, asked.to), address)?;
+        table.running.count(asked.bridge, asked.from)?;
         Ok(Watch {
             what: asked.by,
+            one_in: asked.one_in,
             bridge: asked.bridge.to_owned(),
             host: asked.from.to_owned(),
             to: asked.to.to_owned(),
-            before: sent(table, asked.from)?,
-            watched_before: received(table, asked.to)?,
+            before: (received(table, asked.to)?, table.running.lost_samples()?),
             collector,
             after: None,
         })
@@ -86,48 +91,76 @@ impl Watch {
 
 impl Observer for Watch {
     fn after(&mut self, table: &mut Table) -> Result<()> {
-        self.after = Some((sent(table, &self.host)?, received(table, &self.to)?));
+        // NetFlow tells of flows when they end, and rules count their packets then at the latest.
+        table.running.end_flows()?;
         if self.collector.is_some() {
-            // NetFlow tells of flows when they end.
-            table.running.end_flows()?;
             std::thread::sleep(LAST);
         }
+        let (received_before, lost_before) = self.before;
+        let lost = table.running.lost_samples()?;
+        self.after = Some(After {
+            truth: table.running.counted(&self.bridge, &self.host)?,
+            copied: received(table, &self.to)?.saturating_sub(received_before),
+            lost: lost.map(|lost| lost.saturating_sub(lost_before.unwrap_or_default())),
+        });
         let ends = (self.host.as_str(), self.to.as_str());
         table.running.watch(&self.bridge, Watcher::None, 1, ends, None)
     }
 
     fn end(mut self: Box<Self>, _: &Seen<'_>) -> Result<Measured> {
-        let mut measured = Measured::default();
-        let (sent, received) = self.after.context("the traffic has not ended")?;
-        let datagrams = sent.datagrams.saturating_sub(self.before.datagrams) as f64;
-        let mut add = |name: &str, value: f64| measured.metrics.insert(name.to_owned(), value);
+        let after = self.after.context("the traffic has not ended")?;
         let tally = match self.collector.take() {
             Some(collector) => collector.finish(),
             None => Tally::default(),
         };
-        match self.what {
-            Watcher::None => {}
-            Watcher::Mirror => {
-                let bytes = sent.bytes.saturating_sub(self.before.bytes) as f64;
-                let copied = received.saturating_sub(self.watched_before) as f64;
-                if bytes > 0.0 {
-                    add("missed", (1.0 - copied / bytes).max(0.0));
-                }
-            }
-            Watcher::Sflow | Watcher::Ipfix if datagrams > 0.0 => {
-                add("error", (tally.packets as f64 / datagrams - 1.0).abs());
-                // The relative error that 95 % of estimates stay within (sFlow version 5).
-                add("bound", 1.96 / (tally.samples.max(1) as f64).sqrt());
-                add("lost", tally.dropped as f64);
-            }
-            Watcher::Netflow if datagrams > 0.0 => {
-                add("error", (tally.packets as f64 / datagrams - 1.0).abs());
-                add("frame", tally.bytes as f64 / tally.packets.max(1) as f64);
-            }
-            Watcher::Sflow | Watcher::Ipfix | Watcher::Netflow => {}
-        }
-        Ok(measured)
+        Ok(compared(self.what, self.one_in, &after, &tally))
     }
+}
+
+/// What was told against what the bridge received: metrics by their names.
+fn compared(what: Watcher, one_in: u32, after: &After, tally: &Tally) -> Measured {
+    let After { truth, copied, lost } = *after;
+    let mut measured = Measured::default();
+    let mut add = |name: &str, value: f64| measured.metrics.insert(name.to_owned(), value);
+    let datagrams = truth.datagrams as f64;
+    let error = (tally.packets as f64 / datagrams - 1.0).abs();
+    match what {
+        Watcher::None => {}
+        Watcher::Mirror => {
+            if truth.bytes > 0 {
+                add("missed", 1.0 - copied as f64 / truth.bytes as f64);
+            }
+        }
+        Watcher::Sflow | Watcher::Ipfix | Watcher::Netflow if truth.datagrams == 0 => {}
+        Watcher::Sflow | Watcher::Ipfix => {
+            let bound = bound(datagrams, one_in);
+            add("error", error);
+            add("bound", bound);
+            if bound > 0.0 {
+                add("of_bound", error / bound);
+            }
+            // sFlow tells the collector; of IPFIX only the switch knows.
+            match what {
+                Watcher::Sflow => _ = add("lost", tally.dropped as f64),
+                _ => _ = lost.map(|lost| add("lost", lost as f64)),
+            }
+        }
+        Watcher::Netflow => {
+            add("error", error);
+            if tally.packets > 0 {
+                add("frame", tally.bytes as f64 / tally.packets as f64);
+            }
+        }
+    }
+    measured
+}
+
+/// The relative error that 95 % of estimates stay within. Samples of `packets` packets, each with
+/// the probability 1 / `one_in`, have a binomial distribution; scaled up, their relative standard
+/// deviation is √((`one_in` − 1) / `packets`). Where few packets are sampled that is the bound of
+/// sFlow's authors, 1.96 / √samples.
+fn bound(packets: f64, one_in: u32) -> f64 {
+    1.96 * (f64::from(one_in - 1) / packets).sqrt()
 }
 
 impl Collector {
@@ -172,43 +205,22 @@ impl Drop for Collector {
     }
 }
 
-fn sent(table: &Table, host: &str) -> Result<Sent> {
-    let (snmp, devices) = table.ground.bed.host(host)?.enter(|| {
-        let read = |file: &str| std::fs::read_to_string(file).with_context(|| file.to_owned());
-        Ok((read("/proc/thread-self/net/snmp")?, read("/proc/thread-self/net/dev")?))
-    })?;
-    Ok(Sent {
-        datagrams: udp_sent(&snmp).context("the host's counters of UDP")?,
-        bytes: column(&devices, 8).context("the host's counters of its device")?,
-    })
-}
-
 fn received(table: &Table, host: &str) -> Result<u64> {
     let devices = table
         .ground
         .bed
         .host(host)?
         .enter(|| Ok(std::fs::read_to_string("/proc/thread-self/net/dev")?))?;
-    column(&devices, 0).context("the host's counters of its device")
+    received_bytes(&devices).context("the host's counters of its device")
 }
 
-/// `OutDatagrams` of UDP.
-fn udp_sent(snmp: &str) -> Option<u64> {
-    let mut rows = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let at = rows
-        .next()?
-        .split_whitespace()
-        .position(|name| name == "OutDatagrams")?;
-    rows.next()?.split_whitespace().nth(at)?.parse().ok()
-}
-
-/// A counter of the host's device: received bytes are 0, sent bytes 8.
-fn column(devices: &str, at: usize) -> Option<u64> {
+/// The received bytes of the host's device.
+fn received_bytes(devices: &str) -> Option<u64> {
     let prefix = format!("{}:", crate::bed::DEVICE);
     let row = devices
         .lines()
         .find_map(|line| line.trim_start().strip_prefix(&prefix))?;
-    row.split_whitespace().nth(at)?.parse().ok()
+    row.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -216,12 +228,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_found_by_their_names() {
-        let snmp =
-            "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts OutDatagrams\nUdp: 7 0 42\nUdpLite: X\nUdpLite: 0\n";
-        assert_eq!(udp_sent(snmp), Some(42));
+    fn the_counter_of_a_device_is_found_by_its_name() {
         let devices =
             "Inter-| Receive\n face |bytes\n  eth0: 100 1 0 0 0 0 0 0 2000 2 0 0 0 0 0 0\n    lo: 5 1 0 0 0 0 0 0 6";
-        assert_eq!((column(devices, 0), column(devices, 8)), (Some(100), Some(2000)));
+        assert_eq!(received_bytes(devices), Some(100));
+        assert_eq!(received_bytes("Inter-| Receive\n    lo: 5 1"), None);
+    }
+
+    #[test]
+    fn what_a_switch_tells_is_compared_with_what_it_received() {
+        let after = |datagrams| After {
+            truth: Counted {
+                datagrams,
+                bytes: 1_000_000,
+            },
+            copied: 990_000,
+            lost: Some(5),
+        };
+        let mut tally = Tally::default();
+        (tally.packets, tally.bytes, tally.dropped) = (9_900, 9_900 * 542, 3);
+        let metric = |what, one_in, name: &str| {
+            let measured = compared(what, one_in, &after(10_000), &tally);
+            measured.metrics.get(name).copied()
+        };
+        let near = |found: Option<f64>, value: f64| (found.unwrap() - value).abs() < 1e-9;
+        assert!(near(metric(Watcher::Mirror, 1, "missed"), 0.01));
+        assert!(near(metric(Watcher::Sflow, 101, "error"), 0.01));
+        assert!(near(metric(Watcher::Sflow, 101, "bound"), 0.196));
+        assert!(near(metric(Watcher::Ipfix, 101, "of_bound"), 0.01 / 0.196));
+        assert!(near(metric(Watcher::Sflow, 101, "lost"), 3.0));
+        assert!(near(metric(Watcher::Ipfix, 101, "lost"), 5.0));
+        // Each packet is sampled: there is no chance in it.
+        assert!(near(metric(Watcher::Ipfix, 1, "bound"), 0.0));
+        assert_eq!(metric(Watcher::Ipfix, 1, "of_bound"), None);
+        assert!(near(metric(Watcher::Netflow, 1, "frame"), 542.0));
+        let nothing = compared(Watcher::Netflow, 1, &after(0), &tally);
+        assert!(nothing.metrics.is_empty());
     }
 }

@@ -19,6 +19,14 @@ pub(crate) struct PortDrops {
     pub(crate) causes: BTreeMap<String, u64>,
 }
 
+/// The cause of samples that there was no room for.
+const SAMPLES: &str = "drop_sample_budget";
+
+/// Samples that oxvs has dropped, by its ports.
+pub(crate) fn lost_samples(ports: &[PortDrops]) -> u64 {
+    ports.iter().filter_map(|port| port.causes.get(SAMPLES)).sum()
+}
+
 /// The ports of `dpctl/show -s`.
 pub(crate) fn ports(text: &str) -> Vec<PortDrops> {
     let mut ports: Vec<PortDrops> = Vec::new();
@@ -64,6 +72,8 @@ pub(crate) fn of_oxvs_port(port: &PortDrops, places: &BTreeMap<String, String>, 
             "drop_device_full" => ("port", packets.saturating_sub(kernel.tx_dropped)),
             // No bridge forwards them: they are nobody's loss.
             "drop_reserved_multicast" => continue,
+            // A copy for a collector; the packet went on.
+            SAMPLES => continue,
             _ => ("port", *packets),
         };
         losses.push(loss(cause, &port.name, places, packets));
@@ -137,7 +147,7 @@ netdev@ovs-netdev:
     TX packets:29 errors:0 dropped:5 aborted:0 carrier:0
     collisions:0
     RX bytes:5145542 (4.9 MiB)  TX bytes:2386 (2.3 KiB)
-    dropped by cause: drop_policed:1642 drop_queue_full:3 drop_device_full:2 drop_reserved_multicast:9
+    dropped by cause: drop_policed:1642 drop_queue_full:3 drop_device_full:2 drop_reserved_multicast:9 drop_sample_budget:4
   dropped packets by cause:
     drop_port_down: 23
 ";
@@ -147,6 +157,7 @@ netdev@ovs-netdev:
         let ports = ports(SHOW);
         assert_eq!(ports.len(), 2);
         assert_eq!((ports[1].rx_dropped, ports[1].tx_dropped), (1649, 5));
+        assert_eq!(lost_samples(&ports), 4);
         let places = BTreeMap::from([("s1-PC1".to_owned(), "s1:PC1".to_owned())]);
         let kernel = Counters {
             tx_dropped: 1,

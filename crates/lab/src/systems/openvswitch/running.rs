@@ -3,11 +3,11 @@
 use super::{Kind, drops};
 use crate::results::Loss;
 use crate::scenario::Watcher;
-use crate::systems::Running;
 use crate::systems::daemon::Daemon;
 use crate::systems::kernel_drops;
 use crate::systems::layout::Layout;
 use crate::systems::script::Script;
+use crate::systems::{Counted, Running};
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -60,11 +60,19 @@ impl RunningSwitch {
 
     /// Runs `ovs-ofctl` and keeps the command.
     pub(crate) fn ofctl(&mut self, args: &str) -> Result<String> {
-        let tool = match self.tools {
+        self.script.run(&format!("{} {args}", self.ofctl_name()))
+    }
+
+    /// Runs `ovs-ofctl` for an answer.
+    fn ask_ofctl(&self, args: &str) -> Result<String> {
+        self.script.ask(&format!("{} {args}", self.ofctl_name()))
+    }
+
+    fn ofctl_name(&self) -> &'static str {
+        match self.tools {
             Tools::Oxvs => "oxvs ofctl",
             Tools::OpenVswitch => "ovs-ofctl",
-        };
-        self.script.run(&format!("{tool} {args}"))
+        }
     }
 
     fn vsctl_name(&self) -> &'static str {
@@ -227,13 +235,40 @@ impl Running for RunningSwitch {
                 "-- --id=@s create sflow agent=lo targets=\"{target}\" sampling={one_in} polling=0 -- set bridge {bridge} sflow=@s"
             )),
             Watcher::Ipfix => self.vsctl(&format!(
-                "-- --id=@i create ipfix targets=\"{target}\" sampling={one_in} obs_domain_id=1 obs_point_id=1 -- set bridge {bridge} ipfix=@i"
+                "-- --id=@i create ipfix targets=\"{target}\" sampling={one_in} obs_domain_id=1 obs_point_id=1 \
+                 cache_active_timeout=1 cache_max_flows=10000 -- set bridge {bridge} ipfix=@i"
             )),
             Watcher::Netflow => self.vsctl(&format!(
                 "-- --id=@n create netflow targets=\"{target}\" active_timeout=1 -- set bridge {bridge} netflow=@n"
             )),
         };
         said.map(drop_text)
+    }
+
+    fn count(&mut self, bridge: &str, host: &str) -> Result<()> {
+        let port = self.port_number(bridge, host)?;
+        for flow in ["priority=2,udp,", "priority=1,"] {
+            self.ofctl(&format!("add-flow {bridge} {flow}in_port={port},actions=NORMAL"))?;
+        }
+        Ok(())
+    }
+
+    fn counted(&mut self, bridge: &str, host: &str) -> Result<Counted> {
+        let port = self.port_number(bridge, host)?;
+        let datagrams = self.ask_ofctl(&format!("dump-aggregate {bridge} udp,in_port={port}"))?;
+        let all = self.ask_ofctl(&format!("dump-aggregate {bridge} in_port={port}"))?;
+        self.ask_ofctl(&format!("del-flows {bridge} in_port={port}"))?;
+        Ok(Counted {
+            datagrams: aggregate(&datagrams, "packet_count").context("the counter of UDP datagrams")?,
+            bytes: aggregate(&all, "byte_count").context("the counter of bytes")?,
+        })
+    }
+
+    fn lost_samples(&self) -> Result<Option<u64>> {
+        Ok(match self.tools {
+            Tools::Oxvs => Some(drops::lost_samples(&drops::ports(&self.appctl("dpctl/show -s")?))),
+            Tools::OpenVswitch => None,
+        })
     }
 
     fn end_flows(&mut self) -> Result<()> {
@@ -260,6 +295,12 @@ impl Running for RunningSwitch {
 
 fn drop_text(_: String) {}
 
+/// A number of `ovs-ofctl dump-aggregate`.
+fn aggregate(said: &str, name: &str) -> Option<u64> {
+    let mut words = said.split_whitespace();
+    words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
 impl Drop for RunningSwitch {
     fn drop(&mut self) {
         if self.tools == Tools::OpenVswitch && self.daemons.len() > 1 {
@@ -278,5 +319,20 @@ impl Drop for RunningSwitch {
         while let Some(daemon) = self.daemons.pop() {
             drop(daemon);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aggregates_are_read_in_both_versions_of_openflow() {
+        let said = "NXST_AGGREGATE reply (xid=0x4): packet_count=12 byte_count=3400 flow_count=2\n";
+        assert_eq!(aggregate(said, "packet_count"), Some(12));
+        assert_eq!(aggregate(said, "byte_count"), Some(3400));
+        let said = "OFPST_AGGREGATE reply (OF1.3) (xid=0x2): packet_count=7 byte_count=9 flow_count=1\n";
+        assert_eq!(aggregate(said, "packet_count"), Some(7));
+        assert_eq!(aggregate("no reply", "packet_count"), None);
     }
 }

@@ -17,14 +17,10 @@ pub(super) struct Tally {
     pub(super) packets: u64,
     /// Bytes of counted flows, with IP headers.
     pub(super) bytes: u64,
-    /// Samples, or records.
-    pub(super) samples: u64,
     /// Samples that the switch has dropped, as it says.
     pub(super) dropped: u64,
     /// IPFIX's templates: elements and their lengths, by number.
     templates: BTreeMap<u16, Vec<(u16, usize)>>,
-    /// The packets of the shortest IPFIX record: one sample's.
-    rate: u64,
 }
 
 impl Tally {
@@ -67,7 +63,6 @@ impl Tally {
                 let record = at.get(8..8 + len)?;
                 at = &at[8 + len..];
                 if kind == 1 && is_udp(record.get(16..)?) {
-                    self.samples += 1;
                     self.packets += u64::from(rate);
                 }
             }
@@ -78,7 +73,6 @@ impl Tally {
     fn netflow(&mut self, data: &[u8]) -> Option<()> {
         for record in data.get(24..)?.chunks_exact(48) {
             if record[38] == UDP {
-                self.samples += 1;
                 self.packets += u64::from(u32_at(record, 16)?);
                 self.bytes += u64::from(u32_at(record, 20)?);
             }
@@ -146,14 +140,8 @@ impl Tally {
             }
             // A packet is sampled where it comes in, and again where it leaves.
             if protocol == u64::from(UDP) && packets > 0 && !leaves {
-                self.rate = if self.rate == 0 {
-                    packets
-                } else {
-                    self.rate.min(packets)
-                };
                 self.packets += packets;
                 self.bytes += bytes;
-                self.samples += packets / self.rate;
             }
         }
         Some(())
@@ -200,7 +188,7 @@ mod tests {
         }
         let mut tally = Tally::default();
         tally.read(&datagram);
-        assert_eq!((tally.samples, tally.packets, tally.dropped), (1, 100, 3));
+        assert_eq!((tally.packets, tally.dropped), (100, 3));
         for end in 0..datagram.len() {
             Tally::default().read(&datagram[..end]);
         }
@@ -217,7 +205,7 @@ mod tests {
         }
         let mut tally = Tally::default();
         tally.read(&datagram);
-        assert_eq!((tally.packets, tally.bytes, tally.samples), (9, 90, 1));
+        assert_eq!((tally.packets, tally.bytes), (9, 90));
 
         let template = [0, 2, 0, 20, 1, 0, 0, 3, 0, 1, 0, 8, 0, 2, 0, 8, 0, 4, 0, 1];
         let mut data = vec![1, 0, 0, 21];
@@ -230,7 +218,7 @@ mod tests {
         message.extend(&data);
         let mut tally = Tally::default();
         tally.read(&message);
-        assert_eq!((tally.packets, tally.bytes, tally.samples), (20, 1280, 1));
+        assert_eq!((tally.packets, tally.bytes), (20, 1280));
         for end in 0..message.len() {
             Tally::default().read(&message[..end]);
         }
