@@ -2,7 +2,7 @@
 
 use crate::switch::Switch;
 use crate::tables::{Context, Patience, Pipeline, Translated};
-use dp::Upcall;
+use dp::{PortNo, Upcall};
 use flow::FlowState;
 use nanos::Nanos;
 use openflow::model::Action;
@@ -51,6 +51,22 @@ impl Switch {
     ) -> Option<Option<Translated>> {
         let id = *self.bridge_ids.get(bridge)?;
         Some(Pipeline::packet_out(self, state, (id, actions), patience).finish(now))
+    }
+
+    /// Translates the copies that mirrors take of a packet that a device of a bridge sends past the
+    /// tables: a frame of a control protocol. `None` where the bridge has no mirrors, or is not
+    /// there; `Some(None)` is the `None` of [`Switch::translate`].
+    pub fn mirror_sent(
+        &self,
+        bridge: &str,
+        device: PortNo,
+        state: &FlowState,
+        now: Nanos,
+        patience: Patience<'_>,
+    ) -> Option<Option<Translated>> {
+        let bridge = self.bridges.get(self.bridge_ids.get(bridge)?)?;
+        let copies = || Pipeline::copies_of_sent(self, state, (bridge, device), patience).finish(now);
+        (!bridge.mirrors.is_empty()).then(copies)
     }
 }
 

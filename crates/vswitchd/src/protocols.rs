@@ -25,7 +25,7 @@ use crate::desired::Desired;
 use crate::own_changes::OwnChange;
 use crate::slowpath::Shared;
 use aggregation::Aggregations;
-use dp::{BondTable, Change, Datapath, PuntReason};
+use dp::{BondTable, Change, Datapath, PortNo, PuntReason};
 use flow::{FlowState, Key, PacketMeta};
 use frames::Frame;
 use links::{Links, Watcher};
@@ -39,6 +39,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use switch::tables::{Patience, Translated};
 use switch::{LinkState, Switch};
 use tokio::sync::Notify;
 use wire::{EtherType, MacAddr, Vid};
@@ -404,7 +405,8 @@ impl Protocols {
 
     fn send(&self, facts: &PortFacts, frame: &[u8]) {
         if let Some(port) = facts.device {
-            return self.datapath.send_ahead(port, frame);
+            self.datapath.send_ahead(port, frame);
+            return self.mirror(&facts.bridge, port, frame);
         }
         // Through a patch, into the other bridge.
         let port = Port(flow::port_from_of10(facts.ofport));
@@ -413,17 +415,29 @@ impl Protocols {
 
     /// Sends a frame by a port of a bridge.
     fn send_by(&self, bridge: &str, frame: &[u8], port: Port) {
-        let Some(key) = flow::extract(frame, &PacketMeta::default()) else {
-            return;
-        };
-        let state = FlowState::new(key, Port::CONTROLLER.0);
         let out = [Action::Output { port, max_len: 0 }];
-        let translated = self
-            .shared
-            .decide(|switch: &Switch, now, patience| switch.packet_out(bridge, &state, &out, now, patience));
-        if let Some(translated) = translated {
-            let actions = &translated.translation.actions;
-            self.datapath.execute(Key::ZERO.in_port(), frame, actions);
+        self.translated(frame, |switch, state, now, patience| {
+            switch.packet_out(bridge, state, &out, now, patience)
+        });
+    }
+
+    /// Sends the copies that mirrors take of a frame that leaves through a device.
+    fn mirror(&self, bridge: &str, device: PortNo, frame: &[u8]) {
+        self.translated(frame, |switch, state, now, patience| {
+            switch.mirror_sent(bridge, device, state, now, patience)
+        });
+    }
+
+    /// Sends a frame of the switch itself by the actions of its translation.
+    fn translated(
+        &self,
+        frame: &[u8],
+        translate: impl Fn(&Switch, &FlowState, Nanos, Patience<'_>) -> Option<Option<Translated>>,
+    ) {
+        if let Some(key) = flow::extract(frame, &PacketMeta::default()) {
+            let state = FlowState::new(key, Port::CONTROLLER.0);
+            let translate = |switch: &Switch, now, patience: Patience<'_>| translate(switch, &state, now, patience);
+            self.shared.send(&*self.datapath, Key::ZERO.in_port(), frame, translate);
         }
     }
 

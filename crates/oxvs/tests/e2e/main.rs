@@ -22,6 +22,7 @@ mod lldp;
 mod memory;
 mod mirror_captures;
 mod mirrors;
+mod mirrors_of_own;
 mod offload;
 mod openflow;
 mod other_tools;

@@ -8,7 +8,7 @@
 //! copies that are cut do not go to patch ports; unlike there, packets of patch ports are mirrored.
 
 use super::Credited;
-use super::budget::cost;
+use super::budget::{Patience, cost};
 use super::pipeline::Pipeline;
 use super::tags::Tags;
 use super::words;
@@ -17,8 +17,9 @@ use crate::dep::Read;
 use crate::mirror::{Mirror, Output};
 use crate::port::{Egress, Port};
 use crate::reserved::is_reserved;
-use dp::DropCause;
-use flow::{Field, Key};
+use crate::switch::Switch;
+use dp::{DropCause, PortNo};
+use flow::{Field, FlowState, Key};
 use wire::{MacAddr, Vid};
 
 /// A packet that is mirrored, and its tags in the bridge.
@@ -29,6 +30,20 @@ struct Mirrored<'a> {
 }
 
 impl<'a> Pipeline<'a> {
+    /// Translates the copies of a packet that a device of a bridge sends, and nothing else.
+    pub(crate) fn copies_of_sent(
+        switch: &'a Switch,
+        state: &'a FlowState,
+        (bridge, device): (&'a Bridge, PortNo),
+        patience: Patience<'a>,
+    ) -> Pipeline<'a> {
+        let mut pipeline = Pipeline::packet_of(switch, state, patience);
+        pipeline.depend(Read::Bridge(bridge.id));
+        pipeline.packet.place.bridge = Some(bridge);
+        pipeline.mirror_sent(Egress::Device(device));
+        pipeline
+    }
+
     /// Copies a packet that the bridge has received. Whether the bridge accepts it: it does not
     /// accept packets from a mirror's output.
     pub(super) fn mirror_received(&mut self) -> bool {

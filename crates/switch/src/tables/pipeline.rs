@@ -126,6 +126,15 @@ impl<'a> Pipeline<'a> {
         pipeline
     }
 
+    /// A packet of the switch itself, before anything is done with it.
+    pub(super) fn packet_of(switch: &'a Switch, state: &'a FlowState, patience: Patience<'a>) -> Pipeline<'a> {
+        let mut pipeline = Pipeline::new(switch, &state.key, patience);
+        (pipeline.packet_out, pipeline.unmarked) = (true, true);
+        pipeline.packet.base.key = pipeline.visible(&state.key);
+        pipeline.begin(*state.meta());
+        pipeline
+    }
+
     /// Sets the packet that tables see, with metadata that the datapath need not have.
     pub(super) fn begin(&mut self, meta: [u64; flow::META_WORDS]) {
         self.packet.state = FlowState::with_meta(self.packet.base.key, meta);

@@ -2,7 +2,7 @@
 
 use crate::dummy_port;
 use crate::state::State;
-use dp::{Carried, Change, MeterStats, PortNo, Slowpath};
+use dp::{Change, MeterStats, PortNo};
 use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
@@ -125,24 +125,7 @@ impl Env for State {
         packet: &[u8],
         translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool {
-        let Some(translated) = self.shared.decide(translate) else {
-            return false;
-        };
-        let now = self.shared.clock.now();
-        let carried = Carried {
-            packets: 1,
-            bytes: packet.len() as u64,
-            used: now,
-        };
-        let credits: Vec<_> = translated
-            .translation
-            .credits
-            .iter()
-            .map(|credit| (*credit, carried))
-            .collect();
-        self.shared.credit(&credits, now);
-        self.dp().execute(in_port, packet, &translated.translation.actions);
-        true
+        self.shared.send(self.dp(), in_port, packet, translate)
     }
 
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use super::long::{Done, Known, Requested};
 use super::{PATIENCE, Reported, Shared, Wait, count_ignored};
-use dp::{Answer, Change, DropCause, Key, Translation, Upcall};
+use dp::{Answer, Carried, Change, Datapath, DropCause, Key, PortNo, Slowpath, Translation, Upcall};
 use flow::Mask;
 use nanos::Nanos;
 use std::sync::atomic::Ordering;
@@ -60,6 +60,30 @@ impl Shared {
             }
         }
         None
+    }
+
+    /// Sends a packet that comes from no port by the actions of [`Shared::decide`], and counts it.
+    /// `false` if it has none.
+    pub(crate) fn send(
+        &self,
+        datapath: &dyn Datapath,
+        in_port: PortNo,
+        packet: &[u8],
+        translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
+    ) -> bool {
+        let Some(Translated { translation, .. }) = self.decide(translate) else {
+            return false;
+        };
+        let now = self.clock.now();
+        let carried = Carried {
+            packets: 1,
+            bytes: packet.len() as u64,
+            used: now,
+        };
+        let credits: Vec<_> = translation.credits.iter().map(|credit| (*credit, carried)).collect();
+        self.credit(&credits, now);
+        datapath.execute(in_port, packet, &translation.actions);
+        true
     }
 
     /// Translates with `translate`. A thread that wants to change the tables meanwhile does not
