@@ -53,7 +53,7 @@ impl Core {
             return Err(OfError::BrcIsSecondary);
         }
         match body {
-            Body::Hello(_) | Body::Error(_) | Body::EchoReply(_) | Body::FlowAge => {}
+            Body::Error(_) | Body::EchoReply(_) | Body::FlowAge => {}
             Body::EchoRequest(data) => conn.send(xid, Body::EchoReply(data)),
             Body::FeaturesRequest => {
                 let features = self.features(conn.version());

@@ -4,7 +4,7 @@
 use crate::run::{Daemons, Group, Row, Table, row, run, step};
 
 /// The rows of one version: monitors in the background with these names and words, changes of rules
-/// by other connections, a change by each monitor itself (`own` is a flow-mod in hexadecimal
+/// by other connections, a change by three of the monitors (`own` is a flow-mod in hexadecimal
 /// digits), and what each monitor printed.
 macro_rules! watched {
     ($version:literal, $own:literal, $($name:literal $words:literal),* $(,)?) => { &[
@@ -24,7 +24,15 @@ macro_rules! watched {
         step("ovs-ofctl -O OpenFlow13 del-groups br0"),
         step("ovs-ofctl -O OpenFlow14 bundle br0 bundle.txt"),
         $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
-        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/send ", $own)),)*
+        // Each of these sees the others' changes before it makes its own.
+        row(concat!("ovs-appctl -t {dir}/own.ctl ofctl/send ", $own)),
+        row("ovs-appctl -t {dir}/own.ctl ofctl/barrier"),
+        row("ovs-appctl -t {dir}/foreign.ctl ofctl/barrier"),
+        row("ovs-appctl -t {dir}/all.ctl ofctl/barrier"),
+        row(concat!("ovs-appctl -t {dir}/foreign.ctl ofctl/send ", $own)),
+        row("ovs-appctl -t {dir}/foreign.ctl ofctl/barrier"),
+        row("ovs-appctl -t {dir}/all.ctl ofctl/barrier"),
+        row(concat!("ovs-appctl -t {dir}/all.ctl ofctl/send ", $own)),
         $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
         $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl exit")),)*
         $(row(concat!("sh -c \"cat ", $name, "; : ", $version, " ", $words, "\"")),)*
@@ -87,6 +95,17 @@ const fn group(rows: &'static [Row]) -> Group {
     }
 }
 
+/// Waits until a monitor has printed so many packets.
+macro_rules! heard {
+    ($packets:literal) => {
+        step(concat!(
+            "sh -c \"for i in $(seq 500); do [ $(grep -c '(via' plain) -ge ",
+            $packets,
+            " ] && exit 0; sleep 0.01; done; exit 1\""
+        ))
+    };
+}
+
 /// The rows of packets that the switch sends to monitors: monitors with these names, options and
 /// words; packets; what each monitor printed.
 macro_rules! packets {
@@ -98,20 +117,29 @@ macro_rules! packets {
         step("ovs-ofctl -O OpenFlow13 del-flows br0"),
         step("ovs-ofctl add-flows br0 packets.txt"),
         step("ovs-appctl netdev-dummy/receive p1 50540000000750540000000508004500001c00000000401166ce0a0000010a000002003500350008eb65"),
+        heard!(2),
         step("ovs-appctl netdev-dummy/receive p2 50540000000750540000000581000005080045000028000000004006ba910a0000010a00000200500051000000010000000250120000b0ce0000"),
+        heard!(3),
         step("ovs-appctl netdev-dummy/receive p3 ffffffffffff505400000005080600010800060400015054000000050a0000010000000000000a000002"),
+        heard!(4),
         step("ovs-appctl netdev-dummy/receive p3 505400000007505400000005884700005140450000140000000040007ae70a0000010a000002"),
+        heard!(5),
         step("ovs-ofctl packet-out br0 'in_port=2,metadata=7,reg1=5,packet=5054000000075054000000058863112233,actions=controller(userdata=01.02,id=0)'"),
+        heard!(6),
         step("ovs-ofctl add-flow br0 table=7,send_flow_rem,actions=1"),
         step("ovs-ofctl mod-port br0 p1 no-flood"),
         step("ovs-ofctl mod-port br0 p1 flood"),
         step("ovs-ofctl del-flows br0 table=7"),
-        step("sleep 0.3"),
-        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/packet-out 'in_port=2,packet=505400000007505400000005886311,actions=controller'")),)*
-        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/packet-out 'in_port=zz'")),)*
-        $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl ofctl/barrier")),)*
+        row("ovs-appctl -t {dir}/none.ctl ofctl/packet-out 'in_port=2,packet=505400000007505400000005886311,actions=controller'"),
+        row("ovs-appctl -t {dir}/none.ctl ofctl/packet-out in_port=zz"),
+        row("ovs-appctl -t {dir}/none.ctl ofctl/barrier"),
+        heard!(7),
+        row("ovs-appctl -t {dir}/plain.ctl ofctl/packet-out 'in_port=2,packet=505400000007505400000005886311,actions=controller'"),
+        row("ovs-appctl -t {dir}/plain.ctl ofctl/packet-out in_port=zz"),
+        row("ovs-appctl -t {dir}/plain.ctl ofctl/barrier"),
+        heard!(8),
+        $(row(concat!("sh -c \"cat ", $name, "; : ", $version, " ", $options, " ", $words, "\"")).eventually(),)*
         $(row(concat!("ovs-appctl -t {dir}/", $name, ".ctl exit")),)*
-        $(row(concat!("sh -c \"cat ", $name, "; : ", $version, " ", $options, " ", $words, "\"")),)*
     ] };
 }
 
@@ -162,10 +190,41 @@ const REFUSED: &[Row] = &[
     row("ovs-ofctl monitor br0 1 invalid_ttl watch: watch:zz"),
 ];
 
+/// The commands of a monitor's control socket.
+const CONTROL: &[Row] = &[
+    step("ovs-ofctl monitor br0 watch: --detach --no-chdir --pidfile={dir}/m.pid --unixctl={dir}/m.ctl")
+        .into_file("first"),
+    row("ovs-appctl -t {dir}/m.ctl list-commands").superset(),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/block"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/block"),
+    step("ovs-ofctl add-flow br0 table=9,actions=drop"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/set-output-file {dir}/second"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/unblock"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/unblock"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/set-output-file /nonexistent/file"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/set-output-file"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/barrier x"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/send"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/send zz"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/send 01"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/send 0102000c0000000112345678 0100000800000002"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/send 0163000800000003"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/packet-out foo"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/packet-out 'in_port=1 packet=zz'"),
+    row("ovs-appctl -t {dir}/m.ctl ofctl/barrier"),
+    row("ovs-appctl -t {dir}/m.ctl foo"),
+    row("ovs-appctl -t {dir}/m.ctl vlog/set foo"),
+    row("ovs-appctl -t {dir}/m.ctl exit x"),
+    row("ovs-appctl -t {dir}/m.ctl exit"),
+    row("cat first"),
+    row("cat second"),
+];
+
 pub(crate) static TABLE: Table = Table {
     name: "monitor",
     groups: &[
         group(REFUSED),
+        group(CONTROL),
         group(version!(
             "OpenFlow10",
             "010e004812345678003820ff00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000008000ffffffffffff0000"

@@ -69,9 +69,6 @@ impl Ctl {
             protocol: Protocols::NONE,
             vconn: Vconn::new(stream),
         };
-        if what == Target::Snoop {
-            return Ok(conn);
-        }
         let agreed = conn.vconn.agree(&name, self.xid(), self.options.versions);
         let failed = |e: io::Error| Failure::new(format!("{target}: failed to connect to socket ({})", reason(&e)));
         conn.version = agreed.map_err(failed)?;

@@ -2,15 +2,15 @@
 //! control socket.
 
 use super::conn::{Conn, Target, reason};
-use super::names::Wanted;
+use super::names::{NAMES_IDS, Wanted};
 use super::{Ctl, PROGRAM};
 use crate::common::Failure;
 use mgmt::vconn::{Stream, echo_reply, is_error, xid_of};
 use mgmt::{daemon, os_text, unixctl};
-use openflow::Version;
 use openflow::model::{Body, Message, PacketInFormat, StatsRequest};
 use openflow::text::print::message;
 use openflow::text::{Names, parse_flow_monitor_request, parse_packet_out};
+use openflow::{HEADER_LEN, Version};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::File;
@@ -187,10 +187,9 @@ fn watch(
         codec: conn.codec(),
         verbosity: ctl.options.verbosity,
         names,
-        unasked: Cell::new(if ctl.options.accept_names() {
-            ctl.unasked_ids(target)
-        } else {
-            0
+        unasked: Cell::new(match ctl.options.accept_names() && !ctl.options.show_names() {
+            true => NAMES_IDS,
+            false => 0,
         }),
     });
     let (sender, mut messages) = mpsc::channel::<io::Result<Vec<u8>>>(AHEAD);
@@ -302,8 +301,18 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
         let mut out = String::new();
         for word in args {
             let Some(data) = super::offline::bytes(word) else {
-                return Err("Trailing garbage in hex data".into());
+                return Err(out + "Trailing garbage in hex data");
             };
+            let wrong = match data.first_chunk::<HEADER_LEN>() {
+                None => Some("Message too short for OpenFlow"),
+                Some([_, _, high, low, ..]) if data.len() != usize::from(u16::from_be_bytes([*high, *low])) => {
+                    Some("Message size does not match length in OpenFlow header")
+                }
+                Some(_) => None,
+            };
+            if let Some(wrong) = wrong {
+                return Err(out + wrong);
+            }
             s.say("send: ");
             s.show(&data);
             match s.send(&data) {
@@ -358,16 +367,13 @@ fn register(server: &unixctl::Server, shared: &Rc<Shared>) {
     for (name, blocked) in [("ofctl/block", true), ("ofctl/unblock", false)] {
         let s = shared.clone();
         let block = move |_: &[String]| {
-            if s.blocked.replace(blocked) == blocked {
-                return Err(if blocked {
-                    "already blocking"
-                } else {
-                    "already unblocked"
-                }
-                .to_owned());
-            }
+            let said = match (s.blocked.replace(blocked) == blocked, blocked) {
+                (false, _) => "",
+                (true, true) => "already blocking",
+                (true, false) => "already unblocked",
+            };
             s.changed.notify_one();
-            Ok(String::new())
+            Ok(said.to_owned())
         };
         server.register(name, "", 0, 0, Box::new(block));
     }

@@ -39,6 +39,8 @@ impl<N> Default for Asked<N> {
 
 /// The transaction ids of a request for names: the hello's and its own.
 const IDS: u32 = 2;
+/// Those of both kinds of names.
+pub(crate) const NAMES_IDS: u32 = 2 * IDS;
 
 /// The kinds of names that a text may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,17 +107,6 @@ impl Ctl {
             tables,
             ..Names::default()
         })
-    }
-
-    /// The transaction ids that asking for the names of a switch would take now.
-    pub(crate) fn unasked_ids(&self, target: &str) -> u32 {
-        let cache = self.names.borrow();
-        let counted = cache
-            .0
-            .get(target)
-            .map(|known| [known.ports.counted, known.tables.counted]);
-        let unasked = counted.unwrap_or_default().into_iter().filter(|counted| !counted);
-        unasked.map(|_| IDS).sum()
     }
 
     fn ask_once<N: Clone + Ord>(

@@ -9,11 +9,16 @@ struct Listener {
 }
 
 impl Listener {
+    /// Debian's program.
     fn start(switch: &Vswitch, name: &str, words: &str) -> Listener {
+        Listener::of("ovs-ofctl", switch, name, words)
+    }
+
+    fn of(program: &str, switch: &Vswitch, name: &str, words: &str) -> Listener {
         let said = switch.sandbox.arg(&format!("{name}.txt"));
         let pid = switch.sandbox.arg(&format!("{name}.pid"));
         let command =
-            format!("exec ovs-ofctl {words} --detach --no-chdir --log-file={said}.vlog --pidfile={pid} 2> {said}");
+            format!("exec {program} {words} --detach --no-chdir --log-file={said}.vlog --pidfile={pid} 2> {said}");
         testkit::try_run(&["sh", "-c", &command], &switch.sandbox.env()).expect_ok();
         Listener { said, pid }
     }
@@ -70,6 +75,8 @@ fn who_monitors_is_told_of_packets_and_rules_and_who_snoops_of_what_the_controll
         let overheard = std::fs::read_to_string(&snoop.said).unwrap_or_default();
         overheard.contains("OFPT_BARRIER_REQUEST").then_some(())
     });
+    let ofctl = format!("{} ofctl", env!("CARGO_BIN_EXE_oxvs"));
+    let own = Listener::of(&ofctl, &switch, "own", "-O OpenFlow13 snoop br0");
     let monitor = Listener::start(&switch, "monitor", "-O OpenFlow13 monitor br0 65535 watch:");
     controller.ask_for_misses();
     snoop.prints(&["OFPT_FLOW_MOD (OF1.3)", "priority=0 actions=CONTROLLER:65535"]);
@@ -101,7 +108,11 @@ fn who_monitors_is_told_of_packets_and_rules_and_who_snoops_of_what_the_controll
     monitor.prints(&["event=DELETED reason=delete table=0 cookie=0 in_port=2"]);
     monitor.prints(&ended);
     snoop.prints(&ended);
+    own.prints(&["OFPT_FLOW_MOD (OF1.3)", "OFPT_BARRIER_REPLY (OF1.3)"]);
+    own.prints(&ended);
     // Requests of other peers are not part of the controller's traffic.
     let overheard = std::fs::read_to_string(&snoop.said).unwrap_or_default();
     assert!(!overheard.contains("output:1"), "{overheard}");
+    let heard = std::fs::read_to_string(&own.said).unwrap_or_default();
+    assert!(!heard.contains("OFPT_HELLO"), "the greeting is not part of it: {heard}");
 }
