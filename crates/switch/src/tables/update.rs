@@ -58,22 +58,6 @@ pub enum TableEvent {
     Status(TableStatus),
 }
 
-impl RuleImage {
-    /// The image of a rule of this match and priority.
-    fn of(table: u8, priority: u16, matching: ModelMatch, rule: &Rule) -> RuleImage {
-        RuleImage {
-            table,
-            priority,
-            matching,
-            cookie: rule.cookie,
-            idle_timeout: rule.idle_timeout,
-            hard_timeout: rule.hard_timeout,
-            instructions: rule.instructions.clone(),
-            before: None,
-        }
-    }
-}
-
 /// The events of a change of tables, as they are collected.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
@@ -104,8 +88,7 @@ impl Log {
             self.added.push(at);
         }
         if self.monitored {
-            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
-            let image = RuleImage { before, ..image };
+            let image = self.image(at, priority, matching, rule, before);
             self.events.push(TableEvent::Update(RuleUpdate::Added(image)));
         }
     }
@@ -124,8 +107,7 @@ impl Log {
             self.modified.push(at);
         }
         if self.monitored && before.is_some() {
-            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), rule);
-            let image = RuleImage { before, ..image };
+            let image = self.image(at, priority, matching, rule, before);
             self.events.push(TableEvent::Update(RuleUpdate::Modified(image)));
         }
     }
@@ -140,7 +122,7 @@ impl Log {
     ) {
         self.stale.add(at.table, matching);
         if self.monitored {
-            let image = RuleImage::of(at.table, priority, self.options.match_of(matching), &rule);
+            let image = self.image(at, priority, matching, &rule, None);
             self.events.push(TableEvent::Update(RuleUpdate::Removed(image, end.0)));
         }
         if self.everything || rule.flags.has(FlowFlags::SEND_FLOW_REM) {
@@ -152,6 +134,27 @@ impl Log {
                 when: end.1,
                 rule,
             }));
+        }
+    }
+
+    /// A rule as it is now; it may have replaced the instructions `before`.
+    fn image(
+        &self,
+        at: RuleRef,
+        priority: u16,
+        matching: &Match<WORDS>,
+        rule: &Rule,
+        before: Option<Arc<Instructions>>,
+    ) -> RuleImage {
+        RuleImage {
+            table: at.table,
+            priority,
+            matching: self.options.match_of(matching),
+            cookie: rule.cookie,
+            idle_timeout: rule.idle_timeout,
+            hard_timeout: rule.hard_timeout,
+            instructions: rule.instructions.clone(),
+            before,
         }
     }
 }
