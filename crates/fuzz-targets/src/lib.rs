@@ -7,6 +7,7 @@
 mod aggregation;
 mod discovery;
 mod exports;
+mod liveness;
 mod snooping;
 mod trees;
 
@@ -16,6 +17,7 @@ use dp::offload::PacketKind;
 pub use exports::exports;
 use flow::PortNo;
 use lab::scenario::{Profile, Scenario};
+pub use liveness::liveness;
 use mgmt::jsonrpc::{Framer, Limits, Message};
 use netdev::{Csum, Frame, Gso, Offload};
 use openflow::model::{FlowCommand, GroupCommand, GroupMod, MeterCommand};
@@ -47,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     ("snooping", snooping),
     ("aggregation", aggregation),
     ("discovery", discovery),
+    ("liveness", liveness),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

@@ -26,6 +26,8 @@ pub struct PortInfo {
     pub admin_up: bool,
     /// Whether it has a link.
     pub link_up: bool,
+    /// Whether LACP, BFD and CFM say that the other end receives and sends.
+    pub alive: bool,
     /// Its speed in bit/s; `None` if unknown.
     pub speed: Option<u64>,
     /// Whether it is full duplex.
@@ -61,8 +63,8 @@ impl OfPort {
     fn description(&self) -> PortDesc {
         let down = if self.info.admin_up { 0 } else { config::PORT_DOWN };
         let link = match (self.info.admin_up, self.info.link_up) {
-            (true, true) => state::LIVE,
-            (false, true) => 0,
+            (true, true) if self.info.alive => state::LIVE,
+            (_, true) => 0,
             (_, false) => state::LINK_DOWN,
         };
         PortDesc {

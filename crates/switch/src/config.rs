@@ -255,8 +255,17 @@ pub struct Punts {
     pub lldp: bool,
     /// Continuity checks (IEEE 802.1ag) to this address.
     pub cfm: Option<MacAddr>,
-    /// BFD over UDP (RFC 5881).
-    pub bfd: bool,
+    /// BFD control packets over UDP and IPv4 (RFC 5881).
+    pub bfd: Option<BfdFrames>,
+}
+
+/// The BFD control packets of a session. Others are data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BfdFrames {
+    /// Their Ethernet destination; `None` for any.
+    pub dst_mac: Option<MacAddr>,
+    /// Their IP destination; `None` for any.
+    pub dst: Option<Ipv4Addr>,
 }
 
 /// How OpenFlow tables treat IP fragments (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).

@@ -37,8 +37,8 @@ mod vlan_set;
 pub use bond::BondState;
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
-    Attach, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput, PortConfig,
-    PortFlags, PortGuard, PriorityTags, Punts, SwitchConfig, VlanMode,
+    Attach, BfdFrames, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput,
+    PortConfig, PortFlags, PortGuard, PriorityTags, Punts, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use export::{ExportConfig, FlowCounts, FlowKey, FlowOutput, FlowRecord, IpfixConfig, SflowConfig};

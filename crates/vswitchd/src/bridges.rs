@@ -517,7 +517,7 @@ fn switch_config(
 }
 
 fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Links) -> Option<InterfaceConfig> {
-    let interface = bridge.interfaces.get(name)?;
+    let (interface, wanted) = (bridge.interfaces.get(name)?, port.interfaces.get(name)?);
     let ofport = *interface.ofport.as_ref().ok()?;
     let attach = match (&interface.peer, interface.port) {
         (Some(peer), _) => Attach::Patch { peer: peer.clone() },
@@ -532,6 +532,7 @@ fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Li
         punts: Punts {
             lacp: port.aggregation.lacp.is_some(),
             lldp: port.interfaces.get(name).is_some_and(|interface| interface.lldp),
+            bfd: wanted.bfd.as_ref().map(|bfd| bfd.frames),
             ..Punts::default()
         },
     })

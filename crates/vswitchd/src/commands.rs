@@ -14,6 +14,7 @@ mod dummy;
 mod fdb;
 mod implementations;
 mod later;
+mod liveness;
 mod lldp;
 mod mdb;
 mod openflow;
@@ -60,6 +61,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         let state = state.clone();
         server.register_document(name, usage, min, max, Box::new(move |args| run(&state, args)));
     });
+    liveness::register(&add);
     mdb::register(&add);
     pmd::register(&add);
     qos::register(&add);

@@ -113,6 +113,7 @@ pub(crate) fn idl(seed: u128) -> Idl {
             STATUS,
             STATISTICS,
             LACP_CURRENT,
+            BFD_STATUS,
         ];
         selection.quiet(Interface::TABLE, &own);
     }
@@ -253,7 +254,10 @@ impl Daemon {
                     // Nobody has tried yet.
                     listen_by = Some(Instant::now() + Duration::from_millis(100));
                 }
-                () = state.protocols.changed.notified() => self.owed.protocols = true,
+                () = state.protocols.changed.notified() => {
+                    self.owed.protocols = true;
+                    state.openflow.links_changed(&state, &state.bridges.borrow());
+                }
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = state.recheck.notified() => {
                     state.bridges.borrow_mut().look_at_all();
@@ -496,9 +500,10 @@ impl Daemon {
             report.controllers(self.state.controllers.statuses(self.state.shared.clock.now()));
         }
         if owed.configuration || owed.protocols {
-            self.state
-                .protocols
-                .look(|services| report.aggregations(&self.desired, &services.aggregations));
+            self.state.protocols.look(|services| {
+                report.aggregations(&self.desired, &services.aggregations);
+                report.liveness(&self.desired, services);
+            });
             self.own.extend(self.state.protocols.take_own_changes());
             self.own.write(report.tables, &mut report.txn);
         }

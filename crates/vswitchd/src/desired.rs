@@ -7,6 +7,7 @@ use crate::controllers::config::Controller;
 use crate::exports;
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
+use crate::protocols::bfd::rows as bfd;
 use crate::protocols::lldp::rows::AutoAttach;
 use crate::protocols::snooping;
 use crate::{qos, workers};
@@ -44,6 +45,18 @@ pub(crate) struct Desired {
     pub(crate) managers: Vec<Remote>,
     /// Unsupported keys and columns of the root row.
     pub(crate) unsupported: Vec<String>,
+}
+
+impl Desired {
+    /// All interfaces, with their names.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = (&str, &Interface)> {
+        let ports = self.bridges.values().flat_map(|bridge| bridge.ports.values());
+        ports.flat_map(|port| {
+            port.interfaces
+                .iter()
+                .map(|(name, interface)| (name.as_str(), interface))
+        })
+    }
 }
 
 /// A `Bridge` row.
@@ -118,6 +131,8 @@ pub(crate) struct Interface {
     pub(crate) lacp: aggregation::LacpMember,
     /// It sends and receives LLDP.
     pub(crate) lldp: bool,
+    /// `bfd`.
+    pub(crate) bfd: Option<bfd::Wanted>,
     /// Unsupported settings of its row; the interface works without them.
     pub(crate) unsupported: Vec<String>,
 }

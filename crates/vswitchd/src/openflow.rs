@@ -14,6 +14,7 @@ pub(crate) use connection::CLOSED;
 
 use crate::bridges::{BridgeState, Bridges};
 use crate::desired::{self, Desired};
+use crate::protocols::links::Links;
 use crate::state::State;
 use nanos::Nanos;
 use ofproto::{Config, PortInfo};
@@ -86,7 +87,8 @@ impl OpenFlow {
                     agent
                 }
             };
-            agent.set_ports(ports(there, state.shared.clock.now()), state);
+            let ports = ports(there, &state.shared.links.lock(), state.shared.clock.now());
+            agent.set_ports(ports, state);
             agent.set_tables(&wanted.tables, state);
         }
     }
@@ -96,7 +98,8 @@ impl OpenFlow {
         let now = state.shared.clock.now();
         for (name, agent) in &*self.bridges.borrow() {
             if let Some(there) = bridges.state().get(name) {
-                agent.set_ports(ports(there, now), state);
+                let ports = ports(there, &state.shared.links.lock(), now);
+                agent.set_ports(ports, state);
             }
         }
     }
@@ -180,7 +183,7 @@ fn config(name: &str, desired: &Desired, wanted: &desired::Bridge, there: &Bridg
 }
 
 /// The ports of a bridge for its agent.
-fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
+fn ports(bridge: &BridgeState, links: &Links, now: Nanos) -> Vec<PortInfo> {
     let port = |(name, interface): (&String, &crate::bridges::InterfaceState)| {
         let number = *interface.ofport.as_ref().ok()?;
         let link = interface.link.as_ref();
@@ -193,6 +196,7 @@ fn ports(bridge: &BridgeState, now: Nanos) -> Vec<PortInfo> {
             hw_addr: link.map_or_else(|| patch_address(interface.uuid), |link| link.mac),
             admin_up: link.is_none_or(|link| link.admin_up),
             link_up: link.is_none_or(|link| link.carrier),
+            alive: links.state(name, true).alive,
             speed: link.and_then(|link| link.speed),
             full_duplex: link.is_none_or(|link| link.full_duplex != Some(false)),
             device: interface.port,

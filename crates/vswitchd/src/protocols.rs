@@ -11,9 +11,10 @@
 //!
 //! Lock order: the services, then the switch's tables, then [`Links`].
 
-#![expect(dead_code, reason = "spanning trees, BFD and CFM use the rest")]
+#![expect(dead_code, reason = "spanning trees and CFM use the rest")]
 
 pub(crate) mod aggregation;
+pub(crate) mod bfd;
 pub(crate) mod frames;
 pub(crate) mod links;
 pub(crate) mod lldp;
@@ -66,6 +67,9 @@ pub(crate) trait Service: Send {
 
     /// When [`Service::tick`] is due.
     fn next_event(&self) -> Option<Nanos>;
+
+    /// Follows what other services say of links.
+    fn links_changed(&mut self, _world: &mut World<'_>) {}
 }
 
 /// What a service sees of the switch, and its ways to act on it.
@@ -118,9 +122,9 @@ impl World<'_> {
         self.vlan
     }
 
-    /// Notes what a watcher says of the other end of an interface; one that watches no more says
-    /// `true`.
-    pub(crate) fn set_alive(&mut self, interface: &str, by: Watcher, alive: bool) {
+    /// Notes what a watcher says of the other end of an interface; `None` for one that does not
+    /// watch it.
+    pub(crate) fn set_alive(&mut self, interface: &str, by: Watcher, alive: Option<bool>) {
         self.links.set_alive(interface, by, alive);
     }
 
@@ -133,6 +137,13 @@ impl World<'_> {
     pub(crate) fn link(&self, interface: &str) -> Option<LinkState> {
         let facts = self.ports.get(interface)?;
         Some(self.links.state(interface, facts.up))
+    }
+
+    /// The packets that an interface has received, the kernel's included; 0 for a patch.
+    pub(crate) fn rx_packets(&self, interface: &str) -> u64 {
+        let device = self.ports.get(interface).and_then(|facts| facts.device);
+        let counters = device.and_then(|port| self.datapath.port_counters(port));
+        counters.map_or(0, |counters| counters.rx_packets)
     }
 
     /// Changes the switch's tables, after the service's call.
@@ -177,8 +188,8 @@ impl World<'_> {
 }
 
 /// The services, by name for commands and reports.
-#[derive(Default)]
 pub(crate) struct Services {
+    pub(crate) bfd: bfd::Sessions,
     pub(crate) aggregations: Aggregations,
     ports: Ports,
     pub(crate) snooping: snooping::Bridges,
@@ -187,9 +198,25 @@ pub(crate) struct Services {
 }
 
 impl Services {
+    fn new(seed: u64) -> Services {
+        Services {
+            bfd: bfd::Sessions::new(seed),
+            aggregations: Aggregations::default(),
+            ports: Ports::default(),
+            snooping: snooping::Bridges::default(),
+            lldp: lldp::Interfaces::default(),
+            own_changes: Vec::new(),
+        }
+    }
+
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 3] {
-        [&mut self.aggregations, &mut self.snooping, &mut self.lldp]
+    fn all(&mut self) -> [&mut dyn Service; 4] {
+        [
+            &mut self.bfd,
+            &mut self.aggregations,
+            &mut self.snooping,
+            &mut self.lldp,
+        ]
     }
 }
 
@@ -210,13 +237,13 @@ pub(crate) struct Running {
 }
 
 impl Protocols {
-    /// Starts the thread.
+    /// Starts the thread. `seed` is for random numbers of protocols.
     ///
     /// # Errors
     /// The kernel's, where it starts no thread.
-    pub(crate) fn start(shared: Arc<Shared>, datapath: Arc<dyn Datapath>) -> io::Result<Running> {
+    pub(crate) fn start(shared: Arc<Shared>, datapath: Arc<dyn Datapath>, seed: u64) -> io::Result<Running> {
         let protocols = Arc::new(Protocols {
-            services: Mutex::default(),
+            services: Mutex::new(Services::new(seed)),
             shared,
             datapath,
             changed: Notify::new(),
@@ -337,6 +364,11 @@ impl Protocols {
             status: false,
         };
         let result = run(services, &mut world);
+        if world.links.has_changed() {
+            for service in services.all() {
+                service.links_changed(&mut world);
+            }
+        }
         let World {
             frames,
             floods,

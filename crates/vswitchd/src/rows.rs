@@ -4,6 +4,7 @@ use crate::controllers::config::{Controller, controller, managers};
 use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
+use crate::protocols::bfd::rows as bfd;
 use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
@@ -182,6 +183,7 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         limits: qos::Limits::default(),
         lacp: aggregation::LacpMember::default(),
         lldp: false,
+        bfd: None,
         unsupported: Vec::new(),
     };
     let port = Port {
@@ -292,6 +294,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
         limits: qos::limits(row),
         lacp: aggregation::interface(row),
         lldp: flag(&row.lldp, "enable"),
+        bfd: bfd::wanted(row),
         unsupported: unsupported::interface(row),
     }
 }

@@ -57,7 +57,7 @@ impl State {
         let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
         datapath.offload_to(|| Ok(Arc::new(dp_ebpf::Ebpf::load()?)));
         let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
-        let protocols = Protocols::start(shared.clone(), datapath.clone())?;
+        let protocols = Protocols::start(shared.clone(), datapath.clone(), uuid::Uuid::new_v4().as_u128() as u64)?;
         Ok(State {
             shared,
             datapath,

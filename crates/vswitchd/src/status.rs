@@ -9,7 +9,9 @@ use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::Desired;
 use crate::dummy_port;
+use crate::protocols::Services;
 use crate::protocols::aggregation::Aggregations;
+use crate::protocols::bfd::rows as bfd;
 use dp::{Datapath, PortCounters};
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
@@ -196,6 +198,16 @@ impl Report<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// What BFD says of interfaces.
+    pub(crate) fn liveness(&mut self, desired: &Desired, services: &Services) {
+        use interface::{TABLE, columns};
+        for (name, interface) in desired.interfaces() {
+            let Some(uuid) = interface.uuid else { continue };
+            let status = bfd::status(services.bfd.status(name));
+            self.put(TABLE, uuid, columns::BFD_STATUS, status);
         }
     }
 

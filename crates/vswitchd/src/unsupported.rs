@@ -41,8 +41,6 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
 pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     let mut found = Found::default();
     found.column("cfm_mpid", row.cfm_mpid.is_some());
-    let bfd = row.bfd.get("enable").map(String::as_str);
-    found.column("bfd", bfd == Some("true"));
     found.keys("other_config", &row.other_config, INTERFACE_KEYS);
     found.list
 }

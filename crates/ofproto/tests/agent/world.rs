@@ -151,6 +151,7 @@ impl Lab {
             hw_addr: MacAddr([2, 0, 0, 0, 0, n as u8 + 1]),
             admin_up: true,
             link_up: true,
+            alive: true,
             speed: Some(10_000_000_000),
             full_duplex: true,
             device: Some(dp::PortNo(n as u32 + 1)),

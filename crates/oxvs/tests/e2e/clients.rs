@@ -377,8 +377,8 @@ fn what_is_not_built_yet_says_so_in_its_row() {
         "options:remote_ip=192.0.2.1",
     ]);
     switch.wait_for("interface", "vx", "error", |s| s != "[]");
-    switch.vsctl("set interface p1 bfd:enable=true");
-    switch.wait_for("interface", "p1", "error", |s| s.contains("bfd"));
+    switch.vsctl("set interface p1 other_config:tx-steering=hash");
+    switch.wait_for("interface", "p1", "error", |s| s.contains("tx-steering"));
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod exports;
 mod exports_load;
 mod fixture;
 mod lab_controller;
+mod liveness;
 mod lldp;
 mod memory;
 mod mirror_captures;

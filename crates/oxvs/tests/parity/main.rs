@@ -22,6 +22,7 @@ mod bonds;
 mod dpctl;
 mod dummy;
 mod exceptions;
+mod liveness;
 mod lldp;
 mod logs;
 mod monitor;

@@ -26,6 +26,52 @@ pub enum State {
     Up,
 }
 
+impl State {
+    /// The name in `bfd_status`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::AdminDown => "admin_down",
+            State::Down => "down",
+            State::Init => "init",
+            State::Up => "up",
+        }
+    }
+}
+
+/// Why a session's state last changed (§4.1, `Diag`).
+pub mod diagnostic {
+    /// Nothing has happened yet.
+    pub const NONE: u8 = 0;
+    /// No packet came within the detection time.
+    pub const EXPIRED: u8 = 1;
+    /// The other end's session is down.
+    pub const NEIGHBOR_DOWN: u8 = 3;
+    /// The path below is down.
+    pub const PATH_DOWN: u8 = 5;
+    /// The path behind the sender is down (RFC 5882 §4).
+    pub const CONCATENATED_PATH_DOWN: u8 = 6;
+    /// An administrator has ended the session.
+    pub const ADMIN_DOWN: u8 = 7;
+    /// The path behind the sender is down in the other direction.
+    pub const REVERSE_CONCATENATED_PATH_DOWN: u8 = 8;
+
+    /// The text in `bfd_status`.
+    pub const fn text(diagnostic: u8) -> &'static str {
+        match diagnostic {
+            NONE => "No Diagnostic",
+            EXPIRED => "Control Detection Time Expired",
+            2 => "Echo Function Failed",
+            NEIGHBOR_DOWN => "Neighbor Signaled Session Down",
+            4 => "Forwarding Plane Reset",
+            PATH_DOWN => "Path Down",
+            CONCATENATED_PATH_DOWN => "Concatenated Path Down",
+            ADMIN_DOWN => "Administratively Down",
+            REVERSE_CONCATENATED_PATH_DOWN => "Reverse Concatenated Path Down",
+            _ => "Invalid Diagnostic",
+        }
+    }
+}
+
 /// A control packet that is well-formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {

@@ -9,7 +9,7 @@ use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Member};
-use crate::{LinkState, Punts};
+use crate::{BfdFrames, LinkState, Punts};
 use dp::{Action, DropCause, PuntReason};
 use flow::Field;
 use wire::{EtherType, MacAddr};
@@ -119,7 +119,9 @@ impl Pipeline<'_> {
         {
             return Some(PuntReason::Cfm);
         }
-        if punts.bfd && self.is_bfd() {
+        if let Some(frames) = punts.bfd
+            && self.is_bfd(&frames)
+        {
             return Some(PuntReason::Bfd);
         }
         if punts.lldp && self.read(Field::EthType) == LLDP_TYPE {
@@ -140,16 +142,22 @@ impl Pipeline<'_> {
         None
     }
 
-    fn is_bfd(&mut self) -> bool {
-        let kind = self.read(Field::EthType);
-        if kind != u128::from(EtherType::IPV4.0) && kind != u128::from(EtherType::IPV6.0) {
+    fn is_bfd(&mut self, frames: &BfdFrames) -> bool {
+        if let Some(mac) = frames.dst_mac
+            && self.read(Field::EthDst) as u64 != mac.to_u64()
+        {
             return false;
         }
-        if self.read(Field::IpProto) != UDP {
+        if self.read(Field::EthType) != u128::from(EtherType::IPV4.0) || self.read(Field::IpProto) != UDP {
             return false;
         }
         // Fragments have no ports: BFD packets are never fragmented.
-        self.read(Field::IpFrag) == 0 && self.read(Field::TpDst) == BFD_PORT
+        if self.read(Field::IpFrag) != 0 || self.read(Field::TpDst) != BFD_PORT {
+            return false;
+        }
+        frames
+            .dst
+            .is_none_or(|dst| self.read(Field::Ipv4Dst) == u128::from(dst.to_bits()))
     }
 
     /// Takes back all that the tables wanted to do with a packet whose port only learns. `before`

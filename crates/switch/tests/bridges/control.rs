@@ -4,7 +4,7 @@ use crate::lab::Lab;
 use dp::{Action, DropCause, PuntReason};
 use flow::{Field, PortNo, extract};
 use switch::tables::ControlPort;
-use switch::{LinkState, PortConfig, Punts};
+use switch::{BfdFrames, LinkState, PortConfig, Punts};
 use testkit::Packet;
 use wire::MacAddr;
 
@@ -43,7 +43,7 @@ fn a_port_hands_over_the_frames_of_its_protocols_only() {
         stp: true,
         lldp: true,
         cfm: Some("01:23:20:00:00:30".parse().unwrap()),
-        bfd: true,
+        bfd: Some(BfdFrames::default()),
     };
     let lab = lab_with(all);
     let frames = [

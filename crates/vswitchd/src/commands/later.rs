@@ -8,8 +8,6 @@ use crate::state::State;
 type Entry = (&'static str, &'static str, usize, usize);
 
 const LATER: &[Entry] = &[
-    ("bfd/set-forwarding", "[interface] normal|false|true", 1, 2),
-    ("bfd/show", "[interface]", 0, 1),
     ("cfm/set-fault", "[interface] normal|false|true", 1, 2),
     ("cfm/show", "[interface]", 0, 1),
     ("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2),

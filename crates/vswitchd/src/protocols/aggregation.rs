@@ -94,6 +94,12 @@ impl Service for Aggregations {
     fn next_event(&self) -> Option<Nanos> {
         self.ports.values().filter_map(Aggregation::next_event).min()
     }
+
+    fn links_changed(&mut self, world: &mut World<'_>) {
+        for port in self.ports.values_mut().filter(|port| port.bond.is_some()) {
+            port.settle(world);
+        }
+    }
 }
 
 impl Aggregations {
@@ -172,7 +178,7 @@ impl Aggregation {
             .map(|facts| (facts.interface.clone(), facts.ofport))
             .collect();
         for name in self.members.keys().filter(|name| !members.contains_key(*name)) {
-            world.set_alive(name, Watcher::Lacp, true);
+            world.set_alive(name, Watcher::Lacp, None);
         }
         self.members = members;
         self.config = config;
@@ -191,7 +197,7 @@ impl Aggregation {
         let Some(wanted) = &port.aggregation.lacp else {
             if self.lacp.take().is_some() {
                 for name in self.members.keys() {
-                    world.set_alive(name, Watcher::Lacp, true);
+                    world.set_alive(name, Watcher::Lacp, None);
                 }
             }
             return;
@@ -306,7 +312,7 @@ impl Aggregation {
                 }
             }
             for (name, ofport) in &self.members {
-                world.set_alive(name, Watcher::Lacp, lacp.may_enable((*ofport).into()));
+                world.set_alive(name, Watcher::Lacp, Some(lacp.may_enable((*ofport).into())));
             }
         }
     }
@@ -360,7 +366,7 @@ impl Aggregation {
     /// Ends the port's part in the switch.
     fn leave(self, world: &mut World<'_>) {
         for name in self.members.keys() {
-            world.set_alive(name, Watcher::Lacp, true);
+            world.set_alive(name, Watcher::Lacp, None);
         }
         if self.config.id != 0 {
             world.end_bond(self.config.id);

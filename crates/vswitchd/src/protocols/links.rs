@@ -25,19 +25,29 @@ pub(crate) struct Links {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Verdict {
-    /// Watchers that say that the other end does not receive or send.
-    dead: BTreeSet<Watcher>,
+    /// Whether the other end receives and sends, as watchers say.
+    alive: BTreeMap<Watcher, bool>,
     /// The port's spanning tree does not let it learn or forward.
     no_learn: bool,
     no_forward: bool,
 }
 
+impl Verdict {
+    /// LACP has to agree. Of BFD and CFM one is enough where both watch, as in Open vSwitch.
+    fn is_alive(&self) -> bool {
+        let says = |watcher: &Watcher| self.alive.get(watcher).copied();
+        let mut monitors = [Watcher::Bfd, Watcher::Cfm].iter().filter_map(says).peekable();
+        let monitored = monitors.peek().is_none() || monitors.any(|alive| alive);
+        says(&Watcher::Lacp) != Some(false) && monitored
+    }
+}
+
 impl Links {
-    /// Notes what a watcher says of an interface; one that watches no more says `true`.
-    pub(crate) fn set_alive(&mut self, interface: &str, by: Watcher, alive: bool) {
+    /// Notes what a watcher says of an interface; `None` for one that does not watch it.
+    pub(crate) fn set_alive(&mut self, interface: &str, by: Watcher, alive: Option<bool>) {
         self.change(interface, |verdict| match alive {
-            true => _ = verdict.dead.remove(&by),
-            false => _ = verdict.dead.insert(by),
+            None => _ = verdict.alive.remove(&by),
+            Some(alive) => _ = verdict.alive.insert(by, alive),
         });
     }
 
@@ -68,7 +78,7 @@ impl Links {
         let verdict = self.interfaces.get(interface);
         LinkState {
             up,
-            alive: verdict.is_none_or(|verdict| verdict.dead.is_empty()),
+            alive: verdict.is_none_or(Verdict::is_alive),
             learn: verdict.is_none_or(|verdict| !verdict.no_learn),
             forward: verdict.is_none_or(|verdict| !verdict.no_forward),
         }
@@ -77,6 +87,11 @@ impl Links {
     /// Interfaces with a verdict.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &str> {
         self.interfaces.keys().map(String::as_str)
+    }
+
+    /// Whether [`Links::take_changed`] has any.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// The interfaces whose verdict has changed since the last call.
@@ -90,13 +105,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_is_alive_if_no_watcher_says_otherwise() {
+    fn an_interface_is_alive_if_lacp_and_one_of_its_monitors_say_so() {
         let mut links = Links::default();
-        links.set_alive("p1", Watcher::Bfd, false);
-        links.set_alive("p1", Watcher::Cfm, false);
-        links.set_alive("p1", Watcher::Bfd, true);
-        assert!(!links.state("p1", true).alive && links.state("p2", true).alive);
-        links.set_alive("p1", Watcher::Cfm, true);
+        let mut says = |lacp, bfd, cfm| {
+            for (watcher, alive) in [(Watcher::Lacp, lacp), (Watcher::Bfd, bfd), (Watcher::Cfm, cfm)] {
+                links.set_alive("p1", watcher, alive);
+            }
+            assert!(links.state("p2", true).alive);
+            links.state("p1", true).alive
+        };
+        for lacp in [None, Some(true), Some(false)] {
+            let alive = lacp != Some(false);
+            assert_eq!(says(lacp, None, None), alive);
+            for (one, other) in [(Some(true), None), (None, Some(true)), (Some(true), Some(false))] {
+                assert_eq!(says(lacp, one, other), alive, "{lacp:?} {one:?} {other:?}");
+            }
+            for (one, other) in [(Some(false), None), (None, Some(false)), (Some(false), Some(false))] {
+                assert!(!says(lacp, one, other), "{lacp:?} {one:?} {other:?}");
+            }
+        }
+        assert!(says(None, None, None));
         assert_eq!(links.state("p1", true), LinkState::UP);
         assert_eq!(links.take_changed().len(), 1);
         links.set_state("p1", true, true);

@@ -1,0 +1,152 @@
+//! BFD with Debian's Open vSwitch and FRR at the other end, and bonds that follow it.
+
+use crate::fixture::in_namespace;
+use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
+
+/// Our switch and Open vSwitch with links between them.
+struct Pair {
+    ours: Vswitch,
+    theirs: Vswitch,
+    near: Netns,
+    far: Netns,
+}
+
+impl Pair {
+    fn new(links: &[&str]) -> Pair {
+        let (near, far) = (Netns::new("near"), Netns::new("far"));
+        for link in links {
+            near.veth(link, &far, link);
+            near.ip(&format!("link set {link} up"));
+            far.ip(&format!("link set {link} up"));
+        }
+        let pair = Pair {
+            ours: in_namespace(&near),
+            theirs: Vswitch::debian(Options {
+                devices: Devices::System,
+                netns: Some(far.name().to_owned()),
+                ..Options::default()
+            }),
+            near,
+            far,
+        };
+        for switch in [&pair.ours, &pair.theirs] {
+            switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+        }
+        pair
+    }
+
+    fn both(&self, settings: &str) {
+        for switch in [&self.ours, &self.theirs] {
+            switch.vsctl(settings);
+        }
+    }
+}
+
+/// Waits until a switch says this of the session of an interface.
+fn wait_for(switch: &Vswitch, interface: &str, key: &str, value: &str) {
+    switch.wait_for("interface", interface, &format!("bfd_status:{key}"), |now| {
+        now.trim_matches('"') == value
+    });
+}
+
+/// The state of port 1 as controllers see it.
+fn port_state(switch: &Vswitch) -> String {
+    let shown = switch.tool("ovs-ofctl", &["-O", "OpenFlow14", "dump-ports-desc", "br0", "1"]);
+    let shown = shown.expect_ok().to_owned();
+    let line = shown.lines().find(|line| line.contains("state:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+macro_rules! needs {
+    ($($more:literal),*) => {
+        skip!(unless root, "ip", "ping", "ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server", "setpriv" $(, $more)*);
+    };
+}
+
+#[test]
+fn bfd_to_open_vswitch_comes_up_tells_of_broken_paths_and_notices_silence() {
+    needs!();
+    let mut pair = Pair::new(&["m1"]);
+    pair.both("add-port br0 m1 -- set interface m1 ofport_request=1 bfd:enable=true bfd:min_rx=100 bfd:min_tx=100");
+    for switch in [&pair.ours, &pair.theirs] {
+        wait_for(switch, "m1", "state", "up");
+        wait_for(switch, "m1", "forwarding", "true");
+        wait_for(switch, "m1", "remote_state", "up");
+    }
+    assert!(port_state(&pair.ours).contains("LIVE"));
+    // Longer than any detection time: nothing flaps.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(pair.ours.get("interface", "m1", "bfd_status:flap_count"), "\"1\"");
+
+    for (broken, other) in [(&pair.ours, &pair.theirs), (&pair.theirs, &pair.ours)] {
+        broken.vsctl("set interface m1 bfd:cpath_down=true");
+        wait_for(other, "m1", "forwarding", "false");
+        wait_for(other, "m1", "remote_diagnostic", "Concatenated Path Down");
+        wait_for(broken, "m1", "forwarding", "true");
+        broken.vsctl("set interface m1 bfd:cpath_down=false");
+        wait_for(other, "m1", "forwarding", "true");
+    }
+
+    // New intervals are agreed on, in both directions.
+    pair.ours.vsctl("set interface m1 bfd:min_tx=300 bfd:min_rx=250");
+    eventually("the intervals are agreed on", || {
+        let shown = pair.theirs.appctl(&["bfd/show", "m1"]);
+        (shown.contains("TX Interval: Approx 250ms") && shown.contains("RX Interval: Approx 300ms")).then_some(())
+    });
+    pair.theirs.vsctl("set interface m1 bfd:min_tx=400 bfd:mult=5");
+    eventually("the intervals are agreed on", || {
+        let shown = pair.ours.appctl(&["bfd/show", "m1"]);
+        (shown.contains("RX Interval: Approx 400ms") && shown.contains("Remote Detect Multiplier: 5")).then_some(())
+    });
+    assert_eq!(pair.theirs.get("interface", "m1", "bfd_status:state"), "up");
+
+    // Ended here: the other end hears of it, and says so.
+    pair.ours.vsctl("set interface m1 bfd:enable=false");
+    wait_for(&pair.theirs, "m1", "diagnostic", "Neighbor Signaled Session Down");
+    assert_eq!(pair.ours.get("interface", "m1", "bfd_status"), "{}");
+    pair.ours.vsctl("set interface m1 bfd:enable=true");
+    wait_for(&pair.ours, "m1", "state", "up");
+
+    // A peer that is gone.
+    pair.theirs.kill();
+    wait_for(&pair.ours, "m1", "diagnostic", "Control Detection Time Expired");
+    wait_for(&pair.ours, "m1", "forwarding", "false");
+    eventually("controllers see it", || {
+        (!port_state(&pair.ours).contains("LIVE")).then_some(())
+    });
+    assert_eq!(pair.ours.get("interface", "m1", "link_state"), "up");
+}
+
+#[test]
+fn a_bond_leaves_a_member_whose_other_end_is_silent() {
+    needs!();
+    let pair = Pair::new(&["m1", "m2"]);
+    let hosts = [
+        Vswitch::host(&pair.near, "h1", "h1", "10.1.0.1/24"),
+        Vswitch::host(&pair.far, "h2", "h2", "10.1.0.2/24"),
+    ];
+    pair.both(
+        "add-bond br0 bond0 m1 m2 bond_mode=active-backup other_config:bond-primary=m1 \
+         -- set interface m1 bfd:enable=true bfd:min_rx=100 -- set interface m2 bfd:enable=true bfd:min_rx=100",
+    );
+    pair.ours.vsctl("add-port br0 h1");
+    pair.theirs.vsctl("add-port br0 h2");
+    let active = |member: &str| {
+        eventually(&format!("{member} is active"), || {
+            let shown = pair.ours.appctl(&["bond/show", "bond0"]);
+            shown
+                .contains(&format!("member {member}: enabled\n  active member\n"))
+                .then_some(())
+        });
+        eventually("pings", || (ping(&hosts[0], "10.1.0.2", 3).received == 3).then_some(()));
+    };
+    active("m1");
+    // The links stay up; the far end does not answer on one, and uses the other itself.
+    let primary = |member: &str| format!("set port bond0 other_config:bond-primary={member}");
+    pair.theirs
+        .vsctl(&format!("set interface m1 bfd:enable=false -- {}", primary("m2")));
+    active("m2");
+    pair.theirs
+        .vsctl(&format!("set interface m1 bfd:enable=true -- {}", primary("m1")));
+    active("m1");
+}
