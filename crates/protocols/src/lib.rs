@@ -18,6 +18,7 @@
 
 pub mod bfd;
 pub mod bond;
+pub mod cfm;
 pub mod lacp;
 pub mod lldp;
 pub mod rstp;

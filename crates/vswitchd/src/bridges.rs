@@ -532,6 +532,7 @@ fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Li
         punts: Punts {
             lacp: port.aggregation.lacp.is_some(),
             lldp: port.interfaces.get(name).is_some_and(|interface| interface.lldp),
+            cfm: wanted.cfm.as_ref().map(protocols::cfm::Config::group),
             bfd: wanted.bfd.as_ref().map(|bfd| bfd.frames),
             ..Punts::default()
         },

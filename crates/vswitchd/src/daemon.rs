@@ -114,6 +114,12 @@ pub(crate) fn idl(seed: u128) -> Idl {
             STATISTICS,
             LACP_CURRENT,
             BFD_STATUS,
+            CFM_FAULT,
+            CFM_FAULT_STATUS,
+            CFM_FLAP_COUNT,
+            CFM_HEALTH,
+            CFM_REMOTE_MPIDS,
+            CFM_REMOTE_OPSTATE,
         ];
         selection.quiet(Interface::TABLE, &own);
     }

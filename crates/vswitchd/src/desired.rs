@@ -133,6 +133,8 @@ pub(crate) struct Interface {
     pub(crate) lldp: bool,
     /// `bfd`.
     pub(crate) bfd: Option<bfd::Wanted>,
+    /// `cfm_mpid` and the like.
+    pub(crate) cfm: Option<protocols::cfm::Config>,
     /// Unsupported settings of its row; the interface works without them.
     pub(crate) unsupported: Vec<String>,
 }

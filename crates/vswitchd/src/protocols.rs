@@ -11,10 +11,11 @@
 //!
 //! Lock order: the services, then the switch's tables, then [`Links`].
 
-#![expect(dead_code, reason = "spanning trees and CFM use the rest")]
+#![expect(dead_code, reason = "spanning trees use the rest")]
 
 pub(crate) mod aggregation;
 pub(crate) mod bfd;
+pub(crate) mod cfm;
 pub(crate) mod frames;
 pub(crate) mod links;
 pub(crate) mod lldp;
@@ -190,6 +191,7 @@ impl World<'_> {
 /// The services, by name for commands and reports.
 pub(crate) struct Services {
     pub(crate) bfd: bfd::Sessions,
+    pub(crate) cfm: cfm::Points,
     pub(crate) aggregations: Aggregations,
     ports: Ports,
     pub(crate) snooping: snooping::Bridges,
@@ -201,6 +203,7 @@ impl Services {
     fn new(seed: u64) -> Services {
         Services {
             bfd: bfd::Sessions::new(seed),
+            cfm: cfm::Points::new(seed),
             aggregations: Aggregations::default(),
             ports: Ports::default(),
             snooping: snooping::Bridges::default(),
@@ -210,9 +213,10 @@ impl Services {
     }
 
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 4] {
+    fn all(&mut self) -> [&mut dyn Service; 5] {
         [
             &mut self.bfd,
+            &mut self.cfm,
             &mut self.aggregations,
             &mut self.snooping,
             &mut self.lldp,

@@ -5,6 +5,7 @@ use crate::desired::{Bridge, Desired, Interface, InterfaceKind, Port};
 use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::bfd::rows as bfd;
+use crate::protocols::cfm::rows as cfm;
 use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
@@ -184,6 +185,7 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         lacp: aggregation::LacpMember::default(),
         lldp: false,
         bfd: None,
+        cfm: None,
         unsupported: Vec::new(),
     };
     let port = Port {
@@ -295,6 +297,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
         lacp: aggregation::interface(row),
         lldp: flag(&row.lldp, "enable"),
         bfd: bfd::wanted(row),
+        cfm: cfm::wanted(row),
         unsupported: unsupported::interface(row),
     }
 }

@@ -17,6 +17,7 @@ use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
 use ovsdb::idl::{Tables, Txn};
 use ovsdb::rows::{self, ToDatum, bridge, controller, interface, mirror, open_vswitch, port};
+use protocols::cfm;
 use std::collections::BTreeMap;
 use switch::Switch;
 
@@ -201,14 +202,33 @@ impl Report<'_> {
         }
     }
 
-    /// What BFD says of interfaces.
+    /// What BFD and CFM say of interfaces.
     pub(crate) fn liveness(&mut self, desired: &Desired, services: &Services) {
         use interface::{TABLE, columns};
         for (name, interface) in desired.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
             let status = bfd::status(services.bfd.status(name));
             self.put(TABLE, uuid, columns::BFD_STATUS, status);
+            self.cfm(uuid, services.cfm.status(name).as_ref());
         }
+    }
+
+    fn cfm(&mut self, uuid: Uuid, status: Option<&cfm::Status>) {
+        use interface::{TABLE, columns};
+        let names = status.map(|status| status.faults.names().map(str::to_owned).collect());
+        let names: Vec<String> = names.unwrap_or_default();
+        let remotes = status.map(|status| status.remotes.iter().map(|point| point.cast_signed()).collect());
+        let remotes: Vec<i64> = remotes.unwrap_or_default();
+        let flaps = status.map(|status| i64::try_from(status.flap_count).unwrap_or(i64::MAX));
+        let health = status.and_then(|status| status.health).map(i64::from);
+        let remote_up = status.and_then(|status| status.remote_up).map(up);
+        let fault = status.map(|status| !status.faults.is_none());
+        self.put(TABLE, uuid, columns::CFM_FAULT, fault);
+        self.put(TABLE, uuid, columns::CFM_FAULT_STATUS, names);
+        self.put(TABLE, uuid, columns::CFM_FLAP_COUNT, flaps);
+        self.put(TABLE, uuid, columns::CFM_HEALTH, health);
+        self.put(TABLE, uuid, columns::CFM_REMOTE_MPIDS, remotes);
+        self.put(TABLE, uuid, columns::CFM_REMOTE_OPSTATE, remote_up);
     }
 
     /// The counters of every mirror.

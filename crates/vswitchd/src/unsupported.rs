@@ -40,7 +40,6 @@ pub(crate) fn port(row: &rows::Port) -> Vec<String> {
 /// Unsupported settings of an interface's row.
 pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
     let mut found = Found::default();
-    found.column("cfm_mpid", row.cfm_mpid.is_some());
     found.keys("other_config", &row.other_config, INTERFACE_KEYS);
     found.list
 }
@@ -115,16 +114,7 @@ const PORT_KEYS: &[&str] = &[
 ];
 
 /// Documented keys of `Interface.other_config` without an effect here.
-const INTERFACE_KEYS: &[&str] = &[
-    "cfm_ccm_pcp",
-    "cfm_ccm_vlan",
-    "cfm_demand",
-    "cfm_extended",
-    "cfm_interval",
-    "cfm_opstate",
-    "emc-enable",
-    "tx-steering",
-];
+const INTERFACE_KEYS: &[&str] = &["emc-enable", "tx-steering"];
 
 /// Documented keys of `Open_vSwitch.other_config` without an effect here.
 const ROOT_KEYS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! BFD with Debian's Open vSwitch and FRR at the other end, and bonds that follow it.
+//! BFD and CFM with Debian's Open vSwitch at the other end, and bonds that follow them.
 
 use crate::fixture::in_namespace;
 use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
@@ -149,4 +149,50 @@ fn a_bond_leaves_a_member_whose_other_end_is_silent() {
     pair.theirs
         .vsctl(&format!("set interface m1 bfd:enable=true -- {}", primary("m1")));
     active("m1");
+}
+
+#[test]
+fn cfm_to_open_vswitch_comes_up_and_tells_both_ends_of_faults() {
+    needs!();
+    for extended in [false, true] {
+        let mut pair = Pair::new(&["m1"]);
+        let settings = |point: u32| {
+            format!(
+                "add-port br0 m1 -- set interface m1 ofport_request=1 cfm_mpid={point} \
+                 other_config:cfm_interval=100 other_config:cfm_extended={extended}"
+            )
+        };
+        pair.ours.vsctl(&settings(1));
+        pair.theirs.vsctl(&settings(2));
+        for (switch, other) in [(&pair.ours, "[2]"), (&pair.theirs, "[1]")] {
+            switch.wait_for("interface", "m1", "cfm_fault", |fault| fault == "false");
+            switch.wait_for("interface", "m1", "cfm_remote_mpids", |points| points == other);
+            switch.wait_for("interface", "m1", "cfm_health", |health| health == "100");
+        }
+        eventually("the port is live", || {
+            port_state(&pair.ours).contains("LIVE").then_some(())
+        });
+        if extended {
+            for (down, other) in [(&pair.ours, &pair.theirs), (&pair.theirs, &pair.ours)] {
+                down.vsctl("set interface m1 other_config:cfm_opstate=down");
+                other.wait_for("interface", "m1", "cfm_remote_opstate", |state| state == "down");
+                down.vsctl("set interface m1 other_config:cfm_opstate=up");
+                other.wait_for("interface", "m1", "cfm_remote_opstate", |state| state == "up");
+            }
+        }
+        // One end alone: it hears nobody.
+        pair.ours.vsctl("clear interface m1 cfm_mpid");
+        pair.theirs
+            .wait_for("interface", "m1", "cfm_fault_status", |faults| faults.contains("recv"));
+        assert_eq!(pair.ours.get("interface", "m1", "cfm_fault"), "[]");
+        pair.ours.vsctl("set interface m1 cfm_mpid=1");
+        pair.theirs
+            .wait_for("interface", "m1", "cfm_fault", |fault| fault == "false");
+        pair.theirs.kill();
+        pair.ours
+            .wait_for("interface", "m1", "cfm_fault_status", |faults| faults.contains("recv"));
+        eventually("controllers see it", || {
+            (!port_state(&pair.ours).contains("LIVE")).then_some(())
+        });
+    }
 }

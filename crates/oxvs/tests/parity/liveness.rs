@@ -1,4 +1,4 @@
-//! `bfd/*` beside Open vSwitch's, the column `bfd_status`, and what BFD makes of ports.
+//! `bfd/*` and `cfm/*` beside Open vSwitch's, their columns, and what they make of ports.
 
 use crate::noise::normalise;
 use crate::run::binary;
@@ -51,6 +51,9 @@ fn without_chance(line: &str) -> String {
             assert!(value.starts_with(" now ") && value.ends_with("ms"), "{line}");
             name.to_owned()
         }
+        // Messages between two settings count, too.
+        Some((name @ "  average health", value)) => format!("{name}: known {}", value != " undefined"),
+        Some((name @ ("  next CCM tx" | "  next fault check" | "  recv since check"), _)) => name.to_owned(),
         _ => line.to_owned(),
     }
 }
@@ -207,4 +210,86 @@ fn bfd_takes_the_frames_that_open_vswitchs_takes() {
         }
     }
     assert!(answers.len() > 1 && answers.contains("BFD"), "{answers:?}");
+}
+
+#[track_caller]
+fn points_agree(both: &[Vswitch; 2]) {
+    for port in ["p0", "p1"] {
+        come_to_agree(both, port, |switch| answer(switch, &["cfm/show", port]));
+        for column in ["fault", "fault_status", "remote_mpids", "remote_opstate"] {
+            let column = format!("cfm_{column}");
+            come_to_agree(both, &column, |switch| switch.get("interface", port, &column));
+        }
+    }
+    for bridge in ["br0", "br1"] {
+        come_to_agree(both, bridge, |switch| port_state(switch, bridge));
+    }
+}
+
+#[test]
+fn cfm_shows_and_does_what_open_vswitchs_does() {
+    skip!(unless "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovs-vswitchd", "ovsdb-server");
+    let both = both();
+    agree(&both, "cfm/show");
+    agree(&both, "cfm/show p0");
+    agree(&both, "cfm/set-fault true");
+    // Alone, then with the other end, until the health is known.
+    configure(&both, "set interface p0 cfm_mpid=1 other_config:cfm_interval=150");
+    agree(&both, "cfm/show p0");
+    warp(&both, 800);
+    points_agree(&both);
+    assert!(answer(&both[1], &["cfm/show", "p0"]).contains("fault: recv"));
+    configure(&both, "set interface p1 cfm_mpid=2 other_config:cfm_interval=150");
+    warp(&both, 5200);
+    points_agree(&both);
+    for switch in &both {
+        assert_eq!(switch.get("interface", "p0", "cfm_health"), "100");
+        assert_eq!(switch.get("interface", "p0", "cfm_flap_count"), "2");
+        assert_eq!(switch.get("interface", "p1", "cfm_flap_count"), "0");
+    }
+
+    // Wrong numbers and intervals.
+    for settings in [
+        "set interface p1 cfm_mpid=1",
+        "set interface p1 cfm_mpid=8191 other_config:cfm_interval=1000",
+        "set interface p1 cfm_mpid=8192",
+        "set interface p1 other_config:cfm_extended=true other_config:cfm_interval=150",
+        "set interface p0 other_config:cfm_extended=true other_config:cfm_opstate=down",
+        "set interface p0 cfm_mpid=9223372036854775807 other_config:cfm_opstate=up",
+        "set interface p0 other_config:cfm_demand=true other_config:cfm_ccm_vlan=7 other_config:cfm_ccm_pcp=3",
+        "set interface p1 other_config:cfm_demand=true other_config:cfm_ccm_vlan=random",
+        "set interface p0 other_config:cfm_interval=x -- set interface p1 other_config:cfm_interval=0",
+    ] {
+        configure(&both, settings);
+        warp(&both, 2000);
+        points_agree(&both);
+    }
+    for command in [
+        "cfm/show nope",
+        "cfm/set-fault nope true",
+        "cfm/set-fault p0 maybe",
+        "cfm/set-fault p0 TRUE",
+        "cfm/show p0",
+        "cfm/set-fault false",
+        "cfm/show p1",
+    ] {
+        agree(&both, command);
+    }
+    points_agree(&both);
+    agree(&both, "cfm/set-fault normal");
+    configure(
+        &both,
+        "clear interface p1 cfm_mpid -- remove interface p0 other_config cfm_demand",
+    );
+    warp(&both, 7500);
+    points_agree(&both);
+    // BFD and CFM on one interface: either is enough.
+    configure(
+        &both,
+        "set interface p0 bfd:enable=true -- set interface p1 bfd:enable=true",
+    );
+    warp(&both, 4000);
+    points_agree(&both);
+    sessions_agree(&both);
+    assert!(port_state(&both[1], "br0").contains("LIVE"));
 }

@@ -8,8 +8,6 @@ use crate::state::State;
 type Entry = (&'static str, &'static str, usize, usize);
 
 const LATER: &[Entry] = &[
-    ("cfm/set-fault", "[interface] normal|false|true", 1, 2),
-    ("cfm/show", "[interface]", 0, 1),
     ("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2),
     ("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2),
     ("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1),

@@ -1,4 +1,4 @@
-//! `bfd/*`: the protocols that watch the other end of a link.
+//! `bfd/*` and `cfm/*`: the protocols that watch the other end of a link.
 
 use super::Answer;
 use crate::state::State;
@@ -21,6 +21,17 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
             Ok("OK".to_owned())
         },
     );
+    add("cfm/show", "[interface]", 0, 1, |state, args| {
+        let now = state.shared.clock.now();
+        state.protocols.look(|services| services.cfm.show(args.first(), now))
+    });
+    add("cfm/set-fault", "[interface] normal|false|true", 1, 2, |state, args| {
+        let (forced, interface) = forced(args)?;
+        state
+            .protocols
+            .command(|services, world| services.cfm.force(interface, forced, world))?;
+        Ok("OK".to_owned())
+    });
 }
 
 /// The last argument, `None` for `normal`, and the interface before it, if there is one.
