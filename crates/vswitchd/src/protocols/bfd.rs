@@ -8,6 +8,7 @@ use super::{Service, World};
 use crate::desired::Desired;
 use dp::PuntReason;
 use nanos::Nanos;
+use protocols::bfd::timers::Random;
 use protocols::bfd::wire::{State, diagnostic};
 use protocols::bfd::{Config, Identity, Session, Status};
 use rows::Wanted;
@@ -27,7 +28,7 @@ const SOURCE_PORTS: u32 = 16384;
 pub(crate) struct Sessions {
     sessions: BTreeMap<String, Entry>,
     /// For discriminators and jitter.
-    random: u64,
+    random: Random,
     /// Sessions so far.
     made: u32,
 }
@@ -43,7 +44,7 @@ impl Sessions {
     pub(crate) fn new(seed: u64) -> Sessions {
         Sessions {
             sessions: BTreeMap::new(),
-            random: seed,
+            random: Random(seed),
             made: 0,
         }
     }
@@ -117,36 +118,26 @@ impl Sessions {
         self.sessions.insert(name.to_owned(), entry);
     }
 
+    fn has(&self, discriminator: u32) -> bool {
+        let mut sessions = self.sessions.values();
+        sessions.any(|entry| entry.session.discriminator() == discriminator)
+    }
+
     fn identity(&mut self) -> Identity {
         let src_port = FIRST_SOURCE_PORT + (self.made % SOURCE_PORTS) as u16;
         self.made += 1;
-        let known = |discriminator: u32| {
-            let mut sessions = self.sessions.values();
-            sessions.any(|entry| entry.session.discriminator() == discriminator)
-        };
-        let mut random = self.random;
         let discriminator = loop {
-            random = mixed(random);
-            let discriminator = (random >> 32) as u32;
-            if discriminator != 0 && !known(discriminator) {
+            let discriminator = (self.random.next() >> 32) as u32;
+            if discriminator != 0 && !self.has(discriminator) {
                 break discriminator;
             }
         };
-        self.random = mixed(random);
         Identity {
             discriminator,
             src_port,
-            seed: self.random,
+            seed: self.random.next(),
         }
     }
-}
-
-/// The next random number after one: an increment and the finalizer of SplitMix64.
-fn mixed(random: u64) -> u64 {
-    let mut mixed = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 impl Service for Sessions {
