@@ -10,6 +10,7 @@ mod exports;
 mod liveness;
 mod snooping;
 mod trees;
+mod tunnels;
 
 pub use aggregation::aggregation;
 pub use discovery::discovery;
@@ -30,6 +31,7 @@ use sha1_smol::Sha1;
 pub use snooping::snooping;
 use std::sync::OnceLock;
 pub use trees::trees;
+pub use tunnels::tunnels;
 
 /// A target's name, as in `fuzz/fuzz_targets` and `fuzz/corpus`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -50,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("aggregation", aggregation),
     ("discovery", discovery),
     ("liveness", liveness),
+    ("tunnels", tunnels),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

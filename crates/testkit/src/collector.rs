@@ -1,9 +1,8 @@
 //! A collector of flow records on loopback, and what tshark reads in its datagrams.
 
-use crate::Sandbox;
+use crate::{Sandbox, pcap, tshark};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -96,7 +95,7 @@ pub fn dissect(datagrams: &[Vec<u8>], dissector: &str, fields: &[&str]) -> Vec<V
     let sandbox = Sandbox::new();
     let file = sandbox.path("datagrams.pcap");
     std::fs::write(&file, capture(datagrams)).expect("a capture");
-    let malformed = tshark(&file, dissector, &["-Y", "_ws.malformed"]);
+    let malformed = dissected(&file, dissector, &["-Y", "_ws.malformed"]);
     assert!(malformed.is_empty(), "{malformed}");
     let mut args = vec!["-T", "fields", "-E", "separator=|"];
     for field in fields {
@@ -108,44 +107,35 @@ pub fn dissect(datagrams: &[Vec<u8>], dissector: &str, fields: &[&str]) -> Vec<V
             .map(|field| field.split(',').filter(|value| !value.is_empty()));
         fields.map(|values| values.map(str::to_owned).collect()).collect()
     };
-    tshark(&file, dissector, &args).lines().map(line).collect()
+    dissected(&file, dissector, &args).lines().map(line).collect()
 }
 
 #[track_caller]
-fn tshark(file: &Path, dissector: &str, args: &[&str]) -> String {
-    let out = Command::new("tshark")
-        .args(["-n", "-d", &format!("udp.port=={PORT},{dissector}")])
-        // It calls records malformed whose template has more fields, 60 without this.
-        .args(["-o", "cflow.max_template_fields:0", "-r"])
-        .arg(file)
-        .args(args)
-        .output()
-        .expect("tshark");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8_lossy(&out.stdout).into_owned()
+fn dissected(file: &Path, dissector: &str, args: &[&str]) -> String {
+    let decode = format!("udp.port=={PORT},{dissector}");
+    // It calls records malformed whose template has more fields, 60 without this.
+    let options = ["-d", &decode, "-o", "cflow.max_template_fields:0"];
+    tshark(file, &[&options, args].concat())
 }
 
 /// The port to which the datagrams of a capture go.
 const PORT: u16 = 9995;
 
-/// A capture of datagrams (pcap, LINKTYPE_RAW: IPv4 without Ethernet).
+/// A capture of datagrams.
 fn capture(datagrams: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101] {
-        out.extend(word.to_be_bytes());
+    let packets: Vec<Vec<u8>> = datagrams.iter().map(|datagram| ipv4(datagram)).collect();
+    pcap::of_ip(&packets)
+}
+
+/// A datagram with its IPv4 and UDP headers.
+fn ipv4(datagram: &[u8]) -> Vec<u8> {
+    let len = 28 + datagram.len() as u16;
+    let mut out = vec![0x45, 0];
+    out.extend(len.to_be_bytes());
+    out.extend([0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+    for half in [PORT, PORT, len - 20, 0] {
+        out.extend(half.to_be_bytes());
     }
-    for (second, datagram) in (1_700_000_000_u32..).zip(datagrams) {
-        let len = 28 + datagram.len() as u32;
-        for word in [second, 0, len, len] {
-            out.extend(word.to_be_bytes());
-        }
-        out.extend([0x45, 0]);
-        out.extend((len as u16).to_be_bytes());
-        out.extend([0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
-        for half in [PORT, PORT, len as u16 - 20, 0] {
-            out.extend(half.to_be_bytes());
-        }
-        out.extend(datagram);
-    }
+    out.extend(datagram);
     out
 }

@@ -38,6 +38,7 @@ mod rng;
 mod sandbox;
 mod skip;
 mod traffic;
+mod tshark;
 mod unixctl;
 mod vswitch;
 
@@ -50,5 +51,6 @@ pub use rng::Rng;
 pub use sandbox::Sandbox;
 pub use skip::{Tier, has_tool, is_root, missing, say_skipped};
 pub use traffic::{Capture, Iperf3, Ping, ping};
+pub use tshark::tshark;
 pub use unixctl::Unixctl;
 pub use vswitch::{Client, Devices, Options, Vswitch};

@@ -1,4 +1,4 @@
-//! Reading captures (the classic pcap format, microseconds or nanoseconds, either byte order).
+//! Captures (the classic pcap format, microseconds or nanoseconds, either byte order).
 
 use pcap_file::pcap::PcapParser;
 use std::fs::File;
@@ -16,6 +16,22 @@ const HEADER: usize = 24;
 pub fn frames(path: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     parse(&bytes).unwrap_or_else(|| panic!("{} is not a pcap file", path.display()))
+}
+
+/// A capture of IP packets without Ethernet headers (LINKTYPE_RAW), a second apart.
+pub fn of_ip(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101] {
+        out.extend(word.to_be_bytes());
+    }
+    for (second, packet) in (1_700_000_000_u32..).zip(packets) {
+        let len = packet.len() as u32;
+        for word in [second, 0, len, len] {
+            out.extend(word.to_be_bytes());
+        }
+        out.extend(packet);
+    }
+    out
 }
 
 /// Reads a capture while it is being written.

@@ -1,8 +1,13 @@
-//! Where encapsulated packets go: the underlay of tunnels as data, without I/O.
+//! Tunnels as data, without I/O and without a clock.
 //!
+//! - [`format`] reads and writes outer headers: VXLAN, Geneve, GRE, ERSPAN, GTP-U, bareudp, SRv6.
+//! - [`vport`] has the tunnel ports: their options, and which port a packet belongs to.
 //! - [`route`] has the routes: those of the kernel and those that users added.
 //!
 //! Invariants
 //! - Nothing here opens a socket or reads a clock. The daemon asks the kernel and calls in.
+//! - Outer headers come from anybody. Their parsers never panic, and reject a packet as a whole.
 
+pub mod format;
 pub mod route;
+pub mod vport;
