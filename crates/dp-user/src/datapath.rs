@@ -90,6 +90,8 @@ struct Handle {
 
 struct Port {
     device: Arc<dyn Netdev>,
+    /// The device's NUMA node, if it is known.
+    node: Option<usize>,
     facts: DeviceFacts,
     /// By the worker's id.
     stats: Vec<(u64, Arc<PortStats>)>,
@@ -254,7 +256,8 @@ impl Datapath for DpUser {
         let offload = self.offload_port(&*device, &mut queues);
         let workers = self.workers.read().clone();
         let stats: Vec<(u64, Arc<PortStats>)> = workers.iter().map(|worker| (worker.id, Arc::default())).collect();
-        let placed = self.place_new(port, queues.len(), &workers);
+        let node = device.numa_node();
+        let placed = self.place_new(port, queues.len(), node, &workers);
         let mut assigned_queues: Vec<Vec<AssignedQueue>> = workers.iter().map(|_| Vec::new()).collect();
         let mut places = Vec::new();
         for ((number, rx), worker) in queues.into_iter().enumerate().zip(placed) {
@@ -294,6 +297,7 @@ impl Datapath for DpUser {
         }
         let added = Port {
             device,
+            node,
             facts,
             stats,
             queues: places,

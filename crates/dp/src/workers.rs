@@ -62,6 +62,9 @@ pub struct QueueRules {
     pub affinity: BTreeMap<PortNo, BTreeMap<u32, usize>>,
     /// Whether queues are rebalanced automatically.
     pub balance: Option<AutoBalance>,
+    /// The NUMA nodes of cores. A queue goes to a worker bound to a core on the node of its
+    /// device, if there is one.
+    pub nodes: BTreeMap<usize, usize>,
 }
 
 impl Default for QueueRules {
@@ -71,6 +74,7 @@ impl Default for QueueRules {
             isolate: true,
             affinity: BTreeMap::new(),
             balance: None,
+            nodes: BTreeMap::new(),
         }
     }
 }

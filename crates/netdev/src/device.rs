@@ -70,6 +70,11 @@ pub trait Netdev: Send + Sync {
         Vec::new()
     }
 
+    /// The NUMA node that the device is attached to, if it is known.
+    fn numa_node(&self) -> Option<usize> {
+        None
+    }
+
     /// The device's options for `dpctl/show`, and how it applies them.
     fn config(&self) -> BTreeMap<String, String> {
         BTreeMap::new()

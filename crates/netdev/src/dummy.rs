@@ -28,9 +28,40 @@ const MOST_QUEUES: usize = 64;
 /// Most addresses.
 const MOST_ADDRESSES: usize = 64;
 
+/// What a dummy stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DummyKind {
+    /// `dummy`.
+    #[default]
+    Plain,
+    /// `dummy-internal`: a bridge's own port.
+    Internal,
+    /// `dummy-pmd`: it has several queues and a NUMA node, and counts as served by workers.
+    Pmd,
+    /// A device of another type (`--enable-dummy=override` or `system`).
+    Instead(&'static str),
+}
+
+impl DummyKind {
+    /// The type's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            DummyKind::Plain => "dummy",
+            DummyKind::Internal => "dummy-internal",
+            DummyKind::Pmd => "dummy-pmd",
+            DummyKind::Instead(kind) => kind,
+        }
+    }
+}
+
 /// A device of memory.
 pub struct Dummy {
     name: String,
+    kind: DummyKind,
+    /// Its NUMA node and send queues, if it is a [`DummyKind::Pmd`]. The number of send queues is
+    /// only shown: each worker sends by a queue of its own.
+    numa_node: Option<usize>,
+    tx_queues: usize,
     shared: Arc<Shared>,
 }
 
@@ -63,16 +94,27 @@ struct Captures {
 }
 
 impl Dummy {
-    /// Creates a device, up, with an MTU of 1500.
+    /// Creates a device, up, with an MTU of 1500. Options: `tx_pcap`, `rxq_pcap`, `pcap` (files
+    /// that packets are written to), `stream`, `pstream` (a cable), and those of
+    /// [`DummyKind::Pmd`].
     ///
     /// # Errors
     /// [`Error::File`] where a capture file cannot be made.
     pub fn open(name: &str, options: &BTreeMap<String, String>) -> Result<Dummy, Error> {
-        let queues = options.get("n_rxq").and_then(|queues| queues.parse().ok()).unwrap_or(1);
+        Dummy::open_as(name, DummyKind::Pmd, options)
+    }
+
+    /// The same, for a kind. Only a [`DummyKind::Pmd`] has the options `n_rxq` and `n_txq` (1 to
+    /// 64 queues) and `numa_id`.
+    ///
+    /// # Errors
+    /// As those of [`Dummy::open`].
+    pub fn open_as(name: &str, kind: DummyKind, options: &BTreeMap<String, String>) -> Result<Dummy, Error> {
+        let number = |key: &str| options.get(key).and_then(|text| text.parse::<usize>().ok());
+        let number = |key: &str| number(key).filter(|_| kind == DummyKind::Pmd);
+        let queues = |key: &str| number(key).unwrap_or(1).clamp(1, MOST_QUEUES);
         let event = |_| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let events = (0..queues.clamp(1, MOST_QUEUES))
-            .map(event)
-            .collect::<Result<Vec<_>, _>>();
+        let events = (0..queues("n_rxq")).map(event).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(|errno| Error::System {
             name: name.to_owned(),
             call: "eventfd",
@@ -113,8 +155,16 @@ impl Dummy {
         }
         Ok(Dummy {
             name: name.to_owned(),
+            kind,
+            numa_node: (kind == DummyKind::Pmd).then(|| number("numa_id").unwrap_or(0)),
+            tx_queues: queues("n_txq"),
             shared,
         })
+    }
+
+    /// What it stands for.
+    pub fn dummy_kind(&self) -> DummyKind {
+        self.kind
     }
 
     /// Whether its cable is connected; `None` if it has none, or accepts connections.
@@ -269,7 +319,25 @@ impl Netdev for Dummy {
     }
 
     fn status(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([("driver_name".to_owned(), "dummy".to_owned())])
+        BTreeMap::new()
+    }
+
+    fn config(&self) -> BTreeMap<String, String> {
+        if self.kind != DummyKind::Pmd {
+            return BTreeMap::new();
+        }
+        let (rx, tx) = (self.queues().to_string(), self.tx_queues.to_string());
+        let of = |key: &str, value: &String| (key.to_owned(), value.clone());
+        BTreeMap::from([
+            of("configured_rx_queues", &rx),
+            of("configured_tx_queues", &tx),
+            of("requested_rx_queues", &rx),
+            of("requested_tx_queues", &tx),
+        ])
+    }
+
+    fn numa_node(&self) -> Option<usize> {
+        self.numa_node
     }
 
     fn as_dummy(&self) -> Option<&Dummy> {

@@ -104,6 +104,12 @@ impl KernelDevice {
         queues.filter(|queues| *queues > 0)
     }
 
+    /// The NUMA node of the hardware; `None` if it has none, or the machine only one.
+    pub(crate) fn numa_node(&self) -> Option<usize> {
+        let path = format!("/sys/class/net/{}/device/numa_node", self.name);
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
     pub(crate) fn status(&self) -> BTreeMap<String, String> {
         let info = sys::ethtool::driver_info(self.ethtool.as_fd(), &self.name).unwrap_or_default();
         [

@@ -35,7 +35,7 @@ mod vnet;
 
 pub use afxdp::{Afxdp, AfxdpConfig, XdpMode};
 pub use device::{DeviceDrops, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
-pub use dummy::Dummy;
+pub use dummy::{Dummy, DummyKind};
 pub use frame::{Frame, FrameError};
 pub use isolation::{Isolation, remove_leftovers};
 pub use memory::Memory;

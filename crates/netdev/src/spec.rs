@@ -1,6 +1,6 @@
 //! Which device to open, and the errors of opening it.
 
-use crate::{Afxdp, AfxdpConfig, Dummy, Isolation, Memory, Netdev, System, Tap};
+use crate::{Afxdp, AfxdpConfig, Dummy, DummyKind, Isolation, Memory, Netdev, System, Tap};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +40,9 @@ pub enum Spec {
     Dummy {
         /// Its name.
         name: String,
-        /// `tx_pcap`, `rxq_pcap`, `pcap`: files that packets are written to.
+        /// The type that it is shown with.
+        kind: DummyKind,
+        /// See [`Dummy::open`].
         options: BTreeMap<String, String>,
     },
     /// A device that receives the packets of a file.
@@ -90,7 +92,7 @@ pub fn open(spec: &Spec) -> Result<Arc<dyn Netdev>, Error> {
         Spec::Afxdp { name, config } => Arc::new(Afxdp::open(name, *config)?),
         Spec::Internal { name, mac, mtu } => Arc::new(Tap::internal(name, *mac, *mtu)?),
         Spec::Tap { name } => Arc::new(Tap::open(name)?),
-        Spec::Dummy { name, options } => Arc::new(Dummy::open(name, options)?),
+        Spec::Dummy { name, kind, options } => Arc::new(Dummy::open_as(name, *kind, options)?),
         Spec::Pcap { name, options } => Arc::new(Memory::pcap(name, options)?),
         Spec::Null { name } => Arc::new(Memory::null(name)?),
     })

@@ -180,6 +180,10 @@ impl Netdev for System {
         contenders(&self.device, &self.claim)
     }
 
+    fn numa_node(&self) -> Option<usize> {
+        self.device.numa_node()
+    }
+
     fn status(&self) -> BTreeMap<String, String> {
         let mut status = self.device.status();
         if let Some(Err(error)) = &*self.isolated.lock() {

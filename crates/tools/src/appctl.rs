@@ -110,11 +110,11 @@ fn is_json(format: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A JSON document on one line, or indented by two spaces.
+/// A JSON document on one line, or indented by two spaces as Open vSwitch writes it.
 fn document_text(document: &Value, pretty: bool) -> String {
     match pretty {
         false => format!("{document}\n"),
-        true => format!("{document:#}\n"),
+        true => crate::table::pretty(document) + "\n",
     }
 }
 

@@ -58,6 +58,9 @@ const COMMANDS: &[Command] = &[
     ("parse-actions", "ACTIONS", 1, ANY, false),
 ];
 
+/// Commands that the switch does not support yet.
+const LATER: &[&str] = &["dump-conntrack", "flush-conntrack", "ct-stats-show", "ct-bkts"];
+
 /// Runs the tool with `args`, which do not hold its name. Exit status 1 for every error.
 pub fn main<I>(args: I) -> ExitCode
 where
@@ -72,17 +75,16 @@ where
 fn execute(mut parser: Parser) -> Result<(), Failure> {
     let mut timeout: Option<Duration> = None;
     let mut read_only = false;
-    let mut may_create = false;
     let (mut passed, mut words) = (Vec::new(), Vec::new());
     while let Some(item) = parser.next()? {
         match item {
             Item::Opt("read-only", _) => read_only = true,
-            Item::Opt("may-create", _) => may_create = true,
-            Item::Opt("clear", _) => return Err(Failure::new("--clear is not supported yet")),
             Item::Opt("timeout", value) => {
                 timeout = Some(parse_timeout("-t or --timeout", value.as_deref())?);
             }
-            Item::Opt(name @ ("statistics" | "more" | "names" | "no-names"), _) => passed.push(format!("--{name}")),
+            Item::Opt(name @ ("statistics" | "more" | "names" | "no-names" | "may-create" | "clear"), _) => {
+                passed.push(format!("--{name}"))
+            }
             Item::Opt("help", _) => return print(&help()),
             Item::Opt("version", _) => return print(&format!("{}\n", telemetry::version::text(PROGRAM))),
             Item::Opt(name, value) => {
@@ -98,17 +100,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
         )));
     }
     let arguments = [&passed[..], args].concat();
-    let mut answer = ask(timeout, name, &arguments)?;
-    // A flow that is not there is added, if that is allowed.
-    if *name == "mod-flow"
-        && may_create
-        && answer
-            .as_ref()
-            .is_err_and(|text| text.contains("No such file or directory"))
-    {
-        answer = ask(timeout, "add-flow", &arguments)?;
-    }
-    match answer {
+    match ask(timeout, name, &arguments)? {
         Ok(text) => print(&text),
         Err(text) => {
             eprint!("{}", text.replace(&format!("{DAEMON}: "), &format!("{PROGRAM}: ")));
@@ -123,7 +115,10 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
 /// Sends a command to the switch. Returns its answer or its error.
 fn ask(timeout: Option<Duration>, command: &str, args: &[String]) -> Result<Result<String, String>, Failure> {
     let path = unixctl::target_path(DAEMON).map_err(|error| Failure::new(error.to_string()))?;
-    let command = format!("dpctl/{command}");
+    let command = match LATER.contains(&command) {
+        true => format!("dpctl/{command}"),
+        false => format!("ovs-dpctl/{command}"),
+    };
     run(timeout, async {
         let answer = unixctl::call(&path, &command, args).await;
         answer.map_err(|error| {
@@ -151,6 +146,7 @@ fn help() -> String {
          -m, --more           show all of a flow\n  \
          --names, --no-names  show ports by name or number\n  \
          --may-create         mod-flow adds a flow that does not exist\n  \
+         --clear              mod-flow sets the flow's counters to zero\n  \
          --read-only          refuse commands that change anything\n  \
          -t, --timeout=SECS   give up after SECS seconds\n  \
          -h, --help           show this text\n  \

@@ -54,7 +54,8 @@ pub struct Hop {
 }
 
 impl Route {
-    fn rank(&self) -> u16 {
+    /// Its priority: of the routes that lead to an address, the one with the highest is taken.
+    pub fn rank(&self) -> u16 {
         let preferred = matches!(self.origin, Origin::User | Origin::Cached { local: true });
         u16::from(self.to.mapped_len()) + if preferred { PREFERRED } else { 0 }
     }

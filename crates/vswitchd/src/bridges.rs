@@ -267,7 +267,7 @@ impl Bridges {
                 (None, None) => Err("all OpenFlow port numbers are in use".to_owned()),
             };
             let (kind, peer) = match &interface.kind {
-                InterfaceKind::Device(_) => (open.map_or("", |o| o.device.kind().as_str()), None),
+                InterfaceKind::Device(_) => (open.map_or("", |o| type_of(&*o.device)), None),
                 InterfaceKind::Patch { peer } => ("patch", Some(peer.clone())),
                 InterfaceKind::Refused(_) => ("", None),
             };
@@ -375,6 +375,14 @@ pub(crate) fn interfaces_of(
             .iter()
             .map(move |(name, interface)| (port_name.as_str(), name.as_str(), port, interface))
     })
+}
+
+/// The type that a device is shown with.
+fn type_of(device: &dyn Netdev) -> &'static str {
+    match device.as_dummy() {
+        Some(dummy) => dummy.dummy_kind().as_str(),
+        None => device.kind().as_str(),
+    }
 }
 
 /// Why an interface must not be attached, if so.

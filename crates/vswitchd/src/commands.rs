@@ -1,11 +1,11 @@
 //! The commands of `ovs-appctl`.
 
+use crate::rows::Dummies;
 use crate::state::State;
 use dp::DropCause;
 use mgmt::unixctl::Server;
 use std::fmt::Write;
 use std::rc::Rc;
-use std::time::Duration;
 
 mod bonds;
 mod dpctl;
@@ -13,6 +13,7 @@ mod dpif;
 mod dummy;
 mod fdb;
 mod implementations;
+mod json;
 mod later;
 mod liveness;
 mod lldp;
@@ -24,9 +25,6 @@ mod route;
 mod trace;
 
 type Answer = Result<String, String>;
-
-/// Steps of one `time/warp`, at most: later timers wait for it.
-const MOST_STEPS: u64 = 1000;
 
 /// Registers every command of the switch.
 pub(crate) fn register(server: &Server, state: &Rc<State>) {
@@ -47,14 +45,16 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
             .fold(String::new(), |out, name| out + name + "\n"))
     });
     bonds::register(&add);
-    bonds::register_old_names(&|name, min, max, run| {
+    let add_hidden = |name: &str, min: usize, max: usize, run: fn(&State, &[String]) -> Answer| {
         let state = state.clone();
         server.register_hidden(name, min, max, Box::new(move |args| run(&state, args)));
-    });
+    };
+    bonds::register_old_names(&add_hidden);
+    dpctl::register_for_tool(&add_hidden);
     dpctl::register(&add);
     dpif::register(&add);
     fdb::register(&add);
-    implementations::register(&add);
+    implementations::register(&add, matches!(state.dummies, Dummies::Off | Dummies::Allowed));
     later::register(&add);
     lldp::register(&add);
     lldp::register_documents(&|name, usage, min, max, run| {
@@ -68,27 +68,11 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     route::register(&add);
     trace::register(&add);
     openflow::register(&add);
+    json::register(server, state);
 
-    add("time/stop", "", 0, 0, |state, _| {
-        state.shared.clock.stop();
-        Ok(String::new())
-    });
-    add("time/warp", "[large_msecs] msecs", 1, 2, |state, args| {
-        let total = milliseconds(args.first())?;
-        let step = milliseconds(args.last())?.max(total / MOST_STEPS).min(total);
-        // Timers fire in their order, as far as the steps tell them apart.
-        let mut left = total;
-        while left > 0 {
-            let step = step.min(left);
-            state.shared.clock.warp(Duration::from_millis(step));
-            state.tick();
-            state.protocols.step();
-            left -= step;
-        }
-        state.recheck.notify_one();
-        Ok("warped".to_owned())
-    });
-    dummy::register(&add);
+    if state.dummies != Dummies::Off {
+        dummy::register(&add);
+    }
 
     let counted = state.clone();
     server.register_memory(move |usage| {
@@ -141,7 +125,26 @@ fn coverage(server: &Server, state: &Rc<State>) {
     server.register("coverage/read-counter", "COUNTER", 1, 1, Box::new(read));
 }
 
-fn milliseconds(text: Option<&String>) -> Result<u64, String> {
-    let number = text.and_then(|text| text.parse().ok()).filter(|ms| *ms > 0);
-    number.ok_or_else(|| "invalid MSECS".to_owned())
+/// The number that a text begins with, as C reads it: 0 if there is none, modulo 2^32.
+fn leading_number(text: &str) -> u32 {
+    let text = text.trim_start();
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let number = digits.chars().map_while(|c| c.to_digit(10));
+    let number = number.fold(0i64, |sum, digit| sum.saturating_mul(10).saturating_add(digit.into()));
+    let number = if negative { -number } else { number };
+    number as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_c_reads_them() {
+        let numbers = ["12", "10x", "x", "-1", " +7", "", "200000"].map(leading_number);
+        assert_eq!(numbers, [12, 10, 0, u32::MAX, 7, 0, 200_000]);
+    }
 }

@@ -135,7 +135,6 @@ pub(crate) struct Daemon {
     links: LinkMonitor,
     /// Wakes the loop when the monitor has events.
     link_events: Watched,
-    dummies: Dummies,
     /// The directory of the database if this process owns it. Then the daemon also makes the root
     /// row of an empty database.
     home: Option<PathBuf>,
@@ -174,7 +173,6 @@ impl Daemon {
     pub(crate) fn new(
         state: Rc<State>,
         db: IdlConnection,
-        dummies: Dummies,
         home: Option<PathBuf>,
         keys: Option<Keys>,
     ) -> anyhow::Result<Daemon> {
@@ -185,7 +183,6 @@ impl Daemon {
             db,
             links,
             link_events,
-            dummies,
             home,
             keys,
             desired: Desired::default(),
@@ -407,12 +404,12 @@ impl Daemon {
         match self.tables() {
             Ok(tables) if tables.root.is_none() && self.home.is_some() => self.insert_root(),
             Ok(tables) => {
-                self.desired = rows::desired(&tables, self.dummies);
+                self.desired = rows::desired(&tables, self.state.dummies);
                 if let Some(keys) = &self.keys {
                     keys.apply(tables.ssl.as_ref());
                 }
                 let mut bridges = self.state.bridges.borrow_mut();
-                self.desired.workers.start_workers(self.state.dp());
+                self.desired.workers.start_workers(self.state.dp(), &self.state.numa);
                 let defaults = self.state.dp().default_limits();
                 let idle = self.desired.max_idle.unwrap_or(defaults.idle);
                 self.state.set_limits(Limits {
@@ -421,7 +418,9 @@ impl Daemon {
                     period: self.desired.max_revalidator.unwrap_or(defaults.period).min(idle),
                 });
                 bridges.apply(&self.desired);
-                self.desired.workers.place_queues(self.state.dp(), &bridges);
+                self.desired
+                    .workers
+                    .place_queues(self.state.dp(), &bridges, &self.state.numa);
                 self.complaints.about(&self.desired, &bridges);
                 drop(bridges);
                 self.state.forget_dead_meters();
@@ -498,7 +497,7 @@ impl Daemon {
                 .and_then(|rows| rows.into_values().next());
             if let Some(root) = root {
                 report.configuration(&self.desired, bridges);
-                report.root(&root, self.dummies != Dummies::Off);
+                report.root(&root, self.state.dummies != Dummies::Off);
             }
         }
         report.links(bridges);

@@ -30,6 +30,7 @@ mod fair_queue;
 mod guard;
 mod keys;
 mod mirrors;
+mod numa;
 mod ofport;
 mod openflow;
 mod options;

@@ -25,6 +25,8 @@ impl Program {
 pub(crate) struct Options {
     pub(crate) daemon: daemon::Options,
     pub(crate) dummies: Dummies,
+    /// The NUMA nodes of invented cores (`--dummy-numa`).
+    pub(crate) dummy_numa: Option<String>,
     /// Whether the kernel's routes are in the routing table.
     pub(crate) system_routes: bool,
     /// `run`: database files; `vswitchd`: at most one remote.
@@ -45,6 +47,7 @@ pub(crate) enum Asked {
 
 const OPTIONS: &[Opt] = &[
     Opt::maybe("enable-dummy", None),
+    Opt::value("dummy-numa", None),
     Opt::flag("disable-system", None),
     Opt::flag("disable-system-route", None),
 ];
@@ -60,6 +63,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
     let mut options = Options {
         daemon: daemon::Options::new(Program::NAME),
         dummies: Dummies::Off,
+        dummy_numa: None,
         system_routes: true,
         args: Vec::new(),
         remotes: Vec::new(),
@@ -73,6 +77,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
                 return Ok(Asked::Print(telemetry::version::text(Program::NAME)));
             }
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
+            Item::Opt("dummy-numa", value) => options.dummy_numa = value,
             Item::Opt("disable-system-route", _) => options.system_routes = false,
             Item::Opt("remote", value) => options.remotes.extend(value),
             Item::Opt(name, value)
@@ -96,7 +101,8 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
 fn dummies(value: Option<&str>) -> Result<Dummies, Error> {
     match value {
         None | Some("") => Ok(Dummies::Allowed),
-        Some("override" | "system") => Ok(Dummies::Override),
+        Some("override") => Ok(Dummies::Override),
+        Some("system") => Ok(Dummies::System),
         Some(other) => Err(Error(format!(
             "--enable-dummy={other}: neither 'override' nor 'system'"
         ))),
@@ -126,7 +132,8 @@ fn help(program: Program) -> String {
         ),
     };
     format!(
-        "{usage}  --enable-dummy[=override]  test devices instead of the kernel's\n  \
+        "{usage}  --enable-dummy[=system|override]\n                          test devices beside the kernel's, or instead of them\n  \
+           --dummy-numa=NODES      the NUMA nodes of invented cores, for tests\n  \
            -h, --help              this text\n  \
            -V, --version           versions\n{}{}",
         tls::help(),

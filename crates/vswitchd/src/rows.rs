@@ -9,7 +9,7 @@ use crate::protocols::cfm::rows as cfm;
 use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
-use netdev::{AfxdpConfig, Spec};
+use netdev::{AfxdpConfig, DummyKind, Spec};
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
 use ovsdb::{Uuid, rows};
@@ -27,8 +27,22 @@ pub(crate) enum Dummies {
     Off,
     /// `dummy` interfaces and datapaths exist beside the others.
     Allowed,
+    /// Dummies stand in for datapaths and interfaces of type `system` too.
+    System,
     /// Every device is a dummy.
     Override,
+}
+
+impl Dummies {
+    /// Whether the datapath of a type of bridges is a dummy's.
+    pub(crate) fn is_dummy_datapath(self, datapath_type: &str) -> bool {
+        match self {
+            Dummies::Off => false,
+            Dummies::Allowed => datapath_type == "dummy",
+            Dummies::System => matches!(datapath_type, "dummy" | "system" | ""),
+            Dummies::Override => true,
+        }
+    }
 }
 
 /// The rows the daemon reads, typed.
@@ -309,18 +323,16 @@ fn device(
     datapath_type: &str,
     dummies: Dummies,
 ) -> InterfaceKind {
-    let dummy = || {
-        InterfaceKind::Device(Spec::Dummy {
+    let is_dummy = dummies.is_dummy_datapath(datapath_type);
+    if let Some(dummy) = dummy_kind(kind, is_dummy, dummies) {
+        return InterfaceKind::Device(Spec::Dummy {
             name: name.to_owned(),
+            kind: dummy,
             options: options.clone(),
-        })
-    };
+        });
+    }
     let name = name.to_owned();
-    let test_bridge = dummies != Dummies::Off && datapath_type == "dummy";
     match kind {
-        "" | "system" | "afxdp" | "afxdp-nonpmd" | "internal" | "tap" if dummies == Dummies::Override => dummy(),
-        "internal" if test_bridge => dummy(),
-        "dummy" | "dummy-internal" | "dummy-pmd" if dummies != Dummies::Off => dummy(),
         "" | "system" => InterfaceKind::Device(Spec::System { name }),
         "afxdp" | "afxdp-nonpmd" => match AfxdpConfig::from_options(options) {
             Ok(config) => InterfaceKind::Device(Spec::Afxdp { name, config }),
@@ -347,6 +359,22 @@ fn device(
         )),
         unknown => InterfaceKind::Refused(format!("could not create netdev {name} of unknown type {unknown}")),
     }
+}
+
+/// What the dummy of an interface type stands for; `None` if the type has none.
+fn dummy_kind(kind: &str, is_dummy_datapath: bool, dummies: Dummies) -> Option<DummyKind> {
+    let all = dummies == Dummies::Override;
+    Some(match kind {
+        "internal" if is_dummy_datapath => DummyKind::Internal,
+        "dummy-internal" if dummies != Dummies::Off => DummyKind::Internal,
+        "dummy" if dummies != Dummies::Off => DummyKind::Plain,
+        "dummy-pmd" if dummies != Dummies::Off => DummyKind::Pmd,
+        "" | "system" if all || dummies == Dummies::System => DummyKind::Instead("system"),
+        "tap" if all => DummyKind::Instead("tap"),
+        "afxdp" if all => DummyKind::Instead("afxdp"),
+        "afxdp-nonpmd" if all => DummyKind::Instead("afxdp-nonpmd"),
+        _ => return None,
+    })
 }
 
 /// The default MTU of a device.

@@ -126,8 +126,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     let seed = uuid::Uuid::new_v4().as_u128();
     let idl = daemon::idl(seed);
     let tls = Tls::default();
-    let kernel_routes = options.system_routes && options.dummies != Dummies::Override;
-    let state = State::start(seed as u64, tls.clone(), kernel_routes);
+    let state = State::start(seed as u64, tls.clone(), options);
     let state = Rc::new(state.context("starting the datapath")?);
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     tokio::task::spawn_local(OpenFlow::watch(state.clone()));
@@ -175,7 +174,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
         openflow::accept_test_actions();
     }
     let home = database.as_ref().map(|database| database.home.clone());
-    let daemon = Daemon::new(state, db, options.dummies, home, keys)?;
+    let daemon = Daemon::new(state, db, home, keys)?;
     let mut switching = pin!(daemon.run(|| life.process.borrow_mut().ready()));
     let ended = match &database {
         Some(database) => tokio::select! {

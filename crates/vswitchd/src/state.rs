@@ -3,9 +3,12 @@
 use crate::bridges::Bridges;
 use crate::controllers::Controllers;
 use crate::exports::Exports;
+use crate::numa::Numa;
 use crate::openflow::OpenFlow;
+use crate::options;
 use crate::protocols::{Protocols, Running};
 use crate::routes::Routes;
+use crate::rows::Dummies;
 use crate::slowpath::Shared;
 use dp::{Datapath, Limits, PortNo};
 use dp_user::{DpUser, Options};
@@ -23,6 +26,9 @@ pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
     datapath: Arc<dyn Datapath>,
     pub(crate) bridges: RefCell<Bridges>,
+    /// Which devices are dummies.
+    pub(crate) dummies: Dummies,
+    pub(crate) numa: Numa,
     pub(crate) openflow: OpenFlow,
     pub(crate) controllers: Controllers,
     pub(crate) exports: Exports,
@@ -50,8 +56,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Starts the datapath. `kernel_routes` says whether tunnels take the kernel's routes.
-    pub(crate) fn start(seed: u64, tls: Tls, kernel_routes: bool) -> io::Result<State> {
+    /// Starts the datapath.
+    pub(crate) fn start(seed: u64, tls: Tls, options: &options::Options) -> io::Result<State> {
+        let numa = options
+            .dummy_numa
+            .as_deref()
+            .map_or_else(Numa::of_machine, Numa::invented);
+        numa.log();
+        let kernel_routes = options.system_routes && options.dummies != Dummies::Override;
         let shared = Shared::new(seed);
         shared.serve_long()?;
         let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
@@ -63,6 +75,8 @@ impl State {
             datapath,
             protocols,
             bridges: RefCell::new(bridges),
+            dummies: options.dummies,
+            numa,
             openflow: OpenFlow::default(),
             controllers: Controllers::new(tls),
             exports: Exports::default(),
@@ -112,13 +126,11 @@ impl State {
         self.dp().set_limits(limits);
     }
 
-    /// Takes note of the number of megaflows; returns the average, which follows it, and the
-    /// highest.
-    pub(crate) fn note_flows(&self, flows: u64) -> (u64, u64) {
+    /// The average number of megaflows, which follows it, and the highest so far. Every run of
+    /// [`State::reclaim`] takes note of the number.
+    pub(crate) fn flow_levels(&self, flows: u64) -> (u64, u64) {
         let (average, most) = self.flow_levels.get();
-        let levels = ((average + flows) / 2, most.max(flows));
-        self.flow_levels.set(levels);
-        levels
+        (average, most.max(flows))
     }
 
     /// The next timer of the switch's tables. The caller sleeps until then or until
@@ -159,7 +171,8 @@ impl State {
         /// Approximate memory of a megaflow or a rule with everything that belongs to it, in bytes.
         const EACH: u64 = 1024;
         let megaflows = self.dp().cache_stats().flows;
-        self.note_flows(megaflows);
+        let (average, most) = self.flow_levels.get();
+        self.flow_levels.set(((average + megaflows) / 2, most.max(megaflows)));
         let rules = {
             let switch = self.shared.switch.read();
             let bridges = switch.bridge_names().filter_map(|name| switch.bridge(name));

@@ -53,7 +53,7 @@ impl Report<'_> {
         ];
         let mut datapath_types = vec!["netdev", "system"];
         if dummies {
-            interface_types.push("dummy");
+            interface_types.extend(["dummy", "dummy-internal", "dummy-pmd"]);
             datapath_types.push("dummy");
         }
         let owned = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<String>>();

@@ -4,6 +4,7 @@
 //! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
+use crate::numa::Numa;
 use dp::{Assign, AutoBalance, Datapath, QueueRules, SHORTEST_LATENCY_HOLD};
 use ovsdb::rows;
 use std::collections::BTreeMap;
@@ -155,7 +156,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
 
 impl Wanted {
     /// Starts the configured workers, before ports are opened.
-    pub(crate) fn start_workers(&mut self, datapath: &dyn Datapath) {
+    pub(crate) fn start_workers(&mut self, datapath: &dyn Datapath, numa: &Numa) {
         datapath.set_offload(self.offload);
         let Some(workers) = datapath.workers() else { return };
         workers.set_spin(self.spin);
@@ -164,14 +165,14 @@ impl Wanted {
                 "other_config:cpu-dma-latency-hold: the kernel does not keep processors awake ({error})"
             ));
         }
-        if let Err(error) = workers.set_cores(self.cores.as_deref()) {
+        if let Err(error) = workers.set_cores(numa.cores(self.cores.as_deref()).as_deref()) {
             self.problems
                 .push(format!("other_config:pmd-cpu-mask: cannot start a worker ({error})"));
         }
     }
 
     /// Assigns receive queues to workers, once ports are open.
-    pub(crate) fn place_queues(&mut self, datapath: &dyn Datapath, bridges: &Bridges) {
+    pub(crate) fn place_queues(&mut self, datapath: &dyn Datapath, bridges: &Bridges, numa: &Numa) {
         let pinned = bridges.interfaces().filter_map(|(_, name, interface)| {
             let affinity = self.affinity.get(name)?;
             Some((interface.port?, affinity.clone()))
@@ -181,6 +182,7 @@ impl Wanted {
             isolate: !self.shared,
             affinity: pinned.collect(),
             balance: self.balance,
+            nodes: numa.nodes().clone(),
         };
         let workers = datapath.workers();
         self.problems

@@ -73,7 +73,7 @@ impl WorkerControl for DpUser {
     fn set_queue_rules(&self, rules: QueueRules) -> Vec<String> {
         let _one_at_a_time = self.control.lock();
         let before = std::mem::replace(&mut *self.rules.lock(), rules.clone());
-        let anew = (before.assign, before.isolate) != (rules.assign, rules.isolate);
+        let anew = (before.assign, before.isolate, &before.nodes) != (rules.assign, rules.isolate, &rules.nodes);
         if anew || before.affinity != rules.affinity {
             self.replace(if anew { Scope::All } else { Scope::Needed }, &[]);
         }
@@ -149,7 +149,7 @@ impl DpUser {
         };
         let workers = self.workers.read().clone();
         let (_, mut wishes) = self.wishes(&workers, &rules, Scope::Needed);
-        let placed = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        let placed = place(&nodes(&workers, &rules), &wishes, rules.assign, rules.isolate);
         let open = placed.isolated.iter().filter(|isolated| !**isolated).count();
         let served = |worker: usize| placed.workers.iter().filter(|at| **at == worker).count();
         let several = (0..workers.len()).any(|worker| !placed.isolated[worker] && served(worker) > 1);
@@ -171,7 +171,7 @@ impl DpUser {
         for wish in &mut wishes {
             wish.stay = None;
         }
-        let better = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        let better = place(&nodes(&workers, &rules), &wishes, rules.assign, rules.isolate);
         let due = improvement(&as_is, &loads(&wishes, &better)) >= balance.improvement_percent.max(1);
         if due {
             // The next look is at what comes now.
@@ -183,15 +183,22 @@ impl DpUser {
     }
 
     /// The workers for the queues of a port that is to come.
-    pub(super) fn place_new(&self, port: PortNo, queues: usize, workers: &[Arc<Handle>]) -> Vec<usize> {
+    pub(super) fn place_new(
+        &self,
+        port: PortNo,
+        queues: usize,
+        node: Option<usize>,
+        workers: &[Arc<Handle>],
+    ) -> Vec<usize> {
         let rules = self.rules.lock().clone();
         let (_, mut wishes) = self.wishes(workers, &rules, Scope::Needed);
         let before = wishes.len();
         wishes.extend((0..queues as u32).map(|queue| Wish {
             pinned: pinned(&rules, port, queue, workers),
+            node,
             ..Wish::default()
         }));
-        place(workers.len(), &wishes, rules.assign, rules.isolate)
+        place(&nodes(workers, &rules), &wishes, rules.assign, rules.isolate)
             .workers
             .split_off(before)
     }
@@ -200,7 +207,7 @@ impl DpUser {
     pub(super) fn isolated(&self, workers: &[Arc<Handle>]) -> Vec<bool> {
         let rules = self.rules.lock().clone();
         let (_, wishes) = self.wishes(workers, &rules, Scope::Needed);
-        place(workers.len(), &wishes, rules.assign, rules.isolate).isolated
+        place(&nodes(workers, &rules), &wishes, rules.assign, rules.isolate).isolated
     }
 
     /// All queues in the order of their ports, and what is wished of each.
@@ -218,6 +225,7 @@ impl DpUser {
                     pinned: pinned(rules, *port, number, workers),
                     stay: stay.filter(|_| scope == Scope::Needed),
                     cycles: queue.usage.spent(queue.load.cycles.get(), now, LATELY),
+                    node: known.node,
                 });
             }
         }
@@ -230,7 +238,7 @@ impl DpUser {
         let rules = self.rules.lock().clone();
         let workers = self.workers.read().clone();
         let (ids, wishes) = self.wishes(&workers, &rules, scope);
-        let placed = place(workers.len(), &wishes, rules.assign, rules.isolate);
+        let placed = place(&nodes(&workers, &rules), &wishes, rules.assign, rules.isolate);
         for ((port, number), to) in ids.into_iter().zip(placed.workers) {
             let from = |id| workers.iter().chain(leaving).find(|worker| worker.id == id);
             self.move_queue((port, number), from, &workers[to]);
@@ -337,6 +345,12 @@ impl DpUser {
         worker.stats.masks.set(0);
         self.ended.lock().push(worker.stats.clone());
     }
+}
+
+/// The NUMA nodes of workers that are bound to cores.
+fn nodes(workers: &[Arc<Handle>], rules: &QueueRules) -> Vec<Option<usize>> {
+    let node = |worker: &Arc<Handle>| rules.nodes.get(&worker.core?).copied();
+    workers.iter().map(node).collect()
 }
 
 /// What each of the workers that are not isolated has to do.

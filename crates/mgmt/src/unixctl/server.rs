@@ -346,7 +346,7 @@ impl Server {
     fn register_common(&self, program: &str) {
         let text = |f: fn() -> String| -> Handler { Box::new(move |_| Ok(f())) };
         let inner = Rc::downgrade(&self.inner);
-        self.register(
+        self.register_document(
             "list-commands",
             "",
             0,
@@ -445,14 +445,17 @@ impl Server {
     }
 }
 
-fn list_commands(inner: &Inner) -> String {
+/// The commands with their arguments, as text and by name.
+fn list_commands(inner: &Inner) -> (String, Value) {
     let mut out = String::from("The available commands are:\n");
+    let mut usages = serde_json::Map::new();
     for (name, command) in inner.commands.borrow().iter() {
         if let Some(usage) = &command.usage {
             let _ = writeln!(out, "  {name:<23} {usage}");
+            usages.insert(name.clone(), usage.clone().into());
         }
     }
-    out
+    (out, usages.into())
 }
 
 fn end_line(mut text: String) -> String {

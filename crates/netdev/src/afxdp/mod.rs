@@ -293,6 +293,10 @@ impl Netdev for Afxdp {
         contenders(&self.device, &self.claim)
     }
 
+    fn numa_node(&self) -> Option<usize> {
+        self.device.numa_node()
+    }
+
     fn status(&self) -> BTreeMap<String, String> {
         let mut status = self.device.status();
         if let Some(mode) = self.mode_in_use() {

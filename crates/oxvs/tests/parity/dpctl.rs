@@ -64,8 +64,18 @@ fn answers_are_those_of_the_running_switch() {
     );
     let statistics = dpctl(&["-s", "del-flow", flow]).expect_ok();
     assert_eq!(statistics, "packets:0, bytes:0, used:never\n");
-    assert_eq!(
-        dpctl(&["--clear", "mod-flow", flow, "2"]).stderr,
-        "ovs-dpctl: --clear is not supported yet\n"
+    // `--clear` sets the counters to zero, after it has shown them.
+    dpctl(&["add-flow", flow, "drop"]).expect_ok();
+    let packet = testkit::Packet::new(testkit::mac(1), testkit::mac(2)).payload(0x1234, b"x");
+    switch.appctl(&["netdev-dummy/receive", "p1", &packet.padded().hex()]);
+    testkit::eventually("the flow has counted a packet", || {
+        dpctl(&["dump-flows"]).expect_ok().contains("packets:1,").then_some(())
+    });
+    let shown = dpctl(&["-s", "--clear", "mod-flow", flow, "2"]).expect_ok();
+    assert!(shown.starts_with("packets:1, bytes:60, used:"), "{shown}");
+    let flows = dpctl(&["dump-flows"]).expect_ok();
+    assert!(
+        flows.contains("eth_type(0x1234), packets:0, bytes:0, used:never, actions:2\n"),
+        "{flows}"
     );
 }

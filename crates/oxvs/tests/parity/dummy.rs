@@ -4,7 +4,7 @@ use crate::run::{Daemons, Group, Table, row, run, step};
 
 const TABLE: Table = Table {
     name: "dummy",
-    groups: &[DEVICES, CABLES, ROUTES],
+    groups: &[DEVICES, RECEIVE, WITHOUT, BESIDE, INSTEAD, NODES, CABLES, ROUTES],
 };
 
 const DEVICES: Group = Group {
@@ -53,6 +53,168 @@ const DEVICES: Group = Group {
         step("ovs-appctl netdev-dummy/receive p1 in_port(7),eth(src=50:54:00:00:00:09,dst=50:54:00:00:00:0a)"),
         step("ovs-appctl netdev-dummy/receive p2 in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:09)"),
         row("sh -c \"ovs-ofctl dump-flows br0 | grep -o 'n_packets=1,.*in_port.*'\"").eventually(),
+    ],
+};
+
+/// Packets by hand, and the clock.
+const RECEIVE: Group = Group {
+    daemons: Daemons::Dummy(&[]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
+         -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 options:n_rxq=2 options:numa_id=1 \
+         -- add-port br0 p2 -- set interface p2 type=dummy-pmd ofport_request=2 options:n_rxq=2 \
+         -- add-port br0 p3 -- set interface p3 type=dummy-internal ofport_request=3 \
+         -- add-port br0 p4 -- set interface p4 ofport_request=4 -- add-port br0 p5 -- set interface p5 type=tap ofport_request=5 \
+         -- add-port br0 p6 -- set interface p6 type=internal ofport_request=6",
+    ],
+    rows: &[
+        row("ovs-appctl dpif/show"),
+        row("ovs-appctl dpctl/show"),
+        row("ovs-appctl netdev-dummy/receive p2 --qid 1 in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl netdev-dummy/receive p2 --qid 2 in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl netdev-dummy/receive p2 -qid 1 in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl netdev-dummy/receive p2 --qid x in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl netdev-dummy/receive p2 --qid -1 in_port(2),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl netdev-dummy/receive p1 --qid"),
+        row("ovs-appctl netdev-dummy/receive p1 --qid 0"),
+        row("ovs-appctl netdev-dummy/receive p1 --qid 1 5054000000075054000000050800"),
+        row("ovs-appctl netdev-dummy/receive p1 5054000000075054000000050800"),
+        row("ovs-appctl netdev-dummy/receive p1 50540000000750540000000508"),
+        row("ovs-appctl netdev-dummy/receive p1 5054000000075054000000050800 --len 100"),
+        row("ovs-appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b) --len 100"),
+        row("ovs-appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b) --len 59"),
+        row("ovs-appctl netdev-dummy/receive p1 in_port(1),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b) --len x"),
+        row("ovs-appctl netdev-dummy/receive p1 zz"),
+        row("ovs-appctl netdev-dummy/receive p1 000"),
+        row("ovs-appctl netdev-dummy/receive p1 00 --len 100"),
+        row("ovs-appctl netdev-dummy/receive p1"),
+        row("ovs-appctl netdev-dummy/receive nobody 5054000000075054000000050800"),
+        row("ovs-appctl netdev-dummy/receive p1 foo(1)"),
+        row("ovs-appctl netdev-dummy/receive p1 in_port(1)"),
+        row("ovs-appctl netdev-dummy/receive p1 eth()"),
+        row("ovs-appctl netdev-dummy/receive br0 5054000000075054000000050800"),
+        row("ovs-appctl netdev-dummy/set-admin-state up"),
+        row("ovs-appctl netdev-dummy/set-admin-state x"),
+        row("ovs-appctl netdev-dummy/set-admin-state p1 zz"),
+        row("ovs-appctl netdev-dummy/set-admin-state nobody down"),
+        row("ovs-appctl netdev-dummy/set-admin-state p1 down"),
+        row("ovs-appctl netdev-dummy/receive p1 5054000000075054000000050800"),
+        row("ovs-appctl netdev-dummy/receive p1 00"),
+        row("ovs-vsctl get interface p1 status"),
+        row("ovs-appctl time/warp 10"),
+        row("ovs-appctl time/warp x"),
+        row("ovs-appctl time/warp 0"),
+        row("ovs-appctl time/warp -1"),
+        row("ovs-appctl time/warp 100 0"),
+        row("ovs-appctl time/warp 100 x"),
+        row("ovs-appctl time/warp 10 100"),
+        row("ovs-appctl time/warp 1 2 3"),
+        row("ovs-appctl time/stop x"),
+        row("ovs-appctl time/stop"),
+        row("ovs-appctl time/warp 100 10"),
+        row("ovs-appctl time/warp 10x"),
+        row("ovs-appctl dpctl/add-flow -s in_port(1),eth(),eth_type(0x1241) 3"),
+        row("ovs-appctl dpctl/add-flow --may-create in_port(1),eth(),eth_type(0x1241) 3"),
+        row("ovs-appctl dpctl/add-flow --read-only in_port(1),eth(),eth_type(0x1242) 3"),
+        row("ovs-appctl dpctl/mod-flow -s in_port(1),eth(),eth_type(0x1241) 4"),
+        row("ovs-appctl dpctl/mod-flow -s in_port(1),eth(),eth_type(0x1243) 4"),
+        row("ovs-appctl dpctl/mod-flow --may-create in_port(1),eth(),eth_type(0x1243) 4"),
+        row("ovs-appctl dpctl/mod-flow --clear in_port(1),eth(),eth_type(0x1244) 4"),
+        row("ovs-appctl dpctl/mod-flow --clear --may-create in_port(1),eth(),eth_type(0x1244) 4"),
+        row("ovs-appctl dpctl/del-flow -s in_port(1),eth(),eth_type(0x1243)"),
+    ],
+};
+
+/// Without `--enable-dummy` there are neither dummies nor their commands.
+const WITHOUT: Group = Group {
+    daemons: Daemons::Plain(&[]),
+    files: &[],
+    setup: &[],
+    rows: &[
+        row("ovs-appctl list-commands").superset(),
+        row("sh -c \"ovs-appctl list-commands | grep -c -e dummy -e time/\""),
+        row("ovs-appctl time/stop"),
+        row("ovs-appctl time/warp"),
+        row("ovs-appctl netdev-dummy/receive x y"),
+        row("ovs-appctl netdev-dummy/conn-state"),
+        row("ovs-appctl dpif-dummy/change-port-number a b c"),
+        row("ovs-vsctl get open_vswitch . datapath_types"),
+        row("ovs-appctl dpif/show"),
+        row("ovs-appctl dpif/dump-dps"),
+        row("ovs-appctl upcall/show"),
+    ],
+};
+
+/// Dummies beside other devices.
+const BESIDE: Group = Group {
+    daemons: Daemons::Plain(&["--enable-dummy"]),
+    files: &[],
+    setup: &["ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy \
+         -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
+         -- add-port br0 p2 -- set interface p2 type=dummy-pmd ofport_request=2 \
+         -- add-port br0 p3 -- set interface p3 type=internal ofport_request=3"],
+    rows: &[
+        row("ovs-appctl dpif/show"),
+        row("ovs-appctl dpctl/show"),
+        row("ovs-appctl dpctl/dump-dps"),
+        row("ovs-vsctl get open_vswitch . datapath_types"),
+        row("ovs-vsctl -t 5 add-port br0 nobody"),
+        row("ovs-vsctl --columns=name,error,ofport find interface name=nobody"),
+        row("ovs-appctl dpif-dummy/change-port-number ovs-system p1 77"),
+        row("ovs-appctl dpif-dummy/change-port-number ovs-dummy p1 77"),
+    ],
+};
+
+/// Dummies in the place of `system` datapaths and devices.
+const INSTEAD: Group = Group {
+    daemons: Daemons::Plain(&["--enable-dummy=system"]),
+    files: &[],
+    setup: &[
+        "ovs-vsctl add-br br0 -- add-port br0 p1 -- set interface p1 type=dummy ofport_request=1 \
+         -- add-port br0 p2 -- set interface p2 type=dummy-pmd ofport_request=2 options:n_rxq=3 options:n_txq=2 \
+         -- add-port br0 p3 -- set interface p3 type=internal ofport_request=3 -- add-port br0 p4 -- set interface p4 ofport_request=4",
+    ],
+    rows: &[
+        row("ovs-appctl dpif/show"),
+        row("ovs-appctl dpctl/show"),
+        row("ovs-appctl dpctl/dump-dps"),
+        row("ovs-vsctl get open_vswitch . datapath_types"),
+        row("ovs-vsctl --columns=name,error,ofport,status find interface name=p4"),
+        row("ovs-appctl netdev-dummy/receive p4 in_port(4),eth(src=50:54:00:00:00:0a,dst=50:54:00:00:00:0b)"),
+        row("ovs-appctl dpif-dummy/change-port-number ovs-dummy p1 77"),
+        row("ovs-appctl dpif-dummy/change-port-number ovs-system p1 77"),
+        row("ovs-appctl dpif/show").eventually(),
+    ],
+};
+
+/// `dpif-netdev/pmd-rxq-show` without loads.
+macro_rules! placed {
+    () => {
+        row("sh -c \"ovs-appctl dpif-netdev/pmd-rxq-show | grep -v overhead | sed 's/ pmd usage:.*//'\"").eventually()
+    };
+}
+
+/// Cores and devices on NUMA nodes.
+const NODES: Group = Group {
+    daemons: Daemons::Dummy(&["--dummy-numa=0,0,1,1"]),
+    files: &[],
+    setup: &["ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy \
+         -- add-port br0 p2 -- set interface p2 type=dummy-pmd \
+         -- add-port br0 p3 -- set interface p3 type=dummy-pmd options:n_rxq=2 options:numa_id=1 \
+         -- add-port br0 p4 -- set interface p4 type=dummy-pmd options:numa_id=0 options:n_rxq=3"],
+    rows: &[
+        row("sh -c \"sed -n 's/.*|ovs_numa|INFO|//p' switch.log\""),
+        placed!(),
+        step("ovs-vsctl set open_vswitch . other_config:pmd-cpu-mask=0x5"),
+        placed!(),
+        step("ovs-vsctl set open_vswitch . other_config:pmd-cpu-mask=0xf"),
+        step("ovs-appctl dpif-netdev/pmd-rxq-rebalance"),
+        placed!(),
+        step("ovs-vsctl set interface p4 options:n_rxq=x"),
+        row("ovs-appctl dpctl/show").eventually(),
+        step("ovs-vsctl set interface p4 options:n_rxq=0"),
+        row("ovs-appctl dpctl/show").eventually(),
     ],
 };
 

@@ -31,7 +31,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use testkit::{Client, Done, Options, Sandbox, Vswitch, skip, try_run_in};
+use testkit::{Client, Devices, Done, Options, Sandbox, Vswitch, skip, try_run_in};
 
 /// The rows of one file.
 pub(crate) struct Table {
@@ -61,6 +61,8 @@ pub(crate) enum Daemons {
     /// Database and switch with dummy devices (`--enable-dummy=override`), and more arguments of
     /// the switch.
     Dummy(&'static [&'static str]),
+    /// Database and switch with only these arguments of the switch.
+    Plain(&'static [&'static str]),
 }
 
 /// A command line and how to compare its results.
@@ -355,11 +357,16 @@ impl Side {
         };
         match group.daemons {
             Daemons::None => side.sandbox = Some(Sandbox::new()),
-            Daemons::Dummy(args) => {
+            Daemons::Dummy(args) | Daemons::Plain(args) => {
+                let devices = match group.daemons {
+                    Daemons::Plain(_) => Devices::System,
+                    _ => Devices::Dummy,
+                };
                 let client = ours.map_or(Client::Debian, |binary| Client::Ours(binary.to_owned()));
                 let args = args.iter().map(|arg| (*arg).to_owned()).collect();
                 let options = Options {
                     client,
+                    devices,
                     args,
                     ..Options::default()
                 };

@@ -63,9 +63,24 @@ const COMMANDS: &[Entry] = &[
     ("parse-actions", "actions", 1, usize::MAX, parse),
 ];
 
+/// Most options of a command.
+const MOST_OPTIONS: usize = 6;
+
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, Run)) {
     for (name, usage, min, max, run) in COMMANDS {
         add(&format!("dpctl/{name}"), usage, *min, *max, *run);
+    }
+}
+
+/// The same for `ovs-dpctl`, which counts a command's arguments without its options.
+pub(super) fn register_for_tool(add: &impl Fn(&str, usize, usize, Run)) {
+    for (name, _, min, max, run) in COMMANDS {
+        add(
+            &format!("ovs-dpctl/{name}"),
+            *min,
+            max.saturating_add(MOST_OPTIONS),
+            *run,
+        );
     }
 }
 
@@ -84,6 +99,8 @@ fn list_commands() -> String {
 struct Asked<'a> {
     more: bool,
     statistics: bool,
+    may_create: bool,
+    clear: bool,
     /// `--names` or `--no-names`.
     names: Option<bool>,
     words: Vec<&'a str>,
@@ -96,6 +113,8 @@ impl Asked<'_> {
             match arg.as_str() {
                 "-m" | "--more" => asked.more = true,
                 "-s" | "--statistics" => asked.statistics = true,
+                "--may-create" => asked.may_create = true,
+                "--clear" => asked.clear = true,
                 "--names" => asked.names = Some(true),
                 "--no-names" => asked.names = Some(false),
                 option if option.starts_with('-') => return Err(format!("Unrecognized option {option}")),
@@ -233,7 +252,7 @@ fn set_if(state: &State, args: &[String]) -> Answer {
 fn show_datapaths(state: &State, args: &[String]) -> Answer {
     let asked = Asked::read(args)?;
     let bridges = state.bridges.borrow();
-    let show = |name: &str| show::dpctl_show(state.dp(), &bridges, name, asked.statistics);
+    let show = |name: &str| show::dpctl_show(state, &bridges, name, asked.statistics);
     if asked.words.is_empty() {
         return Ok(show::datapaths(&bridges).iter().map(|name| show(name)).collect());
     }

@@ -1,15 +1,12 @@
 //! `dpif/*`, `upcall/*` and `revalidator/*`: bridges as the datapath sees them, upcalls and the
 //! ageing of megaflows.
 
-use super::Answer;
+use super::{Answer, leading_number};
 use crate::show::{self, FlowFormat};
 use crate::state::State;
 use std::fmt::Write;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
-    add("dpif/show", "", 0, 0, |state, _| {
-        Ok(show::dpif_show(state.dp(), &state.bridges.borrow()))
-    });
     add("dpif/dump-dps", "", 0, 0, dump_dps);
     add(
         "dpif/dump-flows",
@@ -65,19 +62,6 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
 }
 
 const NO_BRIDGE: &str = "no such bridge";
-
-/// The number that a text begins with, as C reads it: 0 if there is none, modulo 2^32.
-fn leading_number(text: &str) -> u32 {
-    let text = text.trim_start();
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let number = digits.chars().map_while(|c| c.to_digit(10));
-    let number = number.fold(0i64, |sum, digit| sum.saturating_mul(10).saturating_add(digit.into()));
-    let number = if negative { -number } else { number };
-    number as u32
-}
 
 /// Bridges with their type.
 fn dump_dps(state: &State, _: &[String]) -> Answer {
@@ -214,16 +198,5 @@ fn set_features(state: &State, args: &[String]) -> Answer {
     match value == feature.2 {
         true => Ok(String::new()),
         false => Err(format!("{wanted} cannot be changed: not supported yet")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_read_as_c_reads_them() {
-        let numbers = ["12", "10x", "x", "-1", " +7", "", "200000"].map(leading_number);
-        assert_eq!(numbers, [12, 10, 0, u32::MAX, 7, 0, 200_000]);
     }
 }

@@ -1,11 +1,13 @@
-//! `netdev-dummy/*` and `dpif-dummy/*`: commands of test benches for devices of memory.
+//! `netdev-dummy/*`, `dpif-dummy/*` and `time/*`: commands of test benches for devices of memory
+//! and the clock. They exist only with `--enable-dummy`.
 
-use super::Answer;
+use super::{Answer, leading_number};
 use crate::show;
 use crate::state::State;
 use dp::PortNo;
-use netdev::Dummy;
+use netdev::{Dummy, Netdev};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add(
@@ -40,6 +42,36 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         3,
         change_port_number,
     );
+    add("time/stop", "", 0, 0, |state, _| {
+        state.shared.clock.stop();
+        Ok(String::new())
+    });
+    add("time/warp", "[large_msecs] msecs", 1, 2, warp);
+}
+
+/// Steps of one `time/warp`, at most: later timers wait for it.
+const MOST_STEPS: u64 = 1000;
+
+fn warp(state: &State, args: &[String]) -> Answer {
+    let total = milliseconds(args.first())?;
+    let step = milliseconds(args.last())?.max(total / MOST_STEPS).min(total);
+    // Timers fire in their order, as far as the steps tell them apart.
+    let mut left = total;
+    while left > 0 {
+        let step = step.min(left);
+        state.shared.clock.warp(Duration::from_millis(step));
+        state.tick();
+        state.protocols.step();
+        left -= step;
+    }
+    state.recheck.notify_one();
+    Ok("warped".to_owned())
+}
+
+fn milliseconds(text: Option<&String>) -> Result<u64, String> {
+    let number = text.and_then(|text| i32::try_from(leading_number(text)).ok());
+    let number = number.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
+    number.ok_or_else(|| "invalid MSECS".to_owned())
 }
 
 /// Runs `run` for a dummy; `None` if there is none of that name.
@@ -108,14 +140,17 @@ fn change_port_number(state: &State, args: &[String]) -> Answer {
     let [datapath, port, number] = args else {
         return Err("three arguments are needed".to_owned());
     };
-    let dummy = show::datapath_of("dummy");
     let mut bridges = state.bridges.borrow_mut();
-    if Some(datapath.as_str()) != dummy.split('@').next_back() || !show::datapaths(&bridges).contains(&dummy) {
+    let mut names = show::datapaths(&bridges).into_iter().filter(|name| {
+        let (kind, own) = name.split_once('@').unwrap_or_default();
+        own == datapath && state.dummies.is_dummy_datapath(kind)
+    });
+    let Some(datapath) = names.next() else {
         return Err("unknown datapath or not a dummy".to_owned());
-    }
-    let is_there = bridges
-        .interface(port)
-        .is_some_and(|interface| interface.port.is_some());
+    };
+    let is_there = bridges.interfaces().any(|(bridge, name, interface)| {
+        name == port && interface.port.is_some() && show::is_of(&bridges, bridge, &datapath)
+    });
     if !is_there {
         return Err("unknown port".to_owned());
     }
@@ -136,7 +171,7 @@ fn receive(state: &State, args: &[String]) -> Answer {
     if let [option, number, rest @ ..] = packets
         && option == "--qid"
     {
-        queue = number.parse().map_err(|_| format!("{number}: not a queue's number"))?;
+        queue = leading_number(number) as usize;
         packets = rest;
     }
     let bridges = state.bridges.borrow();
@@ -150,7 +185,9 @@ fn receive(state: &State, args: &[String]) -> Answer {
     }
     let port_of = |name: &str| bridges.interface(name).and_then(|interface| interface.port);
     for packet in read_packets(packets, &port_of)? {
-        if !dummy.inject_at(queue, &packet, netdev::Offload::default()) {
+        // A device that is down loses it, as every device does.
+        let is_up = || dummy.state().is_ok_and(|state| state.admin_up);
+        if !dummy.inject_at(queue, &packet, netdev::Offload::default()) && is_up() {
             return Err(format!("{name}: receive queue is full"));
         }
     }
@@ -163,7 +200,9 @@ fn read_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> R
     let mut packets = Vec::new();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
-        if let Ok(packet) = from_hex(word) {
+        if let Ok(packet) = from_hex(word)
+            && packet.len() >= ETHERNET_HEADER
+        {
             packets.push(packet);
             continue;
         }
@@ -175,8 +214,14 @@ fn read_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> R
         let mut len = None;
         if words.next_if(|word| *word == "--len").is_some() {
             let text = words.next().ok_or("--len needs a length in bytes")?;
-            let number = text.parse().ok().filter(|len| (SHORTEST..=LONGEST).contains(len));
-            len = Some(number.ok_or_else(|| format!("{text}: bad packet length ({SHORTEST} to {LONGEST} bytes)"))?);
+            let number = leading_number(text) as usize;
+            if number < SHORTEST {
+                return Err("too small packet len".to_owned());
+            }
+            if number > LONGEST {
+                return Err(format!("{text}: bad packet length ({SHORTEST} to {LONGEST} bytes)"));
+            }
+            len = Some(number);
         }
         packets.push(flow::compose(&key, len));
     }
@@ -186,8 +231,11 @@ fn read_packets(words: &[String], port_of: &dyn Fn(&str) -> Option<PortNo>) -> R
 /// The shortest packet made from a flow with `--len`: the shortest Ethernet frame.
 const SHORTEST: usize = 60;
 
+/// Bytes of an Ethernet header, the shortest packet in hexadecimal digits.
+const ETHERNET_HEADER: usize = 14;
+
 /// The longest packet made from a flow: an Ethernet header and the longest IP packet.
-const LONGEST: usize = 14 + u16::MAX as usize;
+const LONGEST: usize = ETHERNET_HEADER + u16::MAX as usize;
 
 /// A packet as hex digits; white space is ignored.
 pub(super) fn from_hex(text: &str) -> Result<Vec<u8>, String> {

@@ -6,12 +6,20 @@ use super::Answer;
 use crate::show;
 use crate::state::State;
 
-pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+/// `is_netlink_there`: whether a kernel's datapath could be asked for; oxvs never has one.
+pub(super) fn register(
+    add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer),
+    is_netlink_there: bool,
+) {
     add("dpif-netdev/bond-show", "[dp]", 0, 1, |state, args| {
         // The translation selects the members of bonds: the datapath has none.
         show::check_datapath(state, args.first())?;
         Ok(String::new())
     });
+    // Where dummies stand in for its datapaths, Open vSwitch does not know the command either.
+    if is_netlink_there {
+        add("dpif-netlink/dispatch-mode", "", 0, 0, |_, _| Ok(String::new()));
+    }
     add("dpif-netdev/dpif-impl-get", "", 0, 0, |state, _| {
         let pmds = workers(state);
         Ok(format!(

@@ -3,12 +3,15 @@
 //!
 //! A worker's *core* is the one that `pmd-cpu-mask` has bound it to; for an unbound worker it is
 //! the worker's number. Its *idle* time is all time without forwarding, asleep or not. A datapath
-//! name after the options is ignored, since there is only one datapath.
+//! name after the options is ignored, since there is only one datapath. So are unknown options and
+//! values that are no numbers, as in Open vSwitch. Dummies other than `dummy-pmd` are not listed:
+//! in Open vSwitch the main thread serves them.
 
 use super::Answer;
 use crate::show;
 use crate::state::State;
-use dp::{Perf, WorkerControl, WorkerReport};
+use dp::{Perf, PortNo, WorkerControl, WorkerReport};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -20,8 +23,12 @@ const COLUMN: usize = 34;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, |state, args| {
-        let asked = Asked::read(args)?;
-        let mut out: String = asked.reports(state)?.iter().map(stats).collect();
+        let asked = Asked::read(args);
+        let mut out: String = asked
+            .reports(state)?
+            .iter()
+            .map(|report| stats(state, report))
+            .collect();
         if asked.core.is_none() {
             out.push_str("main thread:\n");
             out.push_str(&counts(&Perf::default()));
@@ -34,7 +41,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         0,
         3,
         |state, args| {
-            workers(state)?.clear_perf(Asked::read(args)?.core);
+            workers(state)?.clear_perf(Asked::read(args).core);
             Ok(String::new())
         },
     );
@@ -44,9 +51,12 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         0,
         8,
         |state, args| {
-            let asked = Asked::read(args)?;
+            let asked = Asked::read(args);
             let reports = asked.reports(state)?;
-            Ok(reports.iter().map(|report| perf(report, asked.histograms)).collect())
+            Ok(reports
+                .iter()
+                .map(|report| perf(state, report, asked.histograms))
+                .collect())
         },
     );
     add(
@@ -55,7 +65,7 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         0,
         5,
         |state, args| {
-            let asked = Asked::read(args)?;
+            let asked = Asked::read(args);
             if asked.core.is_some() && asked.reports(state)?.is_empty() {
                 return Ok(String::new());
             }
@@ -67,8 +77,10 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     // A worker sleeps only when it has nothing to do; `pmd-sleep-max` is not supported yet.
     add("dpif-netdev/pmd-sleep-show", "[dp]", 0, 1, |state, args| {
         show::check_datapath(state, args.first())?;
-        let reports = Asked::read(&[])?.reports(state)?;
-        let each = reports.iter().map(|report| title(report) + "  max sleep:    0 us\n");
+        let reports = Asked::read(&[]).reports(state)?;
+        let each = reports
+            .iter()
+            .map(|report| title(state, report) + "  max sleep:    0 us\n");
         Ok(std::iter::once("Default max sleep:    0 us\n".to_owned())
             .chain(each)
             .collect())
@@ -88,7 +100,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(args: &[String]) -> Result<Asked, String> {
+    fn read(args: &[String]) -> Asked {
         let mut asked = Asked {
             histograms: true,
             core: None,
@@ -96,29 +108,37 @@ impl Asked {
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
-            let mut number = || {
-                let value = args.next().ok_or_else(|| format!("{arg}: a number is missing"))?;
-                value.parse::<u64>().map_err(|_| format!("{arg} {value}: not a number"))
-            };
+            let mut number = || args.next().and_then(|value| value.parse::<u64>().ok());
             match arg.as_str() {
-                "-pmd" => asked.core = usize::try_from(number()?).ok(),
-                "-secs" => {
-                    asked.seconds = Some(number()?)
-                        .filter(|secs| (1..=WINDOW).contains(secs))
-                        .unwrap_or(WINDOW)
-                }
+                "-pmd" => asked.core = number().and_then(|core| usize::try_from(core).ok()),
+                "-secs" => asked.seconds = number().filter(|secs| (1..=WINDOW).contains(secs)).unwrap_or(WINDOW),
                 "-nh" => asked.histograms = false,
                 // Histories are recorded only under pmd-perf-metrics, which is not there.
-                "-it" | "-ms" => _ = number()?,
-                option if option.starts_with('-') => return Err(format!("{option}: no such option")),
+                "-it" | "-ms" => _ = number(),
                 _ => {}
             }
         }
-        Ok(asked)
+        asked
     }
 
     fn reports(&self, state: &State) -> Result<Vec<WorkerReport>, String> {
         let mut reports = workers(state)?.reports(Duration::from_secs(self.seconds));
+        let bridges = state.bridges.borrow();
+        let devices = bridges
+            .interfaces()
+            .filter_map(|(_, _, interface)| Some((interface.port?, interface.device.as_ref()?)));
+        let hidden: BTreeSet<PortNo> = devices
+            .filter(|(_, device)| show::is_main_threads(&***device))
+            .map(|(port, _)| port)
+            .collect();
+        let before: usize = reports.iter().map(|report| report.queues.len()).sum();
+        reports
+            .iter_mut()
+            .for_each(|report| report.queues.retain(|queue| !hidden.contains(&queue.port)));
+        let is_left = reports.iter().any(|report| !report.queues.is_empty());
+        if before > 0 && !is_left {
+            reports.clear();
+        }
         if let Some(core) = self.core {
             reports.retain(|report| report.core == core);
         }
@@ -131,20 +151,9 @@ fn workers(state: &State) -> Result<&dyn WorkerControl, String> {
     state.dp().workers().ok_or_else(none)
 }
 
-fn title(report: &WorkerReport) -> String {
-    format!("pmd thread numa_id {} core_id {}:\n", numa(report.core), report.core)
-}
-
-/// The NUMA node of a core; 0 if there is only one.
-fn numa(core: usize) -> usize {
-    let entries = std::fs::read_dir(format!("/sys/devices/system/cpu/cpu{core}"));
-    let names = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    let mut nodes = names.filter_map(|name| name.strip_prefix("node")?.parse().ok());
-    nodes.next().unwrap_or(0)
+fn title(state: &State, report: &WorkerReport) -> String {
+    let core = report.core;
+    format!("pmd thread numa_id {} core_id {core}:\n", state.numa.node_of(core))
 }
 
 fn ratio(of: u64, by: u64) -> f64 {
@@ -156,9 +165,9 @@ fn passes(perf: &Perf) -> u64 {
 }
 
 /// `pmd-stats-show` of one worker.
-fn stats(report: &WorkerReport) -> String {
+fn stats(state: &State, report: &WorkerReport) -> String {
     let perf = &report.perf;
-    let mut out = title(report) + &counts(perf);
+    let mut out = title(state, report) + &counts(perf);
     let total = report.cycles.max(perf.busy_cycles);
     let idle = total - perf.busy_cycles;
     let _ = writeln!(out, "  idle cycles: {idle} ({:.2}%)", 100.0 * ratio(idle, total));
@@ -193,7 +202,7 @@ fn counts(perf: &Perf) -> String {
 }
 
 /// `pmd-perf-show` of one worker.
-fn perf(report: &WorkerReport, histograms: bool) -> String {
+fn perf(state: &State, report: &WorkerReport, histograms: bool) -> String {
     let perf = &report.perf;
     let seconds = report.since.as_secs_f64().max(1e-9);
     let total = report.cycles.max(perf.sleep_cycles);
@@ -203,7 +212,7 @@ fn perf(report: &WorkerReport, histograms: bool) -> String {
     let mut out = format!(
         "\nTime: {}\nMeasurement duration: {seconds:.3} s\n\n{}\n",
         telemetry::timestamp("%H:%M:%S.###"),
-        title(report)
+        title(state, report)
     );
     let mut line = |label: &str, value: u64, more: &str| {
         let width = COLUMN.saturating_sub(label.len());
@@ -289,7 +298,7 @@ fn queues(state: &State, report: &WorkerReport) -> String {
         .collect();
     named.sort_by_key(|(name, queue)| (*name, queue.number));
     let usage = |usage: Option<u64>| usage.map_or("NOT AVAIL".to_owned(), |percent| format!("{percent:2} %"));
-    let mut out = title(report);
+    let mut out = title(state, report);
     let _ = writeln!(out, "  isolated : {}", report.isolated);
     for (name, queue) in &named {
         let usage = usage(queue.usage);

@@ -15,14 +15,16 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     add("ovs/route/add", usage, 2, 4, add_route);
     add("ovs/route/del", "ip_addr/prefix_len [pkt_mark=mark]", 1, 2, remove);
     add("ovs/route/lookup", "ip_addr [pkt_mark=mark]", 1, 2, lookup);
-    add("ovs/route/show", "", 0, 0, |state, _| {
-        let mut routes = state.routes.borrow_mut();
-        let lines = routes.table().routes();
-        Ok(lines.fold("Route Table:\n".to_owned(), |mut out, route| {
-            let _ = writeln!(out, "{route}");
-            out
-        }))
-    });
+}
+
+/// `ovs/route/show` as text.
+pub(super) fn show(state: &State) -> String {
+    let mut routes = state.routes.borrow_mut();
+    let lines = routes.table().routes();
+    lines.fold("Route Table:\n".to_owned(), |mut out, route| {
+        let _ = writeln!(out, "{route}");
+        out
+    })
 }
 
 fn add_route(state: &State, args: &[String]) -> Answer {

@@ -3,7 +3,7 @@
 use super::{Answer, Asked, fail, open, open_default, text};
 use crate::show::{self, FlowFormat, Ports};
 use crate::state::State;
-use dp::{FlowDump, PortNo, PutFlow, parse_actions};
+use dp::{FlowDump, PortNo, PutFlow, PutFlowError, parse_actions};
 use flow::{Field, FlowState, Key, Mask, parse_odp};
 use openflow::model::Match;
 use openflow::text::{Names, parse_match, parse_packet};
@@ -50,11 +50,11 @@ pub(super) fn dump(state: &State, args: &[String]) -> Answer {
 const MAIN_THREAD: i64 = -1;
 
 /// The thread that a megaflow is listed under: its worker, or the main thread if it is from a
-/// dummy, as in Open vSwitch.
+/// dummy that no worker would serve, as in Open vSwitch.
 fn thread_of(flow: &FlowDump, ports: &Ports<'_>) -> i64 {
     let port = ports.get(&flow.key.in_port());
     let device = port.and_then(|(_, _, interface)| interface.device.as_ref());
-    match device.is_some_and(|device| device.as_dummy().is_some()) {
+    match device.is_some_and(|device| show::is_main_threads(&**device)) {
         true => MAIN_THREAD,
         false => i64::try_from(flow.worker).unwrap_or(i64::MAX),
     }
@@ -182,16 +182,35 @@ pub(super) fn put(state: &State, args: &[String], how: PutFlow) -> Answer {
     let [flow, actions] = words else {
         return fail("datapath not found", "Invalid argument");
     };
-    put_one(state, flow, actions, how)?;
-    Ok(String::new())
+    put_one(state, flow, actions, how, &asked)
 }
 
-fn put_one(state: &State, flow: &str, actions: &str, how: PutFlow) -> Result<(), String> {
+fn put_one(state: &State, flow: &str, actions: &str, how: PutFlow, asked: &Asked<'_>) -> Answer {
     let (key, mask) =
         parse_flow(state, flow).map_err(|why| text(&format!("parsing flow key ({why})"), "Invalid argument"))?;
     let actions = parse_actions(actions).map_err(|_| text("parsing actions", "Invalid argument"))?;
-    let done = state.dp().put_flow(&key, &mask, &actions, how);
-    done.map_err(|error| text("updating flow table", &error.to_string()))
+    let same = |flow: &FlowDump| flow.key == key && flow.mask == mask;
+    // A change shows the counters until now.
+    let before = match asked.statistics || asked.clear {
+        true => find(state, same),
+        false => None,
+    };
+    if asked.clear && how == PutFlow::Modify && before.is_some() {
+        // Its rules keep what it has counted.
+        state.dp().del_flow(&key, &mask);
+    }
+    let modify = how == PutFlow::Modify;
+    let may_create = modify && (asked.may_create || asked.clear && before.is_some());
+    let mut done = state.dp().put_flow(&key, &mask, &actions, how);
+    if may_create && done == Err(PutFlowError::Missing) {
+        done = state.dp().put_flow(&key, &mask, &actions, PutFlow::Add);
+    }
+    done.map_err(|error| text("updating flow table", &error.to_string()))?;
+    if !asked.statistics {
+        return Ok(String::new());
+    }
+    let shown = before.or_else(|| find(state, same));
+    Ok(shown.map_or(String::new(), |flow| show::flow_use(&flow) + "\n"))
 }
 
 fn find(state: &State, is_it: impl Fn(&FlowDump) -> bool) -> Option<FlowDump> {
@@ -340,7 +359,7 @@ fn run_line(state: &State, line: &str, default: Change) -> Result<(), String> {
     match change {
         Change::Put(how) => {
             let (flow, actions) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            put_one(state, flow, actions.trim(), how)
+            put_one(state, flow, actions.trim(), how, &Asked::default()).map(drop)
         }
         Change::Delete => {
             let flow = rest.split_whitespace().next().unwrap_or_default();
