@@ -50,4 +50,4 @@ pub use conn::{Closed, ConnId, ConnStats, Kind, Options};
 pub use env::{Env, PortCounters, QueueInfo};
 pub use events::Event;
 pub use limit::{Limit, LimitStats};
-pub use ports::PortInfo;
+pub use ports::{PortInfo, TreeState};

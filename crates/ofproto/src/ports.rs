@@ -36,6 +36,21 @@ pub struct PortInfo {
     pub device: Option<PortNo>,
     /// When it was created.
     pub since: Nanos,
+    /// Its state in the bridge's spanning tree, if it takes part.
+    pub tree: Option<TreeState>,
+}
+
+/// The state of a port in a spanning tree (`ofp_port_state` of OpenFlow 1.0 §5.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeState {
+    /// It neither learns nor forwards yet.
+    Listen,
+    /// It learns and does not forward yet.
+    Learn,
+    /// It learns and forwards.
+    Forward,
+    /// It is not part of the tree.
+    Block,
 }
 
 /// The flags of a port that a port mod can set, beside `PORT_DOWN`.
@@ -67,12 +82,18 @@ impl OfPort {
             (_, true) => 0,
             (_, false) => state::LINK_DOWN,
         };
+        let tree = match self.info.tree {
+            None | Some(TreeState::Listen) => 0,
+            Some(TreeState::Learn) => state::STP_LEARN,
+            Some(TreeState::Forward) => state::STP_FORWARD,
+            Some(TreeState::Block) => state::STP_BLOCK,
+        };
         PortDesc {
             port: self.info.port,
             hw_addr: self.info.hw_addr,
             name: self.info.name.clone(),
             config: self.config | down,
-            state: link,
+            state: link | tree,
             current: features(self.info.speed, self.info.full_duplex),
             advertised: 0,
             supported: 0,
@@ -84,7 +105,7 @@ impl OfPort {
     }
 }
 
-/// A port's flags for the switch. It has no spanning tree, so flags about that are ignored.
+/// A port's flags for the switch. `NO_STP` has no effect, as in Open vSwitch.
 fn flags(config: u32) -> PortFlags {
     let has = |bit: u32| config & bit != 0;
     PortFlags {

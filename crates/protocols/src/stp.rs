@@ -4,7 +4,11 @@
 
 mod guard;
 mod machine;
+mod messages;
+mod roles;
+mod states;
 pub(crate) mod timers;
+mod topology;
 pub mod wire;
 
 #[cfg(test)]

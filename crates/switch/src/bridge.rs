@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) fail_mode: FailMode,
     pub(crate) flood_vlans: VlanSet,
     pub(crate) forward_bpdu: bool,
+    pub(crate) rstp: bool,
     pub(crate) snooping: Option<SnoopingConfig>,
 }
 

@@ -50,6 +50,8 @@ pub struct BridgeConfig {
     pub flood_vlans: VlanSet,
     /// Whether the bridge forwards frames to reserved addresses.
     pub forward_bpdu: bool,
+    /// Whether its spanning tree, if it has one, is RSTP's. Only traces tell the difference.
+    pub rstp: bool,
     /// Whether it snoops on IGMP and MLD, and how it treats multicast packets then.
     pub snooping: Option<SnoopingConfig>,
     /// Its mirrors; those beyond [`MAX_MIRRORS`](crate::MAX_MIRRORS) are ignored.
@@ -68,6 +70,7 @@ impl Default for BridgeConfig {
             mac_table_size: 8192,
             flood_vlans: VlanSet::new(),
             forward_bpdu: false,
+            rstp: false,
             snooping: None,
             mirrors: Vec::new(),
             export: ExportConfig::default(),

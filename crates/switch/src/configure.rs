@@ -143,6 +143,7 @@ impl Settings {
             fail_mode: config.fail_mode,
             flood_vlans: config.flood_vlans.clone(),
             forward_bpdu: config.forward_bpdu,
+            rstp: config.rstp,
             snooping: config.snooping,
         }
     }

@@ -11,7 +11,7 @@ use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
 use openflow::text::{Names, Style};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use wire::EtherType;
 
@@ -116,24 +116,17 @@ impl Switch {
         };
         let mut shown = whole_labels(&translated.translation.actions, &key);
         // In Open vSwitch the slow path itself looks at these packets.
-        let is_snooped = |step: &Step| {
-            matches!(
-                step,
-                Step::Punt {
-                    reason: PuntReason::Igmp,
-                    ..
-                }
-            )
-        };
-        let snooped = shown.iter().any(is_snooped);
-        shown.retain(|step| !is_snooped(step));
+        let slow: BTreeSet<&str> = shown.iter().filter_map(slow_path).collect();
+        shown.retain(|step| slow_path(step).is_none());
         let actions = ActionList::new(&shown, &key)
             .with_names(&device_name)
             .with_user_data(&user_data);
         let _ = writeln!(out, "Datapath actions: {actions}");
-        if snooped {
+        if !slow.is_empty() {
             out.push_str("This flow is handled by the userspace slow path because it:\n");
-            out.push_str("  - Uses action(s) not supported by datapath.\n");
+        }
+        for reason in slow {
+            let _ = writeln!(out, "  - {reason}");
         }
         if let Some(error) = report.error() {
             let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));
@@ -161,6 +154,20 @@ impl Switch {
             self.contexts.get(id).map(|context| &**context),
             Some(Context::Recirculation(_))
         )
+    }
+}
+
+/// Why Open vSwitch's slow path handles a packet that a control protocol gets, in its words.
+fn slow_path(step: &Step) -> Option<&'static str> {
+    let Step::Punt { reason, .. } = step else { return None };
+    match reason {
+        PuntReason::Bfd => Some("Consists of BFD packets."),
+        PuntReason::Cfm => Some("Consists of CFM packets."),
+        PuntReason::Lacp => Some("Consists of LACP packets."),
+        PuntReason::Lldp => Some("Consists of LLDP packets."),
+        PuntReason::Stp => Some("Consists of STP packets."),
+        PuntReason::Igmp => Some("Uses action(s) not supported by datapath."),
+        PuntReason::Controller | PuntReason::Sample | PuntReason::Capture => None,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::exports;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::protocols::links::Links;
+use crate::protocols::trees::rows::Protocol;
 use crate::qos::{Applied, Found, Target};
 use crate::retries::Retries;
 use crate::slowpath::Shared;
@@ -217,6 +218,7 @@ impl Bridges {
         for (name, bridge) in &desired.bridges {
             state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
         }
+        self.shared.links.lock().begin_trees(&in_trees(desired));
         let (config, mirror_problems) = switch_config(desired, &state, &self.shared);
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| switch.configure(config, now));
@@ -491,7 +493,7 @@ fn switch_config(
             let attached: Vec<InterfaceConfig> = port
                 .interfaces
                 .keys()
-                .filter_map(|interface| attachment(interface, port, &state[name], links))
+                .filter_map(|interface| attachment(interface, port, bridge, &state[name], links))
                 .collect();
             if !attached.is_empty() {
                 let mut config = port.config.clone();
@@ -514,6 +516,7 @@ fn switch_config(
             mac_table_size: bridge.mac_table_size,
             flood_vlans: bridge.flood_vlans.clone(),
             forward_bpdu: bridge.forward_bpdu,
+            rstp: bridge.tree.as_ref().is_some_and(|tree| tree.protocol == Protocol::Rstp),
             snooping: bridge.snooping.as_ref().map(|wanted| wanted.config),
             mirrors,
             export: exports::config(&bridge.exports, &state[name]),
@@ -524,8 +527,20 @@ fn switch_config(
     (config, ignored)
 }
 
-fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Links) -> Option<InterfaceConfig> {
-    let (interface, wanted) = (bridge.interfaces.get(name)?, port.interfaces.get(name)?);
+/// The interfaces that take part in spanning trees.
+fn in_trees(desired: &Desired) -> BTreeSet<&str> {
+    let trees = desired.bridges.values().filter_map(|bridge| bridge.tree.as_ref());
+    trees.flat_map(|tree| tree.ports.keys().map(String::as_str)).collect()
+}
+
+fn attachment(
+    name: &str,
+    port: &desired::Port,
+    bridge: &desired::Bridge,
+    state: &BridgeState,
+    links: &Links,
+) -> Option<InterfaceConfig> {
+    let (interface, wanted) = (state.interfaces.get(name)?, port.interfaces.get(name)?);
     let ofport = *interface.ofport.as_ref().ok()?;
     let attach = match (&interface.peer, interface.port) {
         (Some(peer), _) => Attach::Patch { peer: peer.clone() },
@@ -542,7 +557,8 @@ fn attachment(name: &str, port: &desired::Port, bridge: &BridgeState, links: &Li
             lldp: port.interfaces.get(name).is_some_and(|interface| interface.lldp),
             cfm: wanted.cfm.as_ref().map(protocols::cfm::Config::group),
             bfd: wanted.bfd.as_ref().map(|bfd| bfd.frames),
-            ..Punts::default()
+            // Also at ports that take no part: BPDUs never cross a bridge with a spanning tree.
+            stp: bridge.tree.is_some(),
         },
     })
 }

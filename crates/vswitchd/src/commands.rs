@@ -23,6 +23,7 @@ mod pmd;
 mod qos;
 mod route;
 mod trace;
+mod trees;
 
 type Answer = Result<String, String>;
 
@@ -67,6 +68,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     qos::register(&add);
     route::register(&add);
     trace::register(&add);
+    trees::register(&add);
     openflow::register(&add);
     json::register(server, state);
 

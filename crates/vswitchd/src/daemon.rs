@@ -429,6 +429,8 @@ impl Daemon {
                 self.state.controllers.follow(&self.state, &self.desired, &bridges);
                 self.state.exports.follow(&self.state, &self.desired, &bridges);
                 self.state.protocols.follow(&self.desired, &bridges);
+                // Spanning trees may have come or gone.
+                self.state.openflow.links_changed(&self.state, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
                 drop(bridges);
@@ -511,6 +513,12 @@ impl Daemon {
             });
             self.own.extend(self.state.protocols.take_own_changes());
             self.own.write(report.tables, &mut report.txn);
+        }
+        if owed.configuration || owed.protocols || owed.statistics {
+            let now = self.state.shared.clock.now();
+            self.state
+                .protocols
+                .look(|services| report.statuses(&self.desired, bridges, &services.trees, now));
         }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());

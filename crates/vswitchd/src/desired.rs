@@ -10,6 +10,7 @@ use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::bfd::rows as bfd;
 use crate::protocols::lldp::rows::AutoAttach;
 use crate::protocols::snooping;
+use crate::protocols::trees::rows as trees;
 use crate::{qos, workers};
 use mgmt::stream::Remote;
 use netdev::Spec;
@@ -87,6 +88,8 @@ pub(crate) struct Bridge {
     pub(crate) snooping: Option<snooping::Wanted>,
     /// What auto-attach tells over LLDP.
     pub(crate) auto_attach: Option<AutoAttach>,
+    /// Its spanning tree.
+    pub(crate) tree: Option<trees::Wanted>,
     /// Rows of its mirrors, by their UUIDs.
     pub(crate) mirrors: Vec<Mirror>,
     /// Its exporters.
@@ -120,6 +123,8 @@ pub(crate) struct Interface {
     /// `None` for the bridge's local interface where no row asks for it.
     pub(crate) uuid: Option<Uuid>,
     pub(crate) kind: InterfaceKind,
+    /// The row's type is `internal`.
+    pub(crate) internal: bool,
     /// `ofport_request`, or the number it has had.
     pub(crate) ofport_request: Option<u16>,
     pub(crate) ofport_before: Option<u16>,

@@ -45,6 +45,11 @@ impl Mirror {
         }
     }
 
+    /// The port that its copies go to, as the row says.
+    pub(crate) fn output_port(&self) -> Option<&str> {
+        self.output_port.as_deref()
+    }
+
     fn config(&self, bridge: &Bridge, names: &Names, problems: &mut Vec<String>) -> Result<MirrorConfig, String> {
         let output = match (&self.output_port, self.output_vlan) {
             (Some(port), vlan) => {

@@ -14,9 +14,7 @@ pub(crate) use connection::CLOSED;
 
 use crate::bridges::{BridgeState, Bridges};
 use crate::desired::{self, Desired};
-use crate::protocols::links::Links;
 use crate::state::State;
-use nanos::Nanos;
 use ofproto::{Config, PortInfo};
 use openflow::model::Port;
 use std::cell::RefCell;
@@ -87,19 +85,16 @@ impl OpenFlow {
                     agent
                 }
             };
-            let ports = ports(there, &state.shared.links.lock(), state.shared.clock.now());
-            agent.set_ports(ports, state);
+            agent.set_ports(ports(name, there, state), state);
             agent.set_tables(&wanted.tables, state);
         }
     }
 
     /// Reports changed links to the agents.
     pub(crate) fn links_changed(&self, state: &State, bridges: &Bridges) {
-        let now = state.shared.clock.now();
         for (name, agent) in &*self.bridges.borrow() {
             if let Some(there) = bridges.state().get(name) {
-                let ports = ports(there, &state.shared.links.lock(), now);
-                agent.set_ports(ports, state);
+                agent.set_ports(ports(name, there, state), state);
             }
         }
     }
@@ -183,7 +178,10 @@ fn config(name: &str, desired: &Desired, wanted: &desired::Bridge, there: &Bridg
 }
 
 /// The ports of a bridge for its agent.
-fn ports(bridge: &BridgeState, links: &Links, now: Nanos) -> Vec<PortInfo> {
+fn ports(name: &str, bridge: &BridgeState, state: &State) -> Vec<PortInfo> {
+    let now = state.shared.clock.now();
+    let in_tree = state.protocols.look(|services| services.trees.states(name));
+    let links = state.shared.links.lock();
     let port = |(name, interface): (&String, &crate::bridges::InterfaceState)| {
         let number = *interface.ofport.as_ref().ok()?;
         let link = interface.link.as_ref();
@@ -201,6 +199,7 @@ fn ports(bridge: &BridgeState, links: &Links, now: Nanos) -> Vec<PortInfo> {
             full_duplex: link.is_none_or(|link| link.full_duplex != Some(false)),
             device: interface.port,
             since: now,
+            tree: in_tree.get(name).copied(),
         })
     };
     bridge.interfaces.iter().filter_map(port).collect()

@@ -11,8 +11,6 @@
 //!
 //! Lock order: the services, then the switch's tables, then [`Links`].
 
-#![expect(dead_code, reason = "spanning trees use the rest")]
-
 pub(crate) mod aggregation;
 pub(crate) mod bfd;
 pub(crate) mod cfm;
@@ -21,6 +19,7 @@ pub(crate) mod links;
 pub(crate) mod lldp;
 mod ports;
 pub(crate) mod snooping;
+pub(crate) mod trees;
 
 use crate::bridges::Bridges;
 use crate::desired::Desired;
@@ -30,13 +29,13 @@ use aggregation::Aggregations;
 use dp::{BondTable, Change, Datapath, PortNo, PuntReason};
 use flow::{FlowState, Key, PacketMeta};
 use frames::Frame;
-use links::{Links, Watcher};
+use links::{Links, Passes, Watcher};
 use nanos::Nanos;
 use openflow::model::{Action, Port};
 use parking_lot::Mutex;
 use ports::{PortFacts, Ports};
 use protocols::bond::BUCKETS;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,6 +83,8 @@ pub(crate) struct World<'a> {
     floods: Vec<(String, Vec<u8>)>,
     /// The VLAN of the frame that is being received.
     vlan: Option<Vid>,
+    /// Bridge, port and interface of the ports to flush.
+    flushes: BTreeSet<(String, String, String)>,
     changes: Vec<SwitchChange>,
     /// Numbers of bonds that the datapath is to forget.
     ended_bonds: Vec<u32>,
@@ -129,9 +130,16 @@ impl World<'_> {
         self.links.set_alive(interface, by, alive);
     }
 
-    /// Notes what the spanning tree lets an interface do; one without a spanning tree does both.
-    pub(crate) fn set_state(&mut self, interface: &str, learn: bool, forward: bool) {
-        self.links.set_state(interface, learn, forward);
+    /// Notes what the spanning tree lets an interface do; `None` for one that takes no part.
+    pub(crate) fn set_tree(&mut self, interface: &str, tree: Option<Passes>) {
+        self.links.set_tree(interface, tree);
+    }
+
+    /// Forgets the stations and the multicast groups behind a port of one interface, after the
+    /// service's call.
+    pub(crate) fn flush(&mut self, bridge: &str, port: &str, interface: &str) {
+        let names = [bridge, port, interface].map(str::to_owned);
+        self.flushes.insert(names.into());
     }
 
     /// The link of an interface; `None` if it does not work.
@@ -197,6 +205,7 @@ pub(crate) struct Services {
     pub(crate) snooping: snooping::Bridges,
     pub(crate) lldp: lldp::Interfaces,
     own_changes: Vec<OwnChange>,
+    pub(crate) trees: trees::Trees,
 }
 
 impl Services {
@@ -208,16 +217,18 @@ impl Services {
             ports: Ports::default(),
             snooping: snooping::Bridges::default(),
             lldp: lldp::Interfaces::default(),
+            trees: trees::Trees::default(),
             own_changes: Vec::new(),
         }
     }
 
     /// All services. Those that watch links come before those that use them.
-    fn all(&mut self) -> [&mut dyn Service; 5] {
+    fn all(&mut self) -> [&mut dyn Service; 6] {
         [
             &mut self.bfd,
             &mut self.cfm,
             &mut self.aggregations,
+            &mut self.trees,
             &mut self.snooping,
             &mut self.lldp,
         ]
@@ -361,6 +372,7 @@ impl Protocols {
             frames: Vec::new(),
             floods: Vec::new(),
             vlan: None,
+            flushes: BTreeSet::new(),
             changes: Vec::new(),
             ended_bonds: Vec::new(),
             announcements: Vec::new(),
@@ -372,6 +384,10 @@ impl Protocols {
             for service in services.all() {
                 service.links_changed(&mut world);
             }
+        }
+        for (bridge, port, interface) in std::mem::take(&mut world.flushes) {
+            services.snooping.flush_port(&bridge, &interface, &mut world);
+            world.change(move |switch, _| switch.fdb_flush(&bridge, Some(&port)).unwrap_or_default());
         }
         let World {
             frames,

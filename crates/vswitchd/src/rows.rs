@@ -6,6 +6,7 @@ use crate::mirrors::Mirror;
 use crate::protocols::aggregation::rows as aggregation;
 use crate::protocols::bfd::rows as bfd;
 use crate::protocols::cfm::rows as cfm;
+use crate::protocols::trees::rows as trees;
 use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
 use crate::{qos, unsupported, workers};
@@ -13,7 +14,7 @@ use netdev::{AfxdpConfig, DummyKind, Spec};
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
 use ovsdb::{Uuid, rows};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use switch::tables::{Overflow, TABLES, TableSettings};
 use switch::{FailMode, PortConfig, PortGuard, PriorityTags, VlanMode, VlanSet};
@@ -136,13 +137,14 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
             .auto_attach
             .and_then(|uuid| tables.auto_attaches.get(&uuid))
             .map(lldp::rows::auto_attach),
+        tree: None,
         mirrors: mirrors(row, tables),
         exports: exports::rows::wanted(row, tables),
         controllers: controllers(row, tables),
         disable_in_band: flag(config, "disable-in-band"),
         in_band_queue: number(config, "in-band-queue"),
         ports: BTreeMap::new(),
-        unsupported: unsupported::bridge(row).into_iter().collect(),
+        unsupported: BTreeSet::new(),
     };
     if row.mcast_snooping_enable {
         bridge.snooping = Some(snooping::wanted(config, &mut bridge.unsupported));
@@ -162,6 +164,7 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
     }
     guard::apply(row, &tables.ports, &mut bridge);
     add_local(&row.name, &mut bridge, dummies);
+    trees::apply(row, &tables.ports, &mut bridge);
     bridge
 }
 
@@ -191,6 +194,7 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
     let interface = Interface {
         uuid: None,
         kind: device("internal", name, &BTreeMap::new(), &bridge.datapath_type, dummies),
+        internal: true,
         ofport_request: None,
         ofport_before: None,
         mac: None,
@@ -303,6 +307,7 @@ fn interface(row: &rows::Interface, bridge: &Bridge, dummies: Dummies) -> Interf
     Interface {
         uuid: Some(row.uuid),
         kind,
+        internal: row.type_ == "internal",
         ofport_request: row.ofport_request.and_then(|n| u16::try_from(n).ok()),
         ofport_before: row.ofport.and_then(|n| u16::try_from(n).ok()),
         mac: row.mac.as_deref().and_then(|mac| mac.parse().ok()),

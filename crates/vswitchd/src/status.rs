@@ -7,12 +7,15 @@
 
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
-use crate::desired::Desired;
+use crate::desired::{self, Desired};
 use crate::dummy_port;
 use crate::protocols::Services;
 use crate::protocols::aggregation::Aggregations;
 use crate::protocols::bfd::rows as bfd;
+use crate::protocols::trees::Trees;
+use crate::protocols::trees::report::PortReport;
 use dp::{Datapath, PortCounters};
+use nanos::Nanos;
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
 use ovsdb::idl::{Tables, Txn};
@@ -70,59 +73,59 @@ impl Report<'_> {
         self.put(TABLE, root.uuid, columns::CUR_CFG, root.next_cfg);
     }
 
-    /// The status columns of bridges and ports after a change of the configuration.
+    /// The status columns of bridges and interfaces after a change of the configuration.
     pub(crate) fn configuration(&mut self, desired: &Desired, bridges: &Bridges) {
-        for (name, wanted) in &desired.bridges {
-            let Some(state) = bridges.state().get(name) else {
-                continue;
-            };
-            self.bridge(state, wanted.unsupported.iter(), &wanted.exports.problems);
-            for wanted in wanted.ports.values() {
-                let mut problems = wanted.problems.clone();
-                for interface in wanted.interfaces.keys().filter_map(|name| state.interfaces.get(name)) {
-                    let new = interface
-                        .qos
-                        .port
-                        .iter()
-                        .filter(|problem| !wanted.problems.contains(problem));
-                    problems.extend(new.cloned());
-                }
-                problems.dedup();
-                self.port(wanted.uuid, &problems);
-            }
+        use bridge::{TABLE, columns};
+        for state in bridges.state().values() {
+            let id = format!("{:016x}", state.datapath_id);
+            self.put(TABLE, state.uuid, columns::DATAPATH_ID, Some(id));
+            let version = "<built-in>".to_owned();
+            self.put(TABLE, state.uuid, columns::DATAPATH_VERSION, version);
         }
         for (_, _, state) in bridges.interfaces() {
             self.interface_identity(state);
         }
         for (uuid, _, reason) in &desired.refused {
             let status = BTreeMap::from([("error".to_owned(), reason.clone())]);
-            self.put(bridge::TABLE, *uuid, bridge::columns::STATUS, status);
+            self.put(TABLE, *uuid, columns::STATUS, status);
         }
     }
 
-    fn bridge<'s>(&mut self, state: &BridgeState, unsupported: impl Iterator<Item = &'s String>, problems: &[String]) {
+    /// What is wrong with bridges and ports, and what spanning trees say of them.
+    pub(crate) fn statuses(&mut self, desired: &Desired, bridges: &Bridges, trees: &Trees, now: Nanos) {
         use bridge::{TABLE, columns};
-        let id = format!("{:016x}", state.datapath_id);
-        self.put(TABLE, state.uuid, columns::DATAPATH_ID, Some(id));
-        self.put(TABLE, state.uuid, columns::DATAPATH_VERSION, "<built-in>".to_owned());
-        let list: Vec<&str> = unsupported.map(String::as_str).collect();
-        let mut status = BTreeMap::new();
-        if !list.is_empty() {
-            status.insert("unsupported".to_owned(), list.join(" "));
+        for (name, wanted) in &desired.bridges {
+            let Some(state) = bridges.state().get(name) else {
+                continue;
+            };
+            let (tree, mut in_tree) = trees.report(name, now);
+            let mut status = tree.status;
+            if !wanted.unsupported.is_empty() {
+                let list: Vec<&str> = wanted.unsupported.iter().map(String::as_str).collect();
+                status.insert("unsupported".to_owned(), list.join(" "));
+            }
+            if !wanted.exports.problems.is_empty() {
+                status.insert("error".to_owned(), wanted.exports.problems.join("; "));
+            }
+            self.put(TABLE, state.uuid, columns::STATUS, status);
+            self.put(TABLE, state.uuid, columns::RSTP_STATUS, tree.rstp_status);
+            for (name, wanted) in &wanted.ports {
+                let problems = problems(wanted, state);
+                self.port(wanted.uuid, &problems, in_tree.remove(name).unwrap_or_default());
+            }
         }
-        if !problems.is_empty() {
-            status.insert("error".to_owned(), problems.join("; "));
-        }
-        self.put(TABLE, state.uuid, columns::STATUS, status);
     }
 
-    fn port(&mut self, uuid: Uuid, problems: &[String]) {
+    fn port(&mut self, uuid: Uuid, problems: &[String], tree: PortReport) {
         use port::{TABLE, columns};
-        let mut status = BTreeMap::new();
+        let mut status = tree.status;
         if !problems.is_empty() {
             status.insert("error".to_owned(), problems.join("; "));
         }
         self.put(TABLE, uuid, columns::STATUS, status);
+        self.put(TABLE, uuid, columns::STATISTICS, tree.statistics);
+        self.put(TABLE, uuid, columns::RSTP_STATUS, tree.rstp_status);
+        self.put(TABLE, uuid, columns::RSTP_STATISTICS, tree.rstp_statistics);
     }
 
     fn interface_identity(&mut self, state: &InterfaceState) {
@@ -270,6 +273,21 @@ impl Report<'_> {
     }
 }
 
+/// What is wrong with a port's row, and with its queues on its interfaces.
+fn problems(wanted: &desired::Port, state: &BridgeState) -> Vec<String> {
+    let mut problems = wanted.problems.clone();
+    for interface in wanted.interfaces.keys().filter_map(|name| state.interfaces.get(name)) {
+        let new = interface
+            .qos
+            .port
+            .iter()
+            .filter(|problem| !wanted.problems.contains(problem));
+        problems.extend(new.cloned());
+    }
+    problems.dedup();
+    problems
+}
+
 fn up(up: bool) -> String {
     if up { "up" } else { "down" }.to_owned()
 }
@@ -355,6 +373,8 @@ impl Complaints {
                     "bridge {name}: this build has no kernel datapath; using the userspace datapath"
                 ));
             }
+            let notice = bridge.tree.as_ref().and_then(|tree| tree.notice);
+            now.extend(notice.map(|notice| format!("{name}: {notice}")));
             for (port, wanted) in &bridge.ports {
                 for problem in &wanted.problems {
                     now.insert(format!("bridge {name}: port {port}: {problem}"));

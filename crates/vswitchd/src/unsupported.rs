@@ -8,15 +8,6 @@
 use ovsdb::rows;
 use std::collections::BTreeMap;
 
-/// Unsupported settings of a bridge's row.
-pub(crate) fn bridge(row: &rows::Bridge) -> Vec<String> {
-    let mut found = Found::default();
-    found.column("stp_enable", row.stp_enable);
-    found.column("rstp_enable", row.rstp_enable);
-    found.keys("other_config", &row.other_config, BRIDGE_KEYS);
-    found.list
-}
-
 /// Unsupported settings of a controller's row: the host assigns the local port's addresses.
 pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
     let mut found = Found::default();
@@ -81,37 +72,8 @@ impl Found {
     }
 }
 
-/// Documented keys of `Bridge.other_config` without an effect here.
-const BRIDGE_KEYS: &[&str] = &[
-    "rstp-address",
-    "rstp-ageing-time",
-    "rstp-force-protocol-version",
-    "rstp-forward-delay",
-    "rstp-max-age",
-    "rstp-priority",
-    "rstp-transmit-hold-count",
-    "stp-forward-delay",
-    "stp-hello-time",
-    "stp-max-age",
-    "stp-priority",
-    "stp-system-id",
-];
-
 /// Documented keys of `Port.other_config` without an effect here.
-const PORT_KEYS: &[&str] = &[
-    "bond-miimon-interval",
-    "rstp-enable",
-    "rstp-path-cost",
-    "rstp-port-admin-edge",
-    "rstp-port-auto-edge",
-    "rstp-port-mcheck",
-    "rstp-port-num",
-    "rstp-port-priority",
-    "stp-enable",
-    "stp-path-cost",
-    "stp-port-num",
-    "stp-port-priority",
-];
+const PORT_KEYS: &[&str] = &["bond-miimon-interval"];
 
 /// Documented keys of `Interface.other_config` without an effect here.
 const INTERFACE_KEYS: &[&str] = &["emc-enable", "tx-steering"];

@@ -156,6 +156,7 @@ impl Lab {
             full_duplex: true,
             device: Some(dp::PortNo(n as u32 + 1)),
             since: Nanos(0),
+            tree: None,
         };
         lab.agent
             .set_ports(names.iter().enumerate().map(port).collect(), &lab.world);

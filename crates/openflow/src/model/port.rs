@@ -112,8 +112,14 @@ pub mod state {
     pub const LINK_DOWN: u32 = 1;
     /// Live for fast failover; OpenFlow 1.1 and later.
     pub const LIVE: u32 = 4;
-    /// The spanning tree state, from listen (0) to block (3) in two bits; OpenFlow 1.0.
-    pub(crate) const STP_MASK: u32 = 3 << 8;
+    /// The spanning tree state in two bits; OpenFlow 1.0 only. Listening, or no state, is 0.
+    pub const STP_MASK: u32 = 3 << 8;
+    /// The port learns and does not forward yet.
+    pub const STP_LEARN: u32 = 1 << 8;
+    /// The port learns and forwards.
+    pub const STP_FORWARD: u32 = 2 << 8;
+    /// The port is not part of the tree.
+    pub const STP_BLOCK: u32 = 3 << 8;
 }
 
 /// A port status message.

@@ -359,7 +359,7 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     }
     let switch = dummy();
     dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
-    switch.vsctl("set bridge br0 stp_enable=true");
+    switch.vsctl("set bridge br0 other_config:dhcp-snooping=maybe");
     switch.wait_for("bridge", "br0", "status", |s| s.contains("unsupported"));
     switch.vsctl("set bridge br0 mcast_snooping_enable=true other_config:mcast-snooping-query-interval=1");
     switch.wait_for("bridge", "br0", "status", |s| {
@@ -443,18 +443,18 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
         done
     };
     let warned = |line: &str| vsctl(line).stderr;
-    let stp = "warning: Bridge br0: stp_enable is not supported yet and has no effect\n";
-    assert!(warned("set bridge br0 stp_enable=true").contains(stp));
+    let dhcp = "warning: Bridge br0: other_config:dhcp-snooping=maybe is not supported yet and has no effect\n";
+    assert!(warned("set bridge br0 other_config:dhcp-snooping=maybe").contains(dhcp));
     assert_eq!(
         warned("add-port br0 p3 -- set interface p3 type=dummy"),
         "",
         "a row that was not set"
     );
-    assert!(warned("set bridge br0 fail_mode=secure").contains(stp));
+    assert!(warned("set bridge br0 fail_mode=secure").contains(dhcp));
     let netflow = warned("-- --id=@n create netflow targets=192.0.2.1 -- set bridge br0 netflow=@n");
     let named = "warning: Bridge br0: NetFlow target 192.0.2.1: port must be specified";
     assert!(netflow.contains(named), "{netflow}");
-    assert!(warned("set bridge br0 rstp_enable=true").contains("rstp_enable is not supported"));
+    assert!(warned("set bridge br0 other_config:arp-inspection=maybe").contains("arp-inspection=maybe is not"));
     let qos = warned("-- --id=@q create qos type=linux-nosuch -- set port p1 qos=@q");
     assert!(
         qos.contains("warning: Port p1: ") && qos.contains("linux-nosuch"),
@@ -476,13 +476,13 @@ fn what_is_configured_and_not_supported_is_said_on_the_screen_and_in_the_log() {
     );
     let show = vsctl("show").stdout;
     assert!(
-        show.contains("        unsupported: \"rstp_enable stp_enable\"\n"),
+        show.contains("unsupported: \"other_config:arp-inspection=maybe other_config:dhcp-snooping=maybe\"\n"),
         "{show}"
     );
     assert!(show.contains("            error: \"qos: "), "{show}");
     let log = switch.sandbox.read("switch.log");
-    let stp = "|bridge|WARN|bridge br0: stp_enable is not supported yet and has no effect";
-    assert_eq!(log.matches(stp).count(), 1, "{log}");
+    let dhcp = "|bridge|WARN|bridge br0: other_config:dhcp-snooping=maybe is not supported yet and has no effect";
+    assert_eq!(log.matches(dhcp).count(), 1, "{log}");
     switch.tool("ovs-ofctl", &["add-flow", "br0", "ip,actions=ct(table=1)"]);
     let refused =
         "|ofproto|WARN|bridge br0: a request of OpenFlow was refused: connection tracking (ct) is not supported";

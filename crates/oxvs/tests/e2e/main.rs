@@ -35,4 +35,5 @@ mod rules_differential;
 mod sharing;
 mod snooping;
 mod traffic;
+mod trees;
 mod workers;

@@ -1,35 +1,16 @@
 //! `bond/*` and `lacp/*` beside Open vSwitch's, and the columns of bonds.
 
-use crate::noise::normalise;
-use crate::run::binary;
-use testkit::{Options, Vswitch, eventually, skip};
+use crate::both::Both;
+use testkit::{eventually, skip};
 
-fn both(configuration: &str) -> [Vswitch; 2] {
-    let both = [
-        Vswitch::debian(Options::default()),
-        Vswitch::oxvs(binary(), Options::default()),
-    ];
-    for switch in &both {
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy other_config:hwaddr=aa:55:aa:55:00:00");
-        switch.vsctl(configuration);
-    }
+fn both(configuration: &str) -> Both {
+    let both = Both::start(without_chance);
+    both.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy other_config:hwaddr=aa:55:aa:55:00:00");
+    both.vsctl(configuration);
     both
 }
 
-/// The answers, without the time to the next rebalancing and the addresses of dummies.
-fn answers(both: &[Vswitch; 2], command: &[&str]) -> [String; 2] {
-    both.each_ref().map(|switch| {
-        let done = switch.try_appctl(command);
-        let out: Vec<String> = done.stdout.lines().map(without_chance).collect();
-        format!(
-            "{:?}\n{}\n{}",
-            done.status,
-            out.join("\n"),
-            normalise(&done.stderr, &switch.sandbox)
-        )
-    })
-}
-
+/// A line without the time to the next rebalancing and the addresses of dummies.
 fn without_chance(line: &str) -> String {
     const MAC: &str = "active member mac: aa:55:aa:55:";
     match line.strip_prefix(MAC).and_then(|rest| rest.get(5..)) {
@@ -37,28 +18,6 @@ fn without_chance(line: &str) -> String {
         None if line.starts_with("next rebalance: ") => "next rebalance".to_owned(),
         None => line.to_owned(),
     }
-}
-
-#[track_caller]
-fn agree(both: &[Vswitch; 2], command: &str) {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let [theirs, ours] = answers(both, &words);
-    assert_eq!(ours, theirs, "{command}");
-}
-
-/// As [`agree`], for what changes soon after a change of the configuration.
-#[track_caller]
-fn come_to_agree(both: &[Vswitch; 2], command: &str) {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    let mut last = Default::default();
-    for _ in 0..100 {
-        last = answers(both, &words);
-        if last[0] == last[1] {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    assert_eq!(last[1], last[0], "{command}");
 }
 
 #[test]
@@ -70,10 +29,8 @@ fn commands_of_bonds_answer_as_open_vswitchs() {
          -- add-bond br0 bond1 q1 q2 bond_mode=active-backup other_config:bond-primary=q2 \
          -- set interface q1 type=dummy -- set interface q2 type=dummy",
     );
-    for switch in &both {
-        switch.appctl(&["bond/set-active-member", "bond0", "p1"]);
-        switch.appctl(&["bond/set-active-member", "bond1", "q2"]);
-    }
+    both.appctl("bond/set-active-member bond0 p1");
+    both.appctl("bond/set-active-member bond1 q2");
     for command in [
         "bond/show bond0",
         "bond/show bond1",
@@ -106,16 +63,12 @@ fn commands_of_bonds_answer_as_open_vswitchs() {
         "lacp/show",
         "lacp/show-stats",
     ] {
-        agree(&both, command);
+        both.agree(command);
     }
-    for switch in &both {
-        switch.appctl(&["netdev-dummy/set-admin-state", "q2", "down"]);
-    }
-    come_to_agree(&both, "bond/show bond1");
-    for switch in &both {
-        switch.appctl(&["netdev-dummy/set-admin-state", "q2", "up"]);
-    }
-    come_to_agree(&both, "bond/show bond1");
+    both.appctl("netdev-dummy/set-admin-state q2 down");
+    both.come_to_agree("bond/show bond1");
+    both.appctl("netdev-dummy/set-admin-state q2 up");
+    both.come_to_agree("bond/show bond1");
 }
 
 #[test]
@@ -129,22 +82,20 @@ fn lacp_without_a_partner_shows_what_open_vswitch_shows() {
          -- set interface p2 type=dummy ofport_request=2 other_config:lacp-port-id=21 \
          other_config:lacp-aggregation-key=13",
     );
-    come_to_agree(&both, "lacp/show bond0");
+    both.come_to_agree("lacp/show bond0");
     for (table, row, column) in [
         ("interface", "p1", "lacp_current"),
         ("port", "br0", "bond_active_slave"),
     ] {
         eventually("the columns agree", || {
-            let [theirs, ours] = both.each_ref().map(|switch| switch.get(table, row, column));
+            let [theirs, ours] = both.switches.each_ref().map(|switch| switch.get(table, row, column));
             (theirs == ours).then_some(())
         });
     }
     // The partner does not come: the members give it up.
-    for switch in &both {
-        for _ in 0..14 {
-            switch.appctl(&["time/stop"]);
-            switch.appctl(&["time/warp", "500"]);
-        }
+    for _ in 0..14 {
+        both.appctl("time/stop");
+        both.appctl("time/warp 500");
     }
-    come_to_agree(&both, "lacp/show bond0");
+    both.come_to_agree("lacp/show bond0");
 }

@@ -19,6 +19,7 @@ macro_rules! versions {
 
 mod appctl;
 mod bonds;
+mod both;
 mod dpctl;
 mod dummy;
 mod exceptions;
@@ -38,4 +39,5 @@ mod run;
 mod snooping;
 mod trace;
 mod trace_links;
+mod trees;
 mod vsctl;

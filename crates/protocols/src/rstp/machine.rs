@@ -3,7 +3,7 @@
 use super::port::{Port, Received, Role, State};
 use super::timers::{MIGRATE_TIME, Timer};
 use super::wire::{Bpdu, BridgeId, PortId, Times, Vector};
-use super::{Event, Guards, Refused};
+use super::{Event, Guard, Guards, Refused};
 use crate::stp::BridgeTimes;
 use crate::stp::Verdict;
 use core::time::Duration;
@@ -110,7 +110,10 @@ pub struct PortStatus {
     pub cost: u32,
     /// How long it has had its role.
     pub in_role: Duration,
-    /// What it would say to its segment: designated bridge, port and cost.
+    /// How long it has taken part, whatever its link did: what `tx`, `rx` and `refused` cover.
+    pub uptime: Duration,
+    /// The best way to the root that its segment offers: designated bridge, port and cost
+    /// (portPriority, §17.19.21).
     pub designated: Vector,
     /// It is at the edge of the network.
     pub edge: bool,
@@ -124,6 +127,8 @@ pub struct PortStatus {
     pub rx: u64,
     /// BPDUs not taken.
     pub refused: Refused,
+    /// The guard that disables or blocks it now.
+    pub guard: Option<Guard>,
 }
 
 /// A bridge that speaks RSTP.
@@ -146,7 +151,7 @@ pub struct Rstp {
 impl Rstp {
     /// A bridge with this configuration.
     pub fn new(config: &Config, now: Nanos) -> Rstp {
-        let own = config.times.bounded().times();
+        let own = config.times.times();
         let mut rstp = Rstp {
             id: config.id,
             own,
@@ -168,7 +173,7 @@ impl Rstp {
     /// Applies a configuration; what stays the same keeps its state. Another version starts all
     /// ports again (§17.13.4).
     pub fn configure(&mut self, config: &Config, now: Nanos) {
-        let own = config.times.bounded().times();
+        let own = config.times.times();
         let reselect = self.own != own || self.id != config.id;
         (self.own, self.id) = (own, config.id);
         self.hold_count = config.transmit_hold_count.clamp(1, 10);
@@ -212,7 +217,7 @@ impl Rstp {
                     port.send_rstp = !config.force_stp;
                     if let Some(old) = self.ports.insert(number, port) {
                         let port = self.port(number);
-                        (port.tx, port.rx) = (old.tx, old.rx);
+                        (port.tx, port.rx, port.created) = (old.tx, old.rx, old.created);
                     }
                     self.events.push_back(Event::Port {
                         port: number,
@@ -327,13 +332,15 @@ impl Rstp {
                 state,
                 cost: port.config.cost,
                 in_role: now.since(port.since),
-                designated: port.designated_priority,
+                uptime: now.since(port.created),
+                designated: port.port_priority,
                 edge: port.oper_edge,
                 point_to_point: port.config.is_point_to_point(),
                 sends_rstp: port.send_rstp,
                 tx: port.tx,
                 rx: port.rx,
                 refused: port.gate.refused,
+                guard: port.gate.acting(),
             };
             (number, status)
         })

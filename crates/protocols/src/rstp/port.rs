@@ -77,6 +77,7 @@ pub(super) struct Port {
     pub(super) rx: u64,
     /// The time at which it took its role.
     pub(super) since: Nanos,
+    pub(super) created: Nanos,
 
     // Priority vectors and timers of them.
     pub(super) port_priority: Vector,
@@ -151,6 +152,7 @@ impl Port {
             tx: 0,
             rx: 0,
             since: now,
+            created: now,
             port_priority: Vector::default(),
             port_times: Times::default(),
             designated_priority: Vector::default(),

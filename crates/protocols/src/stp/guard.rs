@@ -61,6 +61,8 @@ pub(crate) struct Gate {
     pub(crate) disabled: bool,
     /// A root guard blocks the port until then.
     pub(crate) blocked_until: Option<Nanos>,
+    /// The guard that blocks it.
+    blocked_by: Option<Guard>,
     /// BPDUs of this second, and its begin.
     taken: u32,
     since: Nanos,
@@ -123,10 +125,19 @@ impl Gate {
             if let Some(guard) = guard {
                 self.refused.guard += 1;
                 let first = self.blocked_until.replace(now + block).is_none();
+                self.blocked_by = Some(guard);
                 return Verdict::Act(guard, first);
             }
         }
         Verdict::Take(bpdu)
+    }
+
+    /// The guard that disables or blocks the port now.
+    pub(crate) fn acting(&self) -> Option<Guard> {
+        match self.disabled {
+            true => Some(Guard::Bpdu),
+            false => self.blocked_by.filter(|_| self.blocks()),
+        }
     }
 
     /// Whether a guard blocks the port now.

@@ -31,31 +31,18 @@ impl Default for BridgeTimes {
 }
 
 impl BridgeTimes {
-    /// Each timer within its range, and then 2 × (forward delay − 1 s) ≥ maximum age ≥
-    /// 2 × (hello time + 1 s) (§8.10.2), for which the maximum age gives way.
-    #[must_use]
-    pub fn bounded(self) -> BridgeTimes {
-        let hello_time = self.hello_time.clamp(1, 10);
-        let forward_delay = self.forward_delay.clamp(4, 30);
-        let max_age = self
-            .max_age
-            .clamp(6, 40)
-            .min(2 * (forward_delay - 1))
-            .max((2 * (hello_time + 1)).min(40));
-        BridgeTimes {
-            max_age,
-            hello_time,
-            forward_delay,
-        }
-    }
-
-    /// In the units of a BPDU, without an age.
+    /// In the units of a BPDU, without an age. Each timer is forced into its range, and then the
+    /// maximum age and the forward delay grow until 2 × (forward delay − 1 s) ≥ maximum age ≥
+    /// 2 × (hello time + 1 s) (§8.10.2).
     pub(crate) fn times(self) -> Times {
+        let hello_time = self.hello_time.clamp(1, 10);
+        let max_age = self.max_age.clamp(6, 40).max(2 * (hello_time + 1));
+        let least_delay = Times::seconds(max_age) / 2 + Times::seconds(1);
         Times {
             message_age: 0,
-            max_age: Times::seconds(self.max_age),
-            hello_time: Times::seconds(self.hello_time),
-            forward_delay: Times::seconds(self.forward_delay),
+            max_age: Times::seconds(max_age),
+            hello_time: Times::seconds(hello_time),
+            forward_delay: Times::seconds(self.forward_delay.clamp(4, 30)).max(least_delay),
         }
     }
 }

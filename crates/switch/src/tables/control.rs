@@ -19,6 +19,8 @@ const BRIDGE_GROUP: u64 = 0x0180_c200_0000;
 /// The address of slow protocols (IEEE 802.3 annex 57A), and their EtherType.
 const SLOW_PROTOCOLS: u64 = 0x0180_c200_0002;
 const SLOW_TYPE: u128 = 0x8809;
+/// The EtherType of a key whose frame has a length in its place.
+const LLC_TYPE: u128 = 0x05ff;
 const LLDP_TYPE: u128 = 0x88cc;
 const CFM_TYPE: u128 = 0x8902;
 /// The UDP port of BFD control packets (RFC 5881 §4).
@@ -135,7 +137,7 @@ impl Pipeline<'_> {
             if punts.lacp && dst == SLOW_PROTOCOLS && self.read(Field::EthType) == SLOW_TYPE {
                 return Some(PuntReason::Lacp);
             }
-            if punts.stp && dst == BRIDGE_GROUP {
+            if punts.stp && dst == BRIDGE_GROUP && self.read(Field::EthType) == LLC_TYPE {
                 return Some(PuntReason::Stp);
             }
         }
@@ -169,13 +171,27 @@ impl Pipeline<'_> {
         self.dropped(DropCause::Blocked);
     }
 
-    /// Whether packets may leave there. The control plane sends to ports that do not forward, too.
-    pub(super) fn may_leave(&self, egress: Egress) -> bool {
+    /// Whether packets may leave there. Control protocols speak at ports that do not forward, too.
+    pub(super) fn may_leave(&mut self, egress: Egress) -> bool {
         let Some(bridge) = self.packet.place.bridge.filter(|bridge| bridge.controlled) else {
             return true;
         };
         let port = self.port_of(bridge, egress).and_then(|port| bridge.ports.get(&port));
         let mut members = port.into_iter().flat_map(|port| &port.members);
-        self.packet_out || members.all(|member| member.wired != egress || member.link.forward)
+        members.all(|member| member.wired != egress || member.link.forward) || self.packet_out && self.is_control()
+    }
+
+    /// Whether the packet belongs to a protocol of links or bridges.
+    fn is_control(&mut self) -> bool {
+        let dst = MacAddr::from_u64(self.read(Field::EthDst) as u64);
+        dst.is_reserved() || self.read(Field::EthType) == CFM_TYPE || self.is_bfd(&BfdFrames::default())
+    }
+
+    /// Why a packet does not leave through a port that does not forward, in Open vSwitch's words.
+    pub(super) fn not_forwarding(&self) -> &'static str {
+        match self.packet.place.bridge.is_some_and(|bridge| bridge.settings.rstp) {
+            true => "RSTP not in forwarding state, skipping output",
+            false => "STP not in forwarding state, skipping output",
+        }
     }
 }

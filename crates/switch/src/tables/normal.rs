@@ -348,7 +348,9 @@ impl<'a> Pipeline<'a> {
                 return;
             }
             let floods = Some(*id) != own && !port.no_flood && !visit.bridge.mirrors.is_output(*id);
-            if floods && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
+            if floods && visit.bridge.settings.rstp && !self.may_leave(port.egress) {
+                self.dropped(DropCause::Blocked);
+            } else if floods && !visit.bridge.is_flagged(port, |flags| flags.no_flood) {
                 self.copy_to(copies, visit, port);
                 if self.failed {
                     return;

@@ -199,7 +199,7 @@ impl Pipeline<'_> {
             return self.isolated();
         }
         if !self.may_leave(egress) {
-            self.warning(|_| String::from("STP not in forwarding state, skipping output"));
+            self.warning(|p| p.not_forwarding().to_owned());
             return self.dropped(DropCause::Blocked);
         }
         match egress {

@@ -273,7 +273,7 @@ impl<'a> Pipeline<'a> {
         }
         let admission = self.admit(bridge, in_port);
         if admission == Admission::Nothing {
-            return;
+            return self.show_unused_rule();
         }
         let before = (self.actions.len(), self.controllers.len());
         self.packet.is_new = true;
@@ -284,6 +284,23 @@ impl<'a> Pipeline<'a> {
         let reopened = self.reopen();
         self.settle();
         self.close(reopened);
+    }
+
+    /// Reports the rule that a packet would meet which goes no further: Open vSwitch looks it up
+    /// first. Neither the megaflow nor counters know of it.
+    fn show_unused_rule(&mut self) {
+        if self.report.is_none() {
+            return;
+        }
+        let (consulted, place) = (self.consulted, self.packet.place.clone());
+        let before = (self.deps.len(), self.rules.len(), self.credits.len());
+        if !matches!(self.rule(0, None), Found::Nothing) {
+            self.close(1);
+        }
+        (self.consulted, self.packet.place) = (consulted, place);
+        self.deps.truncate(before.0);
+        self.rules.truncate(before.1);
+        self.credits.truncate(before.2);
     }
 
     /// The packet enters a bridge with rules. A packet from another bridge enters as a copy.

@@ -14,6 +14,9 @@ const BLOCKED: LinkState = LinkState {
     ..LinkState::UP
 };
 
+/// The length of a frame in the place of an EtherType.
+const LENGTH: u16 = 60;
+
 fn out(ports: &str) -> Result<Vec<String>, DropCause> {
     Ok(ports.split_whitespace().map(str::to_owned).collect())
 }
@@ -48,7 +51,7 @@ fn a_port_hands_over_the_frames_of_its_protocols_only() {
     let lab = lab_with(all);
     let frames = [
         ("01:80:c2:00:00:02", 0x8809, PuntReason::Lacp),
-        ("01:80:c2:00:00:00", 0x88b5, PuntReason::Stp),
+        ("01:80:c2:00:00:00", LENGTH, PuntReason::Stp),
         ("01:80:c2:00:00:0e", 0x88cc, PuntReason::Lldp),
         ("01:23:20:00:00:30", 0x8902, PuntReason::Cfm),
     ];
@@ -65,6 +68,7 @@ fn a_port_hands_over_the_frames_of_its_protocols_only() {
     assert_eq!(punt(&lab, "a", bfd(3784)).unwrap().0, PuntReason::Bfd);
     assert_eq!(punt(&lab, "a", bfd(3785)), None);
     assert_eq!(punt(&lab, "a", frame_to("01:23:20:00:00:31", 0x8902)), None);
+    assert_eq!(punt(&lab, "a", frame_to("01:80:c2:00:00:00", 0x88b5)), None);
 }
 
 #[test]
@@ -73,8 +77,8 @@ fn a_megaflow_of_a_port_with_protocols_does_not_cover_their_frames() {
         stp: true,
         ..Punts::default()
     });
-    let data = lab.translate("a", frame_to("ff:ff:ff:ff:ff:ff", 0x88b5));
-    let key = extract(&frame_to("01:80:c2:00:00:00", 0x88b5).bytes(), &PortNo(1).into()).unwrap();
+    let data = lab.translate("a", frame_to("ff:ff:ff:ff:ff:ff", LENGTH));
+    let key = extract(&frame_to("01:80:c2:00:00:00", LENGTH).bytes(), &PortNo(1).into()).unwrap();
     let compared = data.mask.get(Field::EthDst);
     assert_ne!(key.get(Field::EthDst) & compared, 0xffff_ffff_ffff & compared);
 }

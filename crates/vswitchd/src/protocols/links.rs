@@ -27,9 +27,15 @@ pub(crate) struct Links {
 struct Verdict {
     /// Whether the other end receives and sends, as watchers say.
     alive: BTreeMap<Watcher, bool>,
-    /// The port's spanning tree does not let it learn or forward.
-    no_learn: bool,
-    no_forward: bool,
+    /// What the port's spanning tree lets it do.
+    tree: Option<Passes>,
+}
+
+/// What a spanning tree lets a port do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passes {
+    pub(crate) learn: bool,
+    pub(crate) forward: bool,
 }
 
 impl Verdict {
@@ -51,11 +57,29 @@ impl Links {
         });
     }
 
-    /// Notes what the spanning tree lets an interface do; one without a spanning tree does both.
-    pub(crate) fn set_state(&mut self, interface: &str, learn: bool, forward: bool) {
-        self.change(interface, |verdict| {
-            (verdict.no_learn, verdict.no_forward) = (!learn, !forward);
-        });
+    /// Notes what the spanning tree lets an interface do; `None` for one that takes no part.
+    pub(crate) fn set_tree(&mut self, interface: &str, tree: Option<Passes>) {
+        self.change(interface, |verdict| verdict.tree = tree);
+    }
+
+    /// Blocks the interfaces that begin to take part in a spanning tree, until the tree says what
+    /// they do: a new port must not close a loop. `taking_part` has all that do.
+    pub(crate) fn begin_trees(&mut self, taking_part: &BTreeSet<&str>) {
+        const NOTHING: Passes = Passes {
+            learn: false,
+            forward: false,
+        };
+        let leaving = |(name, verdict): (&String, &Verdict)| {
+            let leaves = verdict.tree.is_some() && !taking_part.contains(name.as_str());
+            leaves.then(|| name.clone())
+        };
+        let left: Vec<String> = self.interfaces.iter().filter_map(leaving).collect();
+        for name in left {
+            self.set_tree(&name, None);
+        }
+        for name in taking_part {
+            self.change(name, |verdict| _ = verdict.tree.get_or_insert(NOTHING));
+        }
     }
 
     fn change(&mut self, interface: &str, change: impl FnOnce(&mut Verdict)) {
@@ -76,11 +100,12 @@ impl Links {
     /// The link of an interface whose device is up or not.
     pub(crate) fn state(&self, interface: &str, up: bool) -> LinkState {
         let verdict = self.interfaces.get(interface);
+        let tree = verdict.and_then(|verdict| verdict.tree);
         LinkState {
             up,
             alive: verdict.is_none_or(Verdict::is_alive),
-            learn: verdict.is_none_or(|verdict| !verdict.no_learn),
-            forward: verdict.is_none_or(|verdict| !verdict.no_forward),
+            learn: tree.is_none_or(|tree| tree.learn),
+            forward: tree.is_none_or(|tree| tree.forward),
         }
     }
 
@@ -127,7 +152,23 @@ mod tests {
         assert!(says(None, None, None));
         assert_eq!(links.state("p1", true), LinkState::UP);
         assert_eq!(links.take_changed().len(), 1);
-        links.set_state("p1", true, true);
+        links.set_tree("p1", None);
         assert!(links.take_changed().is_empty() && links.interfaces().next().is_none());
+    }
+
+    #[test]
+    fn a_port_of_a_tree_is_blocked_until_the_tree_opens_it() {
+        let mut links = Links::default();
+        links.begin_trees(&BTreeSet::from(["p1", "p2"]));
+        assert!(!links.state("p1", true).learn && !links.state("p1", true).forward);
+        let open = Passes {
+            learn: true,
+            forward: true,
+        };
+        links.set_tree("p1", Some(open));
+        links.begin_trees(&BTreeSet::from(["p1"]));
+        for open in ["p1", "p2", "p3"] {
+            assert_eq!(links.state(open, true), LinkState::UP);
+        }
     }
 }

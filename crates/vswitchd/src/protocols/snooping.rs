@@ -99,6 +99,17 @@ impl Bridges {
         self.bridges.get(bridge)
     }
 
+    /// Forgets the groups and the routers behind an interface, if its bridge snoops.
+    pub(crate) fn flush_port(&mut self, bridge: &str, interface: &str, world: &mut World<'_>) {
+        let entry = self.bridges.get_mut(bridge);
+        if let Some(entry) = entry
+            && let Some(number) = entry.interfaces.get(interface)
+        {
+            entry.machine.flush_port(*number);
+            entry.act(bridge, world);
+        }
+    }
+
     /// Forgets the groups and router ports of a bridge, or of all. `false` if it does not snoop.
     pub(crate) fn flush(&mut self, bridge: Option<&str>, world: &mut World<'_>) -> bool {
         let mut any = bridge.is_none();

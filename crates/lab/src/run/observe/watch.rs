@@ -2,9 +2,9 @@
 //! NetFlow.
 //!
 //! The truth is what the switch has received, by the counters of its rules: what is lost before it
-//! no mirror can show. Estimates are compared by UDP datagrams, because a host's TCP stack hands its
-//! device segments of many packets, which switches count in different ways; a mirror is compared by
-//! the bytes of all frames.
+//! no mirror can show. Estimates are compared by UDP datagrams, because a host's TCP stack hands
+//! its device segments of many packets, which switches count in different ways; a mirror is
+//! compared by the bytes of all frames.
 
 mod datagrams;
 
