@@ -33,7 +33,7 @@ pub(crate) struct Bridges {
     seed: u64,
     state: BTreeMap<String, BridgeState>,
     /// What of mirrors is ignored.
-    mirror_problems: Vec<String>,
+    mirror_problems: Vec<mirrors::Problem>,
     /// Devices that another process holds and may release soon.
     retries: Retries,
 }
@@ -120,7 +120,7 @@ impl Bridges {
     }
 
     /// What the last [`Bridges::apply`] ignored of mirrors, in Open vSwitch's words.
-    pub(crate) fn mirror_problems(&self) -> &[String] {
+    pub(crate) fn mirror_problems(&self) -> &[mirrors::Problem] {
         &self.mirror_problems
     }
 
@@ -480,7 +480,7 @@ fn switch_config(
     desired: &Desired,
     state: &BTreeMap<String, BridgeState>,
     shared: &Shared,
-) -> (SwitchConfig, Vec<String>) {
+) -> (SwitchConfig, Vec<mirrors::Problem>) {
     let mut ignored = Vec::new();
     let links = &shared.links.lock();
     let mut config = SwitchConfig {

@@ -12,6 +12,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use switch::{MAX_MIRRORS, MirrorConfig, MirrorOutput, VlanSet};
 use wire::Vid;
 
+/// What is ignored of a mirror, in Open vSwitch's words and with its level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// The rest of the mirror is in force.
+    Warning(String),
+    /// Something of its output is wrong.
+    Error(String),
+}
+
+impl Problem {
+    fn of(self, bridge: &str, mirror: &str) -> Problem {
+        let named = |text: String| format!("bridge {bridge}: mirror {mirror} {text}");
+        match self {
+            Problem::Warning(text) => Problem::Warning(named(text)),
+            Problem::Error(text) => Problem::Error(named(text)),
+        }
+    }
+}
+
 /// A row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mirror {
@@ -50,14 +69,15 @@ impl Mirror {
         self.output_port.as_deref()
     }
 
-    fn config(&self, bridge: &Bridge, names: &Names, problems: &mut Vec<String>) -> Result<MirrorConfig, String> {
+    fn config(&self, bridge: &Bridge, names: &Names, problems: &mut Vec<Problem>) -> Result<MirrorConfig, String> {
         let output = match (&self.output_port, self.output_vlan) {
             (Some(port), vlan) => {
                 if !bridge.ports.contains_key(port) {
                     return Err("outputs to port not on bridge".to_owned());
                 }
                 if vlan.is_some() {
-                    problems.push("specifies both output port and output vlan; ignoring output vlan".to_owned());
+                    let text = "specifies both output port and output vlan; ignoring output vlan";
+                    problems.push(Problem::Error(text.to_owned()));
                 }
                 MirrorOutput::Port(port.clone())
             }
@@ -69,7 +89,8 @@ impl Mirror {
         let mut selected = |names: &BTreeSet<String>| -> BTreeSet<String> {
             let is_here = |name: &&String| bridge.ports.contains_key(*name);
             let others = names.iter().filter(|name| !is_here(name));
-            problems.extend(others.map(|name| format!("cannot match on nonexistent port {name}")));
+            let texts = others.map(|name| format!("cannot match on nonexistent port {name}"));
+            problems.extend(texts.map(Problem::Warning));
             names.iter().filter(is_here).cloned().collect()
         };
         let (select_src, select_dst) = (selected(&self.select_src), selected(&self.select_dst));
@@ -91,28 +112,24 @@ pub(crate) fn configs(
     name: &str,
     bridge: &Bridge,
     state: &BridgeState,
-    problems: &mut Vec<String>,
+    problems: &mut Vec<Problem>,
 ) -> Vec<MirrorConfig> {
     let names = names_of(state);
     let mut configs = Vec::new();
     for mirror in &bridge.mirrors {
         if configs.len() == MAX_MIRRORS {
-            problems.push(format!(
+            problems.push(Problem::Error(format!(
                 "bridge {name}: maximum of {MAX_MIRRORS} port mirrors reached, cannot create {}",
                 mirror.name
-            ));
+            )));
             continue;
         }
         let mut of_mirror = Vec::new();
         match mirror.config(bridge, &names, &mut of_mirror) {
             Ok(config) => configs.push(config),
-            Err(problem) => of_mirror.push(problem),
+            Err(text) => of_mirror.push(Problem::Error(text)),
         }
-        problems.extend(
-            of_mirror
-                .iter()
-                .map(|problem| format!("bridge {name}: mirror {} {problem}", mirror.name)),
-        );
+        problems.extend(of_mirror.into_iter().map(|problem| problem.of(name, &mirror.name)));
     }
     configs
 }

@@ -9,6 +9,7 @@ use crate::bridges::{BridgeState, Bridges, InterfaceState};
 use crate::controllers::Status;
 use crate::desired::{self, Desired};
 use crate::dummy_port;
+use crate::mirrors::Problem;
 use crate::protocols::Services;
 use crate::protocols::aggregation::Aggregations;
 use crate::protocols::bfd::rows as bfd;
@@ -349,7 +350,7 @@ pub(crate) struct Complaints {
     /// The notices of the last call.
     noticed: Vec<String>,
     /// The errors of the last call.
-    errors: Vec<String>,
+    errors: Vec<Problem>,
 }
 
 impl Complaints {
@@ -406,7 +407,10 @@ impl Complaints {
         self.said = now;
         let errors = bridges.mirror_problems();
         for new in errors.iter().filter(|error| !self.errors.contains(error)) {
-            tracing::error!(target: "bridge", "{new}");
+            match new {
+                Problem::Warning(text) => tracing::warn!(target: "bridge", "{text}"),
+                Problem::Error(text) => tracing::error!(target: "bridge", "{text}"),
+            }
         }
         self.errors = errors.to_vec();
         let notices = &desired.workers.notices;
