@@ -402,6 +402,13 @@ impl Protocols {
         let changed = links.take_changed();
         status |= !changed.is_empty() || !own_changes.is_empty();
         drop(links);
+        self.set_links(&ports, changed);
+        if !changes.is_empty() {
+            self.shared
+                .update(|switch, now| changes.into_iter().flat_map(|change| change(switch, now)).collect());
+        }
+        // A frame may tell the other end of what the switch does from now on: RSTP's agreement lets
+        // it forward.
         for (interface, frame) in frames {
             if let Some(facts) = ports.get(&interface) {
                 self.send(facts, &frame);
@@ -409,11 +416,6 @@ impl Protocols {
         }
         for (bridge, frame) in floods {
             self.send_by(&bridge, &frame, Port::NORMAL);
-        }
-        self.set_links(&ports, changed);
-        if !changes.is_empty() {
-            self.shared
-                .update(|switch, now| changes.into_iter().flat_map(|change| change(switch, now)).collect());
         }
         for bond in ended_bonds {
             self.datapath.set_bond(bond, None);

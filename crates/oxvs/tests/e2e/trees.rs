@@ -28,6 +28,15 @@ struct Ring {
     switches: Vec<Option<Vswitch>>,
 }
 
+/// Sets a flag at its end, also after a panic.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Ring {
     fn new(kinds: &[Kind], protocol: &str) -> Ring {
         let bridges: Vec<Netns> = (1..=kinds.len()).map(|n| Netns::new(&format!("sw{n}"))).collect();
@@ -81,6 +90,7 @@ impl Ring {
             .collect();
         let ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _ended = SetOnDrop(&ended);
             scope.spawn(|| {
                 self.hosts[0].enter(|| {
                     let socket = UdpSocket::bind("10.1.0.1:0").unwrap();
@@ -96,7 +106,6 @@ impl Ring {
                 });
             });
             work();
-            ended.store(true, Ordering::Relaxed);
         });
         for (host, capture) in (1..).zip(captures) {
             let mut copies: HashMap<[u8; 4], u32> = HashMap::new();
@@ -203,6 +212,7 @@ fn a_ring_with_rstp_of_open_vswitch_never_loops_and_recovers() {
 
 #[test]
 fn bridges_with_rstp_speak_stp_to_the_kernel() {
+    skip!(unless long);
     needs!();
     let ring = Ring::new(&[Kind::Ours, Kind::Kernel, Kind::Ours], "rstp");
     ring.fail_and_recover();
