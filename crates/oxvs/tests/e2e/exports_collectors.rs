@@ -1,9 +1,9 @@
-//! Who is told, and by whom: several collectors over both versions of IP, and the agent's address.
+//! Who is told: several collectors, over both versions of IP.
 
 use crate::fixture::{dummy_bridge, start};
 use std::net::UdpSocket;
 use std::time::Duration;
-use testkit::{Collector, Devices, Netns, Options, Packet, Vswitch, dissect, eventually, mac, skip};
+use testkit::{Collector, Options, Packet, Vswitch, eventually, mac, skip};
 
 /// Lets the switch receive a packet of IPv4.
 fn send(switch: &Vswitch) {
@@ -46,40 +46,4 @@ fn collectors_over_both_versions_of_ip_have_the_same_datagrams() {
         while six.recv(&mut buffer).is_ok() {}
         six.set_nonblocking(false).unwrap();
     }
-}
-
-#[test]
-fn sflows_agent_has_the_address_that_open_vswitch_chooses() {
-    skip!(unless root, "ip", "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv", "tshark");
-    let [theirs, ours] = [false, true].map(|is_ours| {
-        let ns = Netns::new("agent");
-        ns.ip("link add d0 type veth peer d1");
-        ns.address("d0", "10.9.0.1/24");
-        ns.ip("link set d0 up");
-        let options = Options {
-            devices: Devices::System,
-            netns: Some(ns.name().to_owned()),
-            ..Options::default()
-        };
-        let switch = if is_ours {
-            start(options)
-        } else {
-            Vswitch::debian(options)
-        };
-        switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        // By device, by address, by the way to the collector.
-        ["agent=d0", "agent=127.0.0.9", "agent=no-such-device", ""].map(|agent| {
-            let collector = ns.enter(Collector::new);
-            switch.vsctl(&format!(
-                "-- --id=@s create sflow targets=\"{}\" polling=1 {agent} -- set bridge br0 sflow=@s",
-                collector.target()
-            ));
-            let datagrams = collector.take(Duration::from_millis(2500));
-            let mut agents: Vec<String> = dissect(&datagrams, "sflow", &["sflow_245.agent"]).concat().concat();
-            agents.dedup();
-            format!("{agent}: {agents:?}")
-        })
-    });
-    assert_eq!(theirs, ours);
-    assert!(ours[0].contains("10.9.0.1"), "{ours:?}");
 }
