@@ -11,7 +11,7 @@ use switch::tables::{Context, Sampled, Translated};
 use tokio::sync::Notify;
 
 /// The length of the queue, and the bytes that it holds at most.
-const MOST: usize = 16_384;
+const MOST: usize = 4096;
 const MOST_BYTES: usize = 4 << 20;
 
 /// The exporters are woken for so many samples. The rest of the queue is for the time that the
