@@ -54,6 +54,7 @@ pub fn bucket_of_bond(key: &Key, basis: u32) -> u8 {
     }
     (hash >> 24) as u8
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

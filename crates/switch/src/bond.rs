@@ -62,9 +62,7 @@ impl BondState {
             _ => accept_if(is_active),
         }
     }
-}
 
-impl BondState {
     /// Whether the datapath selects the same way as by this state, once it has this state's
     /// buckets.
     fn selects_like(&self, other: &BondState) -> bool {

@@ -27,8 +27,6 @@ pub struct Outputs(SmallVec<[PortOutput; 2]>);
 pub struct PortOutput {
     /// The port.
     pub to: PortNo,
-    /// The bond whose member it is, if the hash of the flow has selected it.
-    pub bond: Option<u32>,
     /// What is changed in them before, since the output before.
     pub rewrite: Option<Rewrite>,
     /// The length that longer ones are cut to, in bytes from the Ethernet header on with a tag. An
@@ -66,15 +64,11 @@ impl Outputs {
         let mut tag = if is_tagged { Tag::Own } else { Tag::None };
         let (mut sent_with, mut cut) = (tag, None);
         for action in actions {
-            match step(action)? {
-                Step::Output(..) if outputs.0.len() == MAX_OUTPUTS => {
+            match step(action, &mut member)? {
+                Step::Output(_) if outputs.0.len() == MAX_OUTPUTS => {
                     return Err(Refused::Unsupported("list of so many outputs"));
                 }
-                Step::Output(out) => {
-                    let (to, bond) = match out {
-                        Out::Port(port) => (port, None),
-                        Out::Bond(bond) => (member(bond).ok_or(Refused::Unsupported("drop"))?, Some(bond)),
-                    };
+                Step::Output(to) => {
                     let rewrite = match tag {
                         _ if tag == sent_with => None,
                         Tag::Pushed(tag) => Some(Rewrite::PushVlan(tag)),
@@ -82,7 +76,7 @@ impl Outputs {
                     };
                     sent_with = tag;
                     let cut = cut.take();
-                    outputs.0.push(PortOutput { to, bond, rewrite, cut });
+                    outputs.0.push(PortOutput { to, rewrite, cut });
                 }
                 Step::Cut(len) => cut = Some(len),
                 Step::Rewrite(Rewrite::PushVlan(pushed)) => {
@@ -116,21 +110,15 @@ impl Outputs {
 
 /// What an offload does for an action.
 enum Step {
-    Output(Out),
+    Output(PortNo),
     Rewrite(Rewrite),
     Cut(u32),
 }
 
-/// What an action sends to.
-enum Out {
-    Port(PortNo),
-    Bond(u32),
-}
-
-fn step(action: &Action) -> Result<Step, Refused> {
+fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Result<Step, Refused> {
     let name = match action {
-        Action::Output(port) => return Ok(Step::Output(Out::Port(*port))),
-        Action::OutputBond(bond) => return Ok(Step::Output(Out::Bond(*bond))),
+        Action::Output(port) => return Ok(Step::Output(*port)),
+        Action::OutputBond(bond) => return member(*bond).map(Step::Output).ok_or(Refused::Unsupported("drop")),
         Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
         Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
         Action::Trunc(len) => return Ok(Step::Cut(*len)),
@@ -234,7 +222,6 @@ mod tests {
         let outputs: Vec<PortOutput> = of(Some(PortNo(7))).unwrap().iter().collect();
         let expected = PortOutput {
             to: PortNo(7),
-            bond: Some(4),
             rewrite: Some(Rewrite::PushVlan(TAG)),
             cut: None,
         };
