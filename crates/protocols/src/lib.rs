@@ -21,6 +21,7 @@ pub mod bond;
 pub mod cfm;
 pub mod lacp;
 pub mod lldp;
+pub mod random;
 pub mod rstp;
 pub mod snooping;
 pub mod stp;

@@ -9,8 +9,9 @@
 
 use super::Config;
 use super::datagram::{self, Addresses};
-use super::timers::{self, CONTROL_WINDOW, COUNT_INTERVAL, DATA_WINDOW, LEAST_GAP, Random, SHORTEST, SLOW};
+use super::timers::{self, CONTROL_WINDOW, COUNT_INTERVAL, DATA_WINDOW, LEAST_GAP, SHORTEST, SLOW};
 use super::wire::{Packet, State, diagnostic};
+use crate::random::Random;
 use core::time::Duration;
 use nanos::Nanos;
 

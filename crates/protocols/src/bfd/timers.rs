@@ -1,5 +1,6 @@
-//! The intervals of a session (RFC 5880 §6.8.3, §6.8.4, §6.8.7), and its random numbers.
+//! The intervals of a session (RFC 5880 §6.8.3, §6.8.4, §6.8.7).
 
+use crate::random::Random;
 use core::time::Duration;
 
 /// A session that is not up sends no faster than this (§6.8.3).
@@ -35,20 +36,4 @@ pub(crate) fn jittered(interval: Duration, multiplier: u8, random: &mut Random) 
     let least = if multiplier == 1 { 10 } else { 0 };
     let percent = 100 - least - (random.next() % (26 - u64::from(least))) as u32;
     interval / 100 * percent
-}
-
-/// Random numbers from a seed (SplitMix64). They need not be secret.
-#[derive(Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 }

@@ -5,6 +5,7 @@
 
 use super::settings::{Config, VlanTagging};
 use super::wire::Message;
+use crate::random::Random;
 use core::fmt;
 use nanos::Nanos;
 use std::collections::BTreeMap;
@@ -121,7 +122,7 @@ pub struct MaintenancePoint {
     pub(super) next_look: Nanos,
     /// Packets that the interface had received at the last look.
     rx_packets: u64,
-    random: u64,
+    random: Random,
     counters: Counters,
     frame: Option<Vec<u8>>,
     reported: Option<Status>,
@@ -146,7 +147,7 @@ impl MaintenancePoint {
             next_tx: now,
             next_look: now + config.patience(),
             rx_packets: 0,
-            random: seed | 1,
+            random: Random(seed),
             counters: Counters::default(),
             frame: None,
             reported: None,
@@ -339,13 +340,7 @@ impl MaintenancePoint {
         };
         let vid = match config.vlan {
             VlanTagging::Vlan(vid) => vid,
-            VlanTagging::Random => {
-                // Xorshift (Marsaglia 2003).
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                Vid::from_tci(self.random as u16)
-            }
+            VlanTagging::Random => Vid::from_tci(self.random.next() as u16),
         };
         let tag = (vid != Vid::NONE || config.priority != 0).then(|| {
             let [kind_high, kind_low, high, low] = VlanTag::ctag(vid).to_bytes();
