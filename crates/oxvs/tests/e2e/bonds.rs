@@ -1,42 +1,23 @@
 //! Bonds with Debian's Open vSwitch at the other end, and what they leave in the database.
 
-use crate::fixture::{dummy, in_namespace, stand_in};
-use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
+use crate::fixture::{Pair, dummy, stand_in};
+use testkit::{Netns, Vswitch, eventually, ping, skip};
 
-/// Our switch and Open vSwitch, two links between them, and a host behind each.
-struct Pair {
-    ours: Vswitch,
-    theirs: Vswitch,
+/// Our switch and Open vSwitch with bonds of two links between them, and a host behind each.
+struct Bonds {
+    ends: Pair,
     /// The hosts, ours first.
     hosts: [Netns; 2],
-    far: Netns,
-    _near: Netns,
 }
 
-impl Pair {
-    fn new(ours: &str, theirs: &str) -> Pair {
-        let (near, far) = (Netns::new("near"), Netns::new("far"));
-        for link in ["m1", "m2"] {
-            near.veth(link, &far, link);
-            near.ip(&format!("link set {link} up"));
-            far.ip(&format!("link set {link} up"));
-        }
-        let pair = Pair {
-            ours: in_namespace(&near),
-            theirs: Vswitch::debian(Options {
-                devices: Devices::System,
-                netns: Some(far.name().to_owned()),
-                ..Options::default()
-            }),
-            hosts: [
-                Vswitch::host(&near, "h1", "h1", "10.1.0.1/24"),
-                Vswitch::host(&far, "h2", "h2", "10.1.0.2/24"),
-            ],
-            far,
-            _near: near,
-        };
-        for (switch, settings, host) in [(&pair.ours, ours, "h1"), (&pair.theirs, theirs, "h2")] {
-            switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+impl Bonds {
+    fn new(ours: &str, theirs: &str) -> Bonds {
+        let ends = Pair::new(&["m1", "m2"]);
+        let hosts = [
+            Vswitch::host(&ends.near, "h1", "h1", "10.1.0.1/24"),
+            Vswitch::host(&ends.far, "h2", "h2", "10.1.0.2/24"),
+        ];
+        for (switch, settings, host) in [(&ends.ours, ours, "h1"), (&ends.theirs, theirs, "h2")] {
             match settings {
                 // The bond at the other end has to prevent loops.
                 "" => switch.vsctl("add-port br0 m1 -- add-port br0 m2"),
@@ -44,7 +25,7 @@ impl Pair {
             };
             switch.vsctl(&format!("add-port br0 {host}"));
         }
-        pair
+        Bonds { ends, hosts }
     }
 
     fn wait_for_pings(&self, why: &str) {
@@ -54,20 +35,20 @@ impl Pair {
     }
 
     fn show(&self, what: &str) -> String {
-        self.ours.appctl(&[what, "bond0"])
+        self.ends.ours.appctl(&[what, "bond0"])
     }
 
     /// Takes each link down in turn; the pings go on by the other one.
     fn fail_over(&self) {
         for link in ["m1", "m2"] {
-            self.far.ip(&format!("link set {link} down"));
+            self.ends.far.ip(&format!("link set {link} down"));
             eventually("the member is disabled", || {
                 self.show("bond/show")
                     .contains(&format!("member {link}: disabled"))
                     .then_some(())
             });
             self.wait_for_pings("pings by the other link");
-            self.far.ip(&format!("link set {link} up"));
+            self.ends.far.ip(&format!("link set {link} up"));
             eventually("both members are enabled", || {
                 (self.show("bond/show").matches(": enabled").count() == 2).then_some(())
             });
@@ -85,36 +66,36 @@ macro_rules! needs {
 #[test]
 fn an_active_backup_bond_to_open_vswitch_fails_over() {
     needs!();
-    let pair = Pair::new(
+    let bonds = Bonds::new(
         "bond_mode=active-backup",
         "bond_mode=active-backup other_config:bond-primary=m1",
     );
     // Without LACP the two ends do not know of each other: the bond uses the link that they do.
-    pair.ours.vsctl("set port bond0 other_config:bond-primary=m1");
-    pair.wait_for_pings("pings by the primary");
-    pair.fail_over();
+    bonds.ends.ours.vsctl("set port bond0 other_config:bond-primary=m1");
+    bonds.wait_for_pings("pings by the primary");
+    bonds.fail_over();
 }
 
 #[test]
 fn a_balance_slb_bond_to_open_vswitch_without_one_fails_over() {
     needs!();
-    let pair = Pair::new("bond_mode=balance-slb", "");
-    pair.wait_for_pings("pings");
-    pair.fail_over();
+    let bonds = Bonds::new("bond_mode=balance-slb", "");
+    bonds.wait_for_pings("pings");
+    bonds.fail_over();
 }
 
 #[test]
 fn a_balance_tcp_bond_negotiates_lacp_with_open_vswitch_and_fails_over() {
     needs!();
     let settings = "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast";
-    let pair = Pair::new(settings, settings);
-    pair.wait_for_pings("pings");
-    let shown = pair.show("lacp/show");
+    let bonds = Bonds::new(settings, settings);
+    bonds.wait_for_pings("pings");
+    let shown = bonds.show("lacp/show");
     assert!(shown.contains("status: active negotiated"), "{shown}");
     eventually("both members are current", || {
-        (pair.show("lacp/show").matches(": current attached").count() == 2).then_some(())
+        (bonds.show("lacp/show").matches(": current attached").count() == 2).then_some(())
     });
-    for switch in [&pair.ours, &pair.theirs] {
+    for switch in [&bonds.ends.ours, &bonds.ends.theirs] {
         assert_eq!(switch.get("interface", "m1", "lacp_current"), "true");
     }
     // Each names the other as its partner.
@@ -123,13 +104,16 @@ fn a_balance_tcp_bond_negotiates_lacp_with_open_vswitch_and_fails_over() {
         let line = shown.lines().find(|line| line.contains(&format!("{end} sys_id")));
         line.and_then(|line| line.split_whitespace().last().map(str::to_owned))
     };
-    assert_eq!(system(&pair.ours, "actor"), system(&pair.theirs, "partner"));
-    assert_eq!(system(&pair.ours, "partner"), system(&pair.theirs, "actor"));
-    pair.fail_over();
+    assert_eq!(system(&bonds.ends.ours, "actor"), system(&bonds.ends.theirs, "partner"));
+    assert_eq!(system(&bonds.ends.ours, "partner"), system(&bonds.ends.theirs, "actor"));
+    bonds.fail_over();
     // A partner that falls silent is noticed though the links stay up.
-    pair.theirs.vsctl("set port bond0 lacp=off");
+    bonds.ends.theirs.vsctl("set port bond0 lacp=off");
     eventually("the partner is gone", || {
-        pair.show("bond/show").contains("lacp_status: configured").then_some(())
+        bonds
+            .show("bond/show")
+            .contains("lacp_status: configured")
+            .then_some(())
     });
 }
 
@@ -138,17 +122,17 @@ fn balance_tcp_spreads_flows_of_one_megaflow_and_moves_them_at_once() {
     needs!();
     const FLOWS: u64 = 64;
     let settings = "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast";
-    let pair = Pair::new(settings, settings);
-    pair.wait_for_pings("pings");
+    let bonds = Bonds::new(settings, settings);
+    bonds.wait_for_pings("pings");
     eventually("both members are enabled", || {
-        (pair.show("bond/show").matches(": enabled").count() == 2).then_some(())
+        (bonds.show("bond/show").matches(": enabled").count() == 2).then_some(())
     });
-    let sockets: Vec<_> = pair.hosts[0].enter(|| {
+    let sockets: Vec<_> = bonds.hosts[0].enter(|| {
         let bind = |_| std::net::UdpSocket::bind("10.1.0.1:0").unwrap();
         (0..FLOWS).map(bind).collect()
     });
     let sent_by = |link: &str| {
-        let statistics = pair.ours.get("interface", link, "statistics:tx_packets");
+        let statistics = bonds.ends.ours.get("interface", link, "statistics:tx_packets");
         statistics.parse::<u64>().unwrap()
     };
     // Some packets of each flow: the kernel forwards the later ones.
@@ -169,14 +153,14 @@ fn balance_tcp_spreads_flows_of_one_megaflow_and_moves_them_at_once() {
     });
     if !stand_in() {
         // One megaflow has all flows.
-        let dumped = pair.ours.appctl(&["dpctl/dump-flows", "-m"]);
+        let dumped = bonds.ends.ours.appctl(&["dpctl/dump-flows", "-m"]);
         let carries = |line: &&str| line.contains("lb_output(") && !line.contains("packets:0,");
         let all = dumped.lines().filter(carries).count();
         assert!((1..10).contains(&all), "{dumped}");
     }
-    pair.far.ip("link set m1 down");
+    bonds.ends.far.ip("link set m1 down");
     eventually("m1 is disabled", || {
-        pair.show("bond/show").contains("member m1: disabled").then_some(())
+        bonds.show("bond/show").contains("member m1: disabled").then_some(())
     });
     let before = sent_by("m1");
     send();

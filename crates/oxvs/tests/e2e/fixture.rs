@@ -38,6 +38,50 @@ pub(crate) fn in_namespace(ns: &Netns) -> Vswitch {
     })
 }
 
+/// Debian's Open vSwitch with the system's devices, in a namespace.
+pub(crate) fn debian_in_namespace(ns: &Netns) -> Vswitch {
+    Vswitch::debian(Options {
+        devices: Devices::System,
+        netns: Some(ns.name().to_owned()),
+        ..Options::default()
+    })
+}
+
+/// Our switch and Open vSwitch, each with a bridge `br0` without ports, and links between them that
+/// have the same name at both ends.
+pub(crate) struct Pair {
+    pub(crate) ours: Vswitch,
+    pub(crate) theirs: Vswitch,
+    pub(crate) near: Netns,
+    pub(crate) far: Netns,
+}
+
+impl Pair {
+    pub(crate) fn new(links: &[&str]) -> Pair {
+        let (near, far) = (Netns::new("near"), Netns::new("far"));
+        for link in links {
+            near.veth(link, &far, link);
+            near.ip(&format!("link set {link} up"));
+            far.ip(&format!("link set {link} up"));
+        }
+        let pair = Pair {
+            ours: in_namespace(&near),
+            theirs: debian_in_namespace(&far),
+            near,
+            far,
+        };
+        pair.both("add-br br0 -- set bridge br0 datapath_type=netdev");
+        pair
+    }
+
+    /// Changes the configuration of both.
+    pub(crate) fn both(&self, settings: &str) {
+        for switch in [&self.ours, &self.theirs] {
+            switch.vsctl(settings);
+        }
+    }
+}
+
 /// Adds a bridge `br0` with so many hosts in namespaces of their own: host `n` has the address
 /// `10.1.0.n`, and is behind the port `hn`.
 pub(crate) fn bridge_with_hosts(ns: &Netns, switch: &Vswitch, hosts: u32) -> Vec<Netns> {

@@ -1,46 +1,7 @@
 //! BFD and CFM with Debian's Open vSwitch at the other end, and bonds that follow them.
 
-use crate::fixture::in_namespace;
-use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
-
-/// Our switch and Open vSwitch with links between them.
-struct Pair {
-    ours: Vswitch,
-    theirs: Vswitch,
-    near: Netns,
-    far: Netns,
-}
-
-impl Pair {
-    fn new(links: &[&str]) -> Pair {
-        let (near, far) = (Netns::new("near"), Netns::new("far"));
-        for link in links {
-            near.veth(link, &far, link);
-            near.ip(&format!("link set {link} up"));
-            far.ip(&format!("link set {link} up"));
-        }
-        let pair = Pair {
-            ours: in_namespace(&near),
-            theirs: Vswitch::debian(Options {
-                devices: Devices::System,
-                netns: Some(far.name().to_owned()),
-                ..Options::default()
-            }),
-            near,
-            far,
-        };
-        for switch in [&pair.ours, &pair.theirs] {
-            switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
-        }
-        pair
-    }
-
-    fn both(&self, settings: &str) {
-        for switch in [&self.ours, &self.theirs] {
-            switch.vsctl(settings);
-        }
-    }
-}
+use crate::fixture::Pair;
+use testkit::{Vswitch, eventually, ping, skip};
 
 /// Waits until a switch says this of the session of an interface.
 fn wait_for(switch: &Vswitch, interface: &str, key: &str, value: &str) {

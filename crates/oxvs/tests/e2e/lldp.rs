@@ -1,9 +1,9 @@
 //! LLDP with `lldpd` and Debian's Open vSwitch at the other end, and as tshark reads it.
 
-use crate::fixture::{binary, dummy, in_namespace, stand_in};
+use crate::fixture::{binary, debian_in_namespace, dummy, in_namespace, stand_in};
 use serde_json::Value;
 use std::process::Command;
-use testkit::{Daemon, Devices, Netns, Options, Sandbox, Vswitch, eventually, run, skip};
+use testkit::{Daemon, Netns, Sandbox, Vswitch, eventually, run, skip};
 
 /// `lldp/show` of an interface, in JSON: its neighbors.
 fn neighbors(switch: &Vswitch, interface: &str) -> Vec<Value> {
@@ -125,11 +125,7 @@ fn open_vswitch_and_the_switch_know_each_other() {
     let (near, far) = (Netns::new("near"), Netns::new("far"));
     near.veth("p1", &far, "q1");
     let switch = in_namespace(&near);
-    let other = Vswitch::debian(Options {
-        devices: Devices::System,
-        netns: Some(far.name().to_owned()),
-        ..Options::default()
-    });
+    let other = debian_in_namespace(&far);
     other.vsctl(
         "add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 q1 -- set interface q1 lldp:enable=true \
          -- add-aa-mapping br0 300 30",

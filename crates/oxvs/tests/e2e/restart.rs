@@ -1,7 +1,7 @@
 //! Crashes and restarts.
 
-use crate::fixture::{binary, dummy, dummy_bridge, in_namespace, stand_in};
-use testkit::{Daemon, Devices, Netns, Options, Packet, Rng, Sandbox, Vswitch, eventually, mac, pcap, skip};
+use crate::fixture::{binary, debian_in_namespace, dummy, dummy_bridge, in_namespace, stand_in};
+use testkit::{Daemon, Netns, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
 
 #[test]
 fn what_was_acknowledged_is_there_after_kill_9() {
@@ -162,11 +162,7 @@ fn an_internal_port_takes_over_the_device_that_open_vswitch_left_behind() {
         return;
     }
     let ns = Netns::new("heir");
-    let mut theirs = Vswitch::debian(Options {
-        devices: Devices::System,
-        netns: Some(ns.name().to_owned()),
-        ..Options::default()
-    });
+    let mut theirs = debian_in_namespace(&ns);
     theirs.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
     ns.address("br0", "10.0.0.1/24");
     theirs.daemon().terminate();

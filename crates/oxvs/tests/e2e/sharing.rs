@@ -1,7 +1,7 @@
 //! A device belongs to one switch.
 
-use crate::fixture::{in_namespace, stand_in};
-use testkit::{Devices, Netns, Options, Vswitch, eventually, skip};
+use crate::fixture::{debian_in_namespace, in_namespace, stand_in};
+use testkit::{Netns, Vswitch, eventually, skip};
 
 /// A namespace with a device `p1`.
 fn with_device() -> (Netns, Netns) {
@@ -63,11 +63,7 @@ fn a_port_of_open_vswitch_is_refused_and_one_that_it_takes_is_warned_of() {
     }
     let (ns, _host) = with_device();
     let _other_host = Vswitch::host(&ns, "host2", "p2", "10.0.0.2/24");
-    let theirs = Vswitch::debian(Options {
-        devices: Devices::System,
-        netns: Some(ns.name().to_owned()),
-        ..Options::default()
-    });
+    let theirs = debian_in_namespace(&ns);
     theirs.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev -- add-port br1 p1");
     let ours = in_namespace(&ns);
     ours.try_vsctl(&[
