@@ -425,12 +425,11 @@ impl Daemon {
                 drop(bridges);
                 self.state.forget_dead_meters();
                 let bridges = self.state.bridges.borrow();
+                // Before OpenFlow, which reports the states of ports in spanning trees.
+                self.state.protocols.follow(&self.desired, &bridges);
                 self.state.openflow.follow(&self.state, &self.desired, &bridges);
                 self.state.controllers.follow(&self.state, &self.desired, &bridges);
                 self.state.exports.follow(&self.state, &self.desired, &bridges);
-                self.state.protocols.follow(&self.desired, &bridges);
-                // Spanning trees may have come or gone.
-                self.state.openflow.links_changed(&self.state, &bridges);
                 self.owed.configuration = true;
                 self.configured = true;
                 drop(bridges);
