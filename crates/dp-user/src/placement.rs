@@ -28,7 +28,7 @@ pub(crate) struct Placed {
     pub(crate) isolated: Vec<bool>,
 }
 
-/// Assigns queues to workers, of which `nodes` has the NUMA nodes, at least one. A worker with
+/// Assigns queues to workers, at least one; `nodes` has the NUMA node of each. A worker with
 /// pinned queues serves no others if `isolate` is set, unless all workers have pinned queues. A
 /// queue goes to a worker on the node of its device, if one may serve it.
 pub(crate) fn place(nodes: &[Option<usize>], wishes: &[Wish], assign: Assign, isolate: bool) -> Placed {

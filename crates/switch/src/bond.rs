@@ -125,8 +125,8 @@ impl Bridge {
         }
     }
 
-    /// Whether somebody is told by which member of a bond packets leave, so that translations
-    /// select it.
+    /// Whether exports or captures name the member of a bond that a packet leaves by, so that
+    /// translations select it.
     pub(crate) fn names_members(&self) -> bool {
         self.export.is_some() || self.mirrors.has_captures()
     }

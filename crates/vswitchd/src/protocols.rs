@@ -94,7 +94,7 @@ pub(crate) struct World<'a> {
     status: bool,
 }
 
-/// A bond whose other end must learn the bridge's stations anew.
+/// A bond whose other end must learn the bridge's stations again.
 struct Announcement {
     bridge: String,
     port: String,

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use testkit::{Capture, Daemon, Netns, Vswitch, eventually, pcap, ping, skip, try_run};
 
 /// A switch with two hosts. The first pings the second all the time, and sends datagrams that a
-/// rule drops when it is told to.
+/// rule drops on demand.
 struct Lab {
     switch: Vswitch,
     hosts: Vec<Netns>,

@@ -1,4 +1,4 @@
-//! Who is told: several collectors, over both versions of IP.
+//! Collectors: several at once, over both versions of IP.
 
 use crate::fixture::{dummy_bridge, start};
 use std::net::UdpSocket;

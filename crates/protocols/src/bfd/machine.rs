@@ -89,7 +89,7 @@ struct Data {
     control_until: Nanos,
 }
 
-/// What the database is told of a session (`Interface.bfd_status`).
+/// What the database shows of a session (`Interface.bfd_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Whether the interface may carry traffic.
@@ -330,7 +330,7 @@ impl Session {
         self.forced.unwrap_or(self.forwarding)
     }
 
-    /// What the database is told.
+    /// What the database shows.
     pub fn status(&self) -> Status {
         Status {
             forwarding: self.is_forwarding(),

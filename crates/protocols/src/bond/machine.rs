@@ -260,7 +260,7 @@ impl Bond {
         std::mem::take(&mut self.changed)
     }
 
-    /// Whether the other ends must learn the bond's stations anew, since the last call.
+    /// Whether the other ends must learn the bond's stations again, since the last call.
     pub fn take_learning(&mut self) -> bool {
         std::mem::take(&mut self.learning) && self.outputs() != Outputs::Tcp
     }

@@ -75,7 +75,7 @@ pub(super) struct Remote {
     healthy: u32,
 }
 
-/// What the database is told of an interface.
+/// What the database shows of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// `cfm_fault_status`.
@@ -249,7 +249,7 @@ impl MaintenancePoint {
         self.faults().is_none() && (self.remote_up || !self.config.extended)
     }
 
-    /// What the database is told.
+    /// What the database shows.
     pub fn status(&self) -> Status {
         Status {
             faults: self.faults(),

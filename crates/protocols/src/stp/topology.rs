@@ -1,4 +1,4 @@
-//! Topology changes: who is told, and when learned addresses are flushed.
+//! Topology changes: which bridges learn of them, and when learned addresses are flushed.
 
 use super::Event;
 use super::machine::Stp;

@@ -72,7 +72,7 @@ impl Pipeline<'_> {
         bridge.of_ports.get(&member.number).map(|(port, _)| *port)
     }
 
-    /// Whether somebody is told by which member packets leave the bridge.
+    /// Whether exports or captures name the member that a packet leaves by.
     fn names_members(&self) -> bool {
         self.packet.place.bridge.is_some_and(Bridge::names_members)
     }

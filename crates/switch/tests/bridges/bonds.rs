@@ -60,7 +60,7 @@ fn an_active_backup_bond_uses_its_active_member_only() {
         ..state(Mode::ActiveBackup, OFF)
     };
     lab.changes = lab.switch.set_bonds("br0", vec![("b".to_owned(), Some(other))]);
-    // The station is on the bond, so nothing is learned anew.
+    // The station is on the bond, so nothing is learned again.
     assert_eq!(lab.send("a", 1, 2), out("c"));
 }
 
@@ -125,7 +125,7 @@ fn a_balance_tcp_bond_needs_lacp_and_sends_each_flow_by_one_member() {
     let translated = lab.translate("a", packet(1));
     assert!(translated.actions.contains(&Action::OutputBond(4)));
     assert_eq!(translated.mask.get(Field::TpSrc), 0);
-    // The switch does so where somebody is told of members, and selects the same.
+    // The switch does so for exports, and selects the same.
     lab.bridge("br0").export.netflow = true;
     lab.configure();
     let bucket = |port: u16| {

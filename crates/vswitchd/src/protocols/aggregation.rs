@@ -40,7 +40,7 @@ pub(crate) struct Aggregation {
     asked: bool,
 }
 
-/// What the database is told of a port.
+/// What the database shows of a port.
 pub(crate) struct PortReport {
     /// `Port.bond_active_slave`.
     pub(crate) active: Option<MacAddr>,
@@ -149,7 +149,7 @@ impl Aggregations {
             })
     }
 
-    /// What the database is told of a port, if it has a bond or LACP.
+    /// What the database shows of a port, if it has a bond or LACP.
     pub(crate) fn report(&self, bridge: &str, port: &str) -> Option<PortReport> {
         let port = self.ports.get(&(bridge.to_owned(), port.to_owned()))?;
         let lacp = port.lacp.as_ref();

@@ -49,7 +49,7 @@ impl Sessions {
         }
     }
 
-    /// What the database is told of an interface's session.
+    /// What the database shows of an interface's session.
     pub(crate) fn status(&self, interface: &str) -> Option<Status> {
         self.sessions.get(interface).map(|entry| entry.session.status())
     }

@@ -38,7 +38,7 @@ impl Points {
         }
     }
 
-    /// What the database is told of an interface's maintenance point.
+    /// What the database shows of an interface's maintenance point.
     pub(crate) fn status(&self, interface: &str) -> Option<Status> {
         self.points.get(interface).map(|entry| entry.point.status())
     }

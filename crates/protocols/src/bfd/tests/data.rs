@@ -29,7 +29,7 @@ fn an_idle_interface_receives_at_the_slower_interval_until_data_comes() {
     assert_eq!(network.node(1).session.tx_interval(), MS * 100);
     network.run_for(SECOND * 20);
     assert_eq!(interval(&network), SECOND * 3);
-    // A change of the settings begins anew.
+    // A change of the settings starts again.
     let now = network.now();
     network.with(0, |end, _| end.session.configure(&every(100), now));
     network.run_for(SECOND * 4);

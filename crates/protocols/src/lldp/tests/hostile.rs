@@ -65,7 +65,7 @@ fn changes_of_the_configuration_do_not_send_more_than_the_credit() {
         sent += std::iter::from_fn(|| lldp.take_frame()).count();
     }
     assert!(sent <= timers::TX_CREDIT as usize + 1, "{sent}");
-    // The last change is told as soon as there is credit.
+    // The machine tells the last change as soon as there is credit.
     let due = lldp.next_event().unwrap();
     lldp.tick(due);
     let (_, frame) = lldp.take_frame().expect("it is due");

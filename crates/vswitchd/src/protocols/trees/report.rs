@@ -6,7 +6,7 @@ use nanos::Nanos;
 use protocols::stp::{Guard, Refused};
 use std::collections::BTreeMap;
 
-/// What the database is told of a bridge.
+/// What the database shows of a bridge.
 #[derive(Default)]
 pub(crate) struct BridgeReport {
     /// For `Bridge.status`.
@@ -15,7 +15,7 @@ pub(crate) struct BridgeReport {
     pub(crate) rstp_status: BTreeMap<String, String>,
 }
 
-/// What the database is told of a port.
+/// What the database shows of a port.
 #[derive(Default)]
 pub(crate) struct PortReport {
     /// For `Port.status`.
@@ -29,7 +29,7 @@ pub(crate) struct PortReport {
 }
 
 impl Trees {
-    /// What the database is told of a bridge, and of its ports by their names.
+    /// What the database shows of a bridge, and of its ports by their names.
     pub(crate) fn report(&self, bridge: &str, now: Nanos) -> (BridgeReport, BTreeMap<String, PortReport>) {
         let Some(tree) = self.bridges.get(bridge) else {
             return Default::default();
