@@ -17,12 +17,19 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
 
 const PROGRAM: &str = "oxvs tcpdump";
+
+/// How long the switch may take for the last records.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 const OPTIONS: &[Opt] = &[
     Opt::value("bridge", None),
@@ -112,48 +119,17 @@ fn number(name: &str, value: Option<&str>, least: u64, most: u64) -> Result<u64,
 async fn capture(wanted: &Wanted) -> Result<(), Failure> {
     let path = unixctl::target_path(&wanted.target).map_err(|error| Failure::new(error.to_string()))?;
     let path = path.with_extension("capture");
-    let (mut reader, interfaces) = open(&path, wanted).await?;
+    let (connection, interfaces) = open(&path, wanted).await?;
     let mut output = Output::open(wanted)?;
     let file = File::new(output.writer()?, &interfaces, wanted.snaplen);
     let mut file = file.map_err(|error| Failure::new(format!("cannot write the capture: {error}")))?;
     let mut seen = Seen::default();
-    let mut ends = signal(SignalKind::interrupt()).map_err(|error| Failure::new(os_text(&error)))?;
-    let mut terminated = signal(SignalKind::terminate()).map_err(|error| Failure::new(os_text(&error)))?;
-    let mut buffer = Vec::new();
-    let ended = loop {
-        let record = tokio::select! {
-            biased;
-            _ = ends.recv() => break Ok(()),
-            _ = terminated.recv() => break Ok(()),
-            record = read_record(&mut reader, &mut buffer) => record,
-        };
-        match record {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                break Err(Failure::new("the switch has ended"));
-            }
-            Err(error) => break Err(Failure::new(format!("{}: {error}", path.display()))),
-        }
-        let written = match Record::read(&buffer) {
-            Some(Record::Packet(packet)) => {
-                seen.note(&packet);
-                file.packet(&packet)
-            }
-            Some(Record::Status(text)) => {
-                seen.status(text);
-                Ok(())
-            }
-            None => break Err(Failure::new("the switch speaks another version of captures")),
-        };
-        let written = match reader.buffer().is_empty() {
-            true => written.and_then(|()| file.flush()),
-            false => written,
-        };
-        // The reader has what it wants, as `head` has.
-        if written.is_err() || wanted.count.is_some_and(|count| seen.packets >= count) {
-            break Ok(());
-        }
-    };
+    let ended = follow(connection, wanted.count, &mut file, &mut seen).await;
+    let ended = ended.map_err(|error| match error {
+        Broken::Ended => Failure::new("the switch has ended"),
+        Broken::Version => Failure::new("the switch speaks another version of captures"),
+        Broken::Io(error) => Failure::new(format!("{}: {}", path.display(), os_text(&error))),
+    });
     let _ = file.end(&seen.causes(), seen.lost());
     drop(file);
     output.close();
@@ -161,11 +137,114 @@ async fn capture(wanted: &Wanted) -> Result<(), Failure> {
     ended
 }
 
-/// Connects, and asks. Returns the stream of records and the captured interfaces.
-async fn open(path: &Path, wanted: &Wanted) -> Result<(BufReader<UnixStream>, Vec<(u16, String)>), Failure> {
+/// Writes packets until a signal comes, `count` packets are written, or nobody reads the output.
+/// The tool then closes its half of the connection, which the switch answers with the rest and a
+/// last status.
+async fn follow(
+    mut connection: Connection,
+    count: Option<u64>,
+    file: &mut File,
+    seen: &mut Seen,
+) -> Result<(), Broken> {
+    let mut buffer = Vec::new();
+    let mut enough = false;
+    while connection.next(&mut buffer).await? {
+        let written = match Record::read(&buffer).ok_or(Broken::Version)? {
+            Record::Packet(_) if enough => Ok(()),
+            Record::Packet(packet) => {
+                seen.note(&packet);
+                file.packet(&packet)
+            }
+            Record::Status(text) => {
+                seen.status(text);
+                Ok(())
+            }
+        };
+        let written = match connection.reader.buffer().is_empty() {
+            true => written.and_then(|()| file.flush()),
+            false => written,
+        };
+        // The reader has what it wants, as `head` has.
+        if !enough && (written.is_err() || count.is_some_and(|count| seen.packets >= count)) {
+            enough = true;
+            connection.end().await;
+        }
+    }
+    Ok(())
+}
+
+/// The connection to the switch, which a signal ends.
+struct Connection {
+    reader: BufReader<OwnedReadHalf>,
+    writer: OwnedWriteHalf,
+    interrupted: Signal,
+    terminated: Signal,
+    /// After the end of this half: when the tool no longer waits for the end of the other.
+    deadline: Option<Instant>,
+}
+
+/// Why a capture ends before its user ends it.
+enum Broken {
+    Ended,
+    Version,
+    Io(io::Error),
+}
+
+impl Connection {
+    /// Reads a record; returns false after the last one.
+    async fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Broken> {
+        // A signal does not cancel the reading, which may have the first half of a record.
+        let mut reading = pin!(read_record(&mut self.reader, buffer));
+        let record = loop {
+            tokio::select! {
+                biased;
+                Some(()) = self.interrupted.recv() => {}
+                Some(()) = self.terminated.recv() => {}
+                () = until(self.deadline) => return Ok(false),
+                record = &mut reading => break record,
+            }
+            // Who sends a second signal does not want to wait.
+            if self.deadline.is_some() {
+                return Ok(false);
+            }
+            self.deadline = Some(end(&mut self.writer).await);
+        };
+        match record {
+            Ok(()) => Ok(true),
+            Err(_) if self.deadline.is_some() => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Broken::Ended),
+            Err(error) => Err(Broken::Io(error)),
+        }
+    }
+
+    /// Asks the switch for the last records.
+    async fn end(&mut self) {
+        if self.deadline.is_none() {
+            self.deadline = Some(end(&mut self.writer).await);
+        }
+    }
+}
+
+/// Closes a connection's writing half. Returns when the switch should have closed the other.
+async fn end(writer: &mut OwnedWriteHalf) -> Instant {
+    // It fails if the switch has gone, which the reading half finds out.
+    let _ = writer.shutdown().await;
+    Instant::now() + PATIENCE
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Connects, and asks. Returns the connection, which has records now, and the captured interfaces.
+async fn open(path: &Path, wanted: &Wanted) -> Result<(Connection, Vec<(u16, String)>), Failure> {
     let failed = |error: io::Error| Failure::new(format!("cannot capture at {}: {}", path.display(), os_text(&error)));
     let stream = UnixStream::connect(path).await.map_err(failed)?;
-    let mut stream = BufReader::new(stream);
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
     let request = json!({
         "bridge": wanted.bridge.clone().unwrap_or_default(),
         "ports": wanted.ports,
@@ -174,9 +253,9 @@ async fn open(path: &Path, wanted: &Wanted) -> Result<(BufReader<UnixStream>, Ve
         "snaplen": wanted.snaplen,
     });
     let line = format!("{request}\n");
-    stream.write_all(line.as_bytes()).await.map_err(failed)?;
+    writer.write_all(line.as_bytes()).await.map_err(failed)?;
     let mut answer = String::new();
-    stream.read_line(&mut answer).await.map_err(failed)?;
+    reader.read_line(&mut answer).await.map_err(failed)?;
     let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
     if let Some(error) = answer["error"].as_str() {
         return Err(Failure::new(error));
@@ -188,12 +267,21 @@ async fn open(path: &Path, wanted: &Wanted) -> Result<(BufReader<UnixStream>, Ve
     let interfaces = answer["interfaces"].as_array();
     let interfaces: Option<Vec<_>> = interfaces.map(|list| list.iter().filter_map(interface).collect());
     match interfaces {
-        Some(interfaces) => Ok((stream, interfaces)),
+        Some(interfaces) => {
+            let connection = Connection {
+                reader,
+                writer,
+                interrupted: signal(SignalKind::interrupt()).map_err(failed)?,
+                terminated: signal(SignalKind::terminate()).map_err(failed)?,
+                deadline: None,
+            };
+            Ok((connection, interfaces))
+        }
         None => Err(Failure::new("the switch has ended")),
     }
 }
 
-async fn read_record(reader: &mut BufReader<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<()> {
+async fn read_record(reader: &mut BufReader<OwnedReadHalf>, buffer: &mut Vec<u8>) -> io::Result<()> {
     let len = reader.read_u32_le().await?;
     let len = u32::from_ne_bytes(len.to_le_bytes()) as usize;
     if len > MOST {

@@ -87,30 +87,38 @@ async fn request(stream: &mut Stream) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// Sends records until the client goes away.
+/// Sends records until the client has ended its half of the connection, and then the rest.
 async fn send(running: &Running, stream: Stream) -> io::Result<()> {
     let (mut read, mut write) = stream.into_split();
     let Running { state, capture } = running;
     let mut byte = [0];
     let mut last = String::new();
     loop {
-        let text = status(state, capture);
-        let mut bytes = std::mem::take(&mut capture.state.lock().bytes);
-        if text != last {
-            Record::Status(&text).write(&mut bytes);
-            last = text;
-        }
+        let bytes = records(state, capture, &mut last);
+        // A client that is gone ends this by an error, one that is stopped keeps its capture.
+        write.write_all(&bytes).await?;
         tokio::select! {
             // A client says nothing more: this is its end.
-            _ = read.read(&mut byte) => return Ok(()),
-            sent = write.write_all(&bytes) => sent?,
-        }
-        tokio::select! {
-            _ = read.read(&mut byte) => return Ok(()),
+            _ = read.read(&mut byte) => break,
             () = capture.arrived.notified() => {}
             () = sleep(STATUS) => {}
         }
     }
+    // A packet's copy arrives before its worker counts the drop. This waits for the workers' batch.
+    state.dp().push_stats();
+    let bytes = records(state, capture, &mut last);
+    timeout(PATIENCE, write.write_all(&bytes)).await?
+}
+
+/// The packets that wait for a client, then the status if it is not the `last` one.
+fn records(state: &State, capture: &Capture, last: &mut String) -> Vec<u8> {
+    let mut bytes = std::mem::take(&mut capture.state.lock().bytes);
+    let text = status(state, capture);
+    if text != *last {
+        Record::Status(&text).write(&mut bytes);
+        *last = text;
+    }
+    bytes
 }
 
 /// The lost packets, and what the captured ports have dropped, by cause.
