@@ -62,11 +62,14 @@ pub enum DropCause {
     Blocked,
     /// A host behind the port must not send it: DHCP snooping, ARP inspection.
     PortSecurity,
+    /// Its source is one too many at its port, or sticky at another port; or such a source has shut
+    /// its port.
+    MacLimit,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 26] = [
+    pub const ALL: [DropCause; 27] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -93,6 +96,7 @@ impl DropCause {
         DropCause::SampleBudget,
         DropCause::Blocked,
         DropCause::PortSecurity,
+        DropCause::MacLimit,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -124,6 +128,7 @@ impl DropCause {
             DropCause::SampleBudget => "drop_sample_budget",
             DropCause::Blocked => "drop_blocked",
             DropCause::PortSecurity => "drop_port_security",
+            DropCause::MacLimit => "drop_mac_limit",
         }
     }
 }

@@ -2,15 +2,16 @@
 
 use crate::dep::Read;
 use crate::export::{ExportConfig, Flows};
-use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook};
+use crate::fdb::{Fdb, FdbStats, Kind, Learned, Outlook, Station};
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::multicast::{Multicast, SnoopingConfig};
 use crate::port::{Ingress, Port};
+use crate::security::Security;
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, PortGuard, Punts, VlanSet};
 use dp::PortNo;
 use nanos::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::{MacAddr, Vid};
 
@@ -33,6 +34,8 @@ pub struct Bridge {
     pub(crate) port_ids: BTreeMap<String, u32>,
     pub(crate) next_port: u32,
     pub(crate) fdb: Fdb,
+    /// The sticky stations of ports, as configured.
+    pub(crate) sticky: BTreeMap<u32, BTreeSet<Station>>,
     pub(crate) multicast: Multicast,
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
@@ -110,7 +113,8 @@ impl Bridge {
             let link = member.link;
             member.punts != Punts::default() || !link.learn || !link.forward
         });
-        let controlled = controlled || self.ports.values().any(|port| port.guard != PortGuard::default());
+        let mut ports = self.ports.values();
+        let controlled = controlled || ports.any(|port| port.guard != PortGuard::default() || port.shut.is_some());
         if controlled != self.controlled {
             self.controlled = controlled;
             stale.push(Read::Bridge(self.id));
@@ -175,11 +179,16 @@ impl Bridge {
 
     /// What [`Bridge::learn`] would do; `None` where it would do nothing.
     pub(crate) fn outlook(&self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Option<Outlook> {
-        self.learns(vlan, port).then(|| self.fdb.outlook(vlan, mac, port, now))
+        let outlook = self.learns(vlan, port).then(|| self.fdb.outlook(vlan, mac, port, now));
+        match outlook {
+            // That changes the port.
+            Some(Outlook::Refused) if self.would_shut(port) => Some(Outlook::Learns),
+            outlook => outlook,
+        }
     }
 
-    /// Learns a station and appends what became stale. Returns what was not learned because the
-    /// port has spent its budget.
+    /// Learns a station and appends what became stale, and what port security has done. Returns
+    /// what was not learned because the port has spent its budget.
     pub(crate) fn learn(
         &mut self,
         vlan: Vid,
@@ -187,12 +196,27 @@ impl Bridge {
         port: u32,
         now: Nanos,
         stale: &mut Vec<Read>,
+        secured: &mut Vec<(u32, u32, Station, Security)>,
     ) -> Option<Kind> {
         if !self.learns(vlan, port) {
             return None;
         }
-        match self.fdb.learn(vlan, mac, port, now) {
+        let learned = self.fdb.learn(vlan, mac, port, now);
+        if matches!(learned, Learned::New { .. } | Learned::Moved) && self.fdb.is_sticky(vlan, mac) {
+            secured.push((self.id, port, (vlan, mac), Security::Sticky));
+            // At other ports it is refused from now on.
+            stale.extend(Read::moved(self.id, vlan, mac));
+        }
+        match learned {
             Learned::Nothing => {}
+            Learned::Refused => {
+                // Two translations may have seen room for one station.
+                stale.push(Read::Source(self.id, vlan, mac));
+                if self.would_shut(port) {
+                    self.set_shut(port, Some((vlan, mac)), stale);
+                    secured.push((self.id, port, (vlan, mac), Security::Shut));
+                }
+            }
             Learned::Ignored(kind) => return Some(kind),
             Learned::Moved => stale.extend(Read::moved(self.id, vlan, mac)),
             Learned::New { evicted } => {

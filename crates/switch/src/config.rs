@@ -168,6 +168,10 @@ pub struct PortConfig {
     pub mcast_flood_reports: bool,
     /// What its hosts must not send.
     pub guard: PortGuard,
+    /// How many addresses it may have.
+    pub mac_limit: Option<MacLimit>,
+    /// The stations that are sticky at it from before, if its limit says that they are.
+    pub sticky: BTreeSet<(Vid, MacAddr)>,
     /// The DSCP of packets by the queue that they leave through. That of queue 0 is only for
     /// packets for which an action has chosen queue 0.
     pub dscp: BTreeMap<u32, u8>,
@@ -189,10 +193,23 @@ impl Default for PortConfig {
             mcast_flood: false,
             mcast_flood_reports: false,
             guard: PortGuard::default(),
+            mac_limit: None,
+            sticky: BTreeSet::new(),
             dscp: BTreeMap::new(),
             interfaces: Vec::new(),
         }
     }
+}
+
+/// How many addresses a port may have, where NORMAL learns them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacLimit {
+    /// The most addresses, static ones included.
+    pub most: u32,
+    /// A further station shuts the port; its packets are dropped either way.
+    pub shuts: bool,
+    /// Learned addresses are sticky: they stay, and are refused at other ports.
+    pub sticky: bool,
 }
 
 /// Packets that a port drops on arrival, before any rule sees them.

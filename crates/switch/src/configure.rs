@@ -61,6 +61,7 @@ impl Switch {
                 }
             }
             bridge.set_ports(ports, &mut stale);
+            bridge.set_sticky(bridge_config, &mut stale);
             bridge.set_settings(bridge_config, now, &mut stale);
             bridge.set_mirrors(&bridge_config.mirrors, &mut stale);
             bridge.set_export(&bridge_config.export, &mut stale);
@@ -111,6 +112,7 @@ impl Switch {
                 port_ids: BTreeMap::new(),
                 next_port: 0,
                 fdb: Fdb::new(seed),
+                sticky: BTreeMap::new(),
                 multicast: Multicast::default(),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
@@ -163,6 +165,14 @@ impl Bridge {
                 port.settle();
             }
         }
+        for (id, port) in &mut self.ports {
+            let old = old.get(id).filter(|old| old.mac_limit == port.mac_limit);
+            if let Some(old) = old.filter(|old| old.shut.is_some()) {
+                port.shut = old.shut;
+                port.settle();
+            }
+        }
+        self.set_limits(&old, stale);
         for (id, port) in &old {
             match self.ports.get(id) {
                 Some(new) if new == port => {}
@@ -341,6 +351,8 @@ impl<'a> Interfaces<'a> {
             mcast_flood: config.mcast_flood,
             mcast_flood_reports: config.mcast_flood_reports,
             guard: config.guard.clone(),
+            mac_limit: config.mac_limit,
+            shut: None,
             dscp: config.dscp.clone(),
             egress: Egress::None,
             active: 0,

@@ -9,9 +9,11 @@
 
 mod budget;
 mod list;
+mod security;
 
 pub(crate) use budget::Kind;
 
+use crate::MacLimit;
 use budget::Budget;
 use hashbrown::HashTable;
 use list::{Link, List, NIL};
@@ -53,6 +55,8 @@ pub(crate) enum Learned {
     Moved,
     /// The port has spent its budget: nothing has changed.
     Ignored(Kind),
+    /// Port security refuses the station at the port: nothing has changed.
+    Refused,
 }
 
 /// The result that learning would have.
@@ -64,6 +68,8 @@ pub(crate) enum Outlook {
     Learns,
     /// It would add or move a station, but the port has spent its budget.
     Ignored(Kind),
+    /// Port security would refuse the station.
+    Refused,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +103,10 @@ pub(crate) struct Fdb {
     busiest: BTreeSet<(u32, u32)>,
     /// Static entries.
     fixed: BTreeSet<(u32, Vid, MacAddr)>,
+    /// Which static entries are sticky.
+    sticky: BTreeSet<Station>,
+    /// The limits of ports.
+    limits: BTreeMap<u32, MacLimit>,
     /// The budgets of ports. A port that is not in the map has its full budget.
     budgets: BTreeMap<u32, Budget>,
     aging: Duration,
@@ -116,6 +126,8 @@ impl Fdb {
             ports: BTreeMap::new(),
             busiest: BTreeSet::new(),
             fixed: BTreeSet::new(),
+            sticky: BTreeSet::new(),
+            limits: BTreeMap::new(),
             budgets: BTreeMap::new(),
             aging: Duration::from_secs(300),
             stats: FdbStats {
@@ -135,6 +147,9 @@ impl Fdb {
 
     /// The result that [`Fdb::learn`] would have.
     pub(crate) fn outlook(&self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Outlook {
+        if self.has_security() && !self.admits(vlan, mac, port) {
+            return Outlook::Refused;
+        }
         let kind = match self.lookup(vlan, mac) {
             Some((known, fixed)) if fixed || known == port => return Outlook::Seen,
             Some(_) => Kind::Move,
@@ -150,6 +165,9 @@ impl Fdb {
 
     /// Notes that a station was seen on a port.
     pub(crate) fn learn(&mut self, vlan: Vid, mac: MacAddr, port: u32, now: Nanos) -> Learned {
+        if self.has_security() && !self.admits(vlan, mac, port) {
+            return Learned::Refused;
+        }
         if let Some(at) = self.find(vlan, mac) {
             let entry = &mut self.entries[at as usize];
             if entry.fixed {
@@ -169,6 +187,7 @@ impl Fdb {
             self.entries[at as usize].port = port;
             self.link(at);
             self.stats.moved += 1;
+            self.stick(vlan, mac, port);
             return Learned::Moved;
         }
         if !self.within_budget(Kind::New, port, now) {
@@ -183,6 +202,7 @@ impl Fdb {
         }
         self.insert(vlan, mac, port, false, now);
         self.stats.learned += 1;
+        self.stick(vlan, mac, port);
         Learned::New { evicted }
     }
 
@@ -233,12 +253,12 @@ impl Fdb {
     /// Removes all entries of a port that no longer exists, static entries too.
     pub(crate) fn forget_port(&mut self, port: u32) {
         self.flush(Some(port));
-        let range = (port, Vid::NONE, MacAddr::ZERO)..=(port, Vid::from_tci(0xfff), MacAddr::BROADCAST);
-        let fixed: Vec<_> = self.fixed.range(range).copied().collect();
-        for (_, vlan, mac) in fixed {
+        let fixed: Vec<Station> = self.fixed_at(port).collect();
+        for (vlan, mac) in fixed {
             self.remove(vlan, mac);
         }
         self.budgets.remove(&port);
+        self.limits.remove(&port);
     }
 
     /// Removes one expired entry. Call it until it returns `None`.
@@ -299,6 +319,12 @@ impl Fdb {
         fixed.chain(learned)
     }
 
+    /// The static entries of a port.
+    fn fixed_at(&self, port: u32) -> impl Iterator<Item = Station> + '_ {
+        let range = (port, Vid::NONE, MacAddr::ZERO)..=(port, Vid::from_tci(0xfff), MacAddr::BROADCAST);
+        self.fixed.range(range).map(|(_, vlan, mac)| (*vlan, *mac))
+    }
+
     fn find(&self, vlan: Vid, mac: MacAddr) -> Option<u32> {
         let hash = hash(self.seed, vlan, mac);
         let same = |at: &u32| {
@@ -354,6 +380,7 @@ impl Fdb {
         } = self.entries[at as usize];
         if fixed {
             self.fixed.remove(&(port, vlan, mac));
+            self.sticky.remove(&(vlan, mac));
         } else {
             self.unlink(at);
         }

@@ -28,6 +28,7 @@ mod mirror;
 mod multicast;
 mod port;
 mod reserved;
+mod security;
 mod switch;
 pub mod tables;
 pub mod trace;
@@ -37,13 +38,14 @@ mod vlan_set;
 pub use bond::BondState;
 pub use bridge::{Bridge, FdbEntry};
 pub use config::{
-    Attach, BfdFrames, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MirrorConfig, MirrorOutput,
-    PortConfig, PortFlags, PortGuard, PriorityTags, Punts, SwitchConfig, VlanMode,
+    Attach, BfdFrames, BridgeConfig, FailMode, FragMode, InterfaceConfig, LinkState, MacLimit, MirrorConfig,
+    MirrorOutput, PortConfig, PortFlags, PortGuard, PriorityTags, Punts, SwitchConfig, VlanMode,
 };
 pub use control::{BundleError, BundleItem};
 pub use export::{ExportConfig, FlowCounts, FlowKey, FlowOutput, FlowRecord, IpfixConfig, SflowConfig};
 pub use fdb::FdbStats;
 pub use mirror::{MAX_MIRRORS, MirrorCounts};
 pub use multicast::SnoopingConfig;
+pub use security::{Secured, SecuredPort, Security};
 pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};
 pub use vlan_set::VlanSet;

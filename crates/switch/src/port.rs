@@ -1,8 +1,9 @@
 //! A port of a bridge. What it does with VLAN tags is in [`crate::tables::tags`].
 
 use crate::bond::BondState;
+use crate::fdb::Station;
 use crate::tables::tags::PortVlans;
-use crate::{LinkState, PortGuard, Punts, VlanMode};
+use crate::{LinkState, MacLimit, PortGuard, Punts, VlanMode};
 use dp::Action;
 use flow::PortNo;
 use protocols::bond::Outputs;
@@ -21,6 +22,9 @@ pub(crate) struct Port {
     pub(crate) mcast_flood: bool,
     pub(crate) mcast_flood_reports: bool,
     pub(crate) guard: PortGuard,
+    pub(crate) mac_limit: Option<MacLimit>,
+    /// The station that was one too many: the port takes and sends nothing.
+    pub(crate) shut: Option<Station>,
     pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
     /// The interface that carries the traffic, if there are several.
@@ -38,8 +42,9 @@ impl Port {
     pub(crate) fn settle(&mut self) {
         let alone = self.members.len() == 1;
         for member in &mut self.members {
-            member.live = member.link.up && member.link.alive && member.wired != Egress::None;
-            member.egress = if member.live || alone {
+            let shut = self.shut.is_some();
+            member.live = member.link.up && member.link.alive && member.wired != Egress::None && !shut;
+            member.egress = if member.live || alone && !shut {
                 member.wired
             } else {
                 Egress::None

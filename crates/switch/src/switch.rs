@@ -5,8 +5,9 @@ use crate::bond::BondState;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::export::FlowCounts;
-use crate::fdb::{Kind, Outlook};
+use crate::fdb::{Kind, Outlook, Station};
 use crate::port::{Egress, Ingress};
+use crate::security::Security;
 use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterNumbers, NewFlowRecord, Translated};
 use crate::{FragMode, LinkState, PortFlags};
@@ -36,6 +37,8 @@ pub struct Switch {
     pub(crate) dead_meters: Vec<u32>,
     /// Stations ignored since [`Switch::take_ignored`].
     ignored: Ignored,
+    /// What port security has done: bridge, port, station.
+    pub(crate) secured: Vec<(u32, u32, Station, Security)>,
 }
 
 /// Stations that were not learned because their ports had spent their budgets.
@@ -115,6 +118,7 @@ impl Switch {
             meter_numbers: MeterNumbers::default(),
             dead_meters: Vec::new(),
             ignored: Ignored::default(),
+            secured: Vec::new(),
         }
     }
 
@@ -179,7 +183,7 @@ impl Switch {
                     port,
                 } => {
                     if let Some(bridge) = self.bridges.get_mut(&bridge) {
-                        let ignored = bridge.learn(vlan, mac, port, now, &mut stale);
+                        let ignored = bridge.learn(vlan, mac, port, now, &mut stale, &mut self.secured);
                         ignored.into_iter().for_each(|kind| self.ignored.count(kind));
                     }
                 }
@@ -222,6 +226,7 @@ impl Switch {
                 Some(Outlook::Learns) => news.changes = true,
                 Some(Outlook::Seen) => news.seen = true,
                 Some(Outlook::Ignored(kind)) => news.ignored.count(kind),
+                Some(Outlook::Refused) => {}
                 None => {
                     let Effect::Context(handle) = effect else { continue };
                     let acts = self.contexts.get(*handle).is_none_or(|context| context.acts());
@@ -447,7 +452,15 @@ impl Switch {
             return Ok(Vec::new());
         }
         let id = bridge.id;
+        let was_sticky = bridge
+            .fdb
+            .is_sticky(vlan, mac)
+            .then(|| bridge.fdb.lookup(vlan, mac))
+            .flatten();
         let evicted = bridge.fdb.add_static(vlan, mac, port);
+        if let Some((at, _)) = was_sticky {
+            self.secured.push((id, at, (vlan, mac), Security::Released));
+        }
         let made_room = evicted.map(|(vlan, mac)| Read::Station(id, vlan, mac));
         Ok(self.changes(Read::moved(id, vlan, mac).into_iter().chain(made_room)))
     }
@@ -458,10 +471,15 @@ impl Switch {
     /// [`FdbError::NoBridge`], [`FdbError::NoEntry`].
     pub fn fdb_del(&mut self, bridge: &str, vlan: Vid, mac: MacAddr) -> Result<Vec<Change>, FdbError> {
         let bridge = self.bridge_mut(bridge)?;
+        let (id, was_sticky) = (bridge.id, bridge.fdb.is_sticky(vlan, mac));
+        let at = bridge.fdb.lookup(vlan, mac);
         if !bridge.fdb.del_static(vlan, mac) {
             return Err(FdbError::NoEntry);
         }
-        let reads = Read::moved(bridge.id, vlan, mac);
+        if let Some((at, _)) = at.filter(|_| was_sticky) {
+            self.secured.push((id, at, (vlan, mac), Security::Released));
+        }
+        let reads = Read::moved(id, vlan, mac);
         Ok(self.changes(reads))
     }
 

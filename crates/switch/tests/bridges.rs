@@ -12,6 +12,8 @@ mod guard;
 mod lab;
 #[path = "bridges/learning.rs"]
 mod learning;
+#[path = "bridges/mac_limit.rs"]
+mod mac_limit;
 #[path = "bridges/patches.rs"]
 mod patches;
 #[path = "bridges/refusals.rs"]

@@ -4,7 +4,7 @@
 use crate::bridges::Bridges;
 use crate::desired::Desired;
 use crate::keys::Keys;
-use crate::own_changes::OwnChanges;
+use crate::own_changes::{OwnChange, OwnChanges};
 use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
 use crate::status::{Complaints, Report};
@@ -22,6 +22,7 @@ use ovsdb::rows::{
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
+use switch::Security;
 use sys::watch::Watched;
 use tokio::io::Interest;
 use tokio::time::{Instant, sleep_until};
@@ -257,6 +258,7 @@ impl Daemon {
                     // Nobody has tried yet.
                     listen_by = Some(Instant::now() + Duration::from_millis(100));
                 }
+                () = state.shared.secured_notify.notified() => self.follow_security(),
                 () = state.protocols.changed.notified() => {
                     self.owed.protocols = true;
                     state.openflow.links_changed(&state, &state.bridges.borrow());
@@ -281,6 +283,35 @@ impl Daemon {
                     self.next_statistics = Instant::now() + self.desired.stats_interval.unwrap_or(STATS_INTERVAL);
                 }
             }
+        }
+    }
+
+    /// Writes sticky addresses and shut ports to the database, and logs the latter.
+    fn follow_security(&mut self) {
+        for done in self.state.shared.take_secured() {
+            let bridge = self.desired.bridges.get(&done.bridge);
+            let Some(port) = bridge.and_then(|bridge| bridge.ports.get(&done.port)) else {
+                continue;
+            };
+            let (bridge, name, mac, vlan) = (&done.bridge, &done.port, done.mac, done.vlan.get());
+            let mut sticky = |add| {
+                self.own.extend([OwnChange::Sticky {
+                    port: port.uuid,
+                    station: (done.vlan, done.mac),
+                    add,
+                }]);
+            };
+            match done.what {
+                Security::Sticky => sticky(true),
+                Security::Released => sticky(false),
+                Security::Shut => {
+                    tracing::warn!(target: "bridge", "bridge {bridge}: port {name} is shut: {mac} in VLAN {vlan} is one address too many");
+                }
+                Security::Opened => {
+                    tracing::info!(target: "bridge", "bridge {bridge}: port {name} is open again");
+                }
+            }
+            self.owed.protocols = true;
         }
     }
 
@@ -515,9 +546,10 @@ impl Daemon {
         }
         if owed.configuration || owed.protocols || owed.statistics {
             let now = self.state.shared.clock.now();
-            self.state
-                .protocols
-                .look(|services| report.statuses(&self.desired, bridges, &services.trees, now));
+            self.state.protocols.look(|services| {
+                let switch = self.state.shared.switch.read();
+                report.statuses(&self.desired, bridges, &services.trees, &switch, now);
+            });
         }
         if owed.configuration || owed.statistics {
             report.statistics(bridges, self.state.dp());

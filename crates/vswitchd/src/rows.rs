@@ -248,6 +248,8 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         protected: row.protected,
         no_flood: false,
         guard: PortGuard::default(),
+        mac_limit: None,
+        sticky: BTreeSet::new(),
         mcast_flood: flag(&row.other_config, "mcast-snooping-flood"),
         mcast_flood_reports: flag(&row.other_config, "mcast-snooping-flood-reports"),
         dscp: BTreeMap::new(),

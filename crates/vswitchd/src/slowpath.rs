@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use switch::{Ignored, Switch};
+use switch::{Ignored, Secured, Switch};
 use tokio::sync::Notify;
 
 mod decide;
@@ -105,6 +105,9 @@ pub(crate) struct Shared {
     types: Mutex<BTreeMap<PortNo, String>>,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
+    /// What port security has done, for the daemon.
+    secured: Mutex<Vec<Secured>>,
+    pub(crate) secured_notify: Notify,
 }
 
 impl Shared {
@@ -126,6 +129,8 @@ impl Shared {
             types: Mutex::default(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
+            secured: Mutex::default(),
+            secured_notify: Notify::new(),
         })
     }
 
@@ -213,6 +218,16 @@ impl Shared {
         self.packets.forget(&forgotten);
         self.samples.forget(&forgotten);
         count_ignored(switch.take_ignored());
+        let secured = switch.take_secured();
+        if !secured.is_empty() {
+            self.secured.lock().extend(secured);
+            self.secured_notify.notify_one();
+        }
+    }
+
+    /// What port security has done since the last call.
+    pub(crate) fn take_secured(&self) -> Vec<Secured> {
+        std::mem::take(&mut *self.secured.lock())
     }
 
     /// Applies queued reports of workers.

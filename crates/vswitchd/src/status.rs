@@ -92,8 +92,15 @@ impl Report<'_> {
         }
     }
 
-    /// What is wrong with bridges and ports, and what spanning trees say of them.
-    pub(crate) fn statuses(&mut self, desired: &Desired, bridges: &Bridges, trees: &Trees, now: Nanos) {
+    /// What is wrong with bridges and ports, and what spanning trees and port security say of them.
+    pub(crate) fn statuses(
+        &mut self,
+        desired: &Desired,
+        bridges: &Bridges,
+        trees: &Trees,
+        switch: &Switch,
+        now: Nanos,
+    ) {
         use bridge::{TABLE, columns};
         for (name, wanted) in &desired.bridges {
             let Some(state) = bridges.state().get(name) else {
@@ -110,9 +117,15 @@ impl Report<'_> {
             }
             self.put(TABLE, state.uuid, columns::STATUS, status);
             self.put(TABLE, state.uuid, columns::RSTP_STATUS, tree.rstp_status);
+            let secured = switch.bridge(name);
             for (name, wanted) in &wanted.ports {
                 let problems = problems(wanted, state);
-                self.port(wanted.uuid, &problems, in_tree.remove(name).unwrap_or_default());
+                let mut report = in_tree.remove(name).unwrap_or_default();
+                if let Some((vlan, mac)) = secured.and_then(|bridge| bridge.shut_by(name)) {
+                    let station = format!("{mac} in VLAN {}", vlan.get());
+                    report.status.insert("shut-by".to_owned(), station);
+                }
+                self.port(wanted.uuid, &problems, report);
             }
         }
     }

@@ -80,6 +80,10 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Port(bridge.id, port));
         let port = bridge.ports.get(&port);
+        if port.is_some_and(|port| port.shut.is_some()) {
+            self.dropped(DropCause::MacLimit);
+            return Admission::Nothing;
+        }
         if port.is_some_and(|port| self.is_refused(&port.guard)) {
             if self.mirror_received() {
                 self.dropped(DropCause::PortSecurity);
@@ -177,6 +181,9 @@ impl Pipeline<'_> {
             return true;
         };
         let port = self.port_of(bridge, egress).and_then(|port| bridge.ports.get(&port));
+        if port.is_some_and(|port| port.shut.is_some()) {
+            return false;
+        }
         let mut members = port.into_iter().flat_map(|port| &port.members);
         members.all(|member| member.wired != egress || member.link.forward) || self.packet_out && self.is_control()
     }

@@ -254,6 +254,9 @@ impl<'a> Pipeline<'a> {
         let learns = !bridge.settings.flood_vlans.contains(vlan);
         if learns {
             let src = MacAddr::from_u64(self.reader(copies.key).read(Field::EthSrc) as u64);
+            if visit.bridge.fdb.has_security() && !self.admits_station(&visit, src) {
+                return self.dropped(DropCause::MacLimit);
+            }
             self.learn_station(&visit, src);
             self.show_gratuitous_arp(copies.key, dst);
         }
@@ -366,7 +369,7 @@ impl<'a> Pipeline<'a> {
             Some(bond) => self.bond_egress(copies.key, visit.vlan, visit.bridge.id, port, bond),
             None => port.egress,
         };
-        if leaves == Egress::None || silenced {
+        if leaves == Egress::None || silenced || port.shut.is_some() {
             return;
         }
         let reader = &mut self.reader(copies.key);

@@ -16,7 +16,7 @@ pub(crate) struct Lab {
     pub(crate) now: Nanos,
     /// The changes by the last packets and ticks.
     pub(crate) changes: Vec<Change>,
-    ports: BTreeMap<String, u32>,
+    pub(crate) ports: BTreeMap<String, u32>,
 }
 
 impl Lab {

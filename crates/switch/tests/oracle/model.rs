@@ -413,12 +413,7 @@ fn random_port(rng: &mut Rng, calm: bool) -> PortConfig {
             PriorityTags::Always,
         ]),
         protected: rng.chance(20),
-        no_flood: false,
-        mcast_flood: false,
-        mcast_flood_reports: false,
-        guard: switch::PortGuard::default(),
-        dscp: std::collections::BTreeMap::new(),
-        interfaces: Vec::new(),
+        ..PortConfig::default()
     }
 }
 
