@@ -412,8 +412,8 @@ impl Context<'_> {
     fn passes(&mut self, id: u32, frame: &mut Frame, layers: &mut Layers) -> bool {
         match self.meters.measure(id, frame, self.now) {
             Verdict::Pass => {}
-            Verdict::Drop => {
-                self.dropped(DropCause::Meter);
+            Verdict::Drop(cause) => {
+                self.dropped(cause);
                 return false;
             }
             Verdict::Remark(levels) => {

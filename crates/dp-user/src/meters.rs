@@ -9,7 +9,10 @@
 //! Workers look up meters in a copy of their own ([`MeterView`]). They discard it when the version
 //! of [`Meters`] advances, and only then take the lock.
 
-use dp::{Band, BandEffect, BandStats, DpError, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
+use dp::{
+    Band, BandEffect, BandStats, DpError, DropCause, MAX_BANDS, MAX_METERS, MAX_PORT_METERS, MeterConfig, MeterStats,
+    MeterUnit,
+};
 use hashbrown::HashMap;
 use nanos::Nanos;
 use netdev::{Frame, Gso, gso};
@@ -38,13 +41,14 @@ pub(crate) struct MeterView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
-    Drop,
+    Drop(DropCause),
     /// Raise the drop precedence by this many levels.
     Remark(u8),
 }
 
 struct Meter {
     unit: MeterUnit,
+    cause: DropCause,
     bands: Vec<Bucket>,
     /// Shared with earlier meters of the same number, so that a change of a meter loses no count.
     counted: Arc<Counted>,
@@ -68,12 +72,13 @@ struct Counted {
 
 impl Meters {
     pub(crate) fn set(&self, id: u32, config: &MeterConfig) -> Result<(), DpError> {
-        if id >= MAX_METERS || config.bands.is_empty() || config.bands.len() > MAX_BANDS {
+        if id >= MAX_METERS + MAX_PORT_METERS || config.bands.is_empty() || config.bands.len() > MAX_BANDS {
             return Err(DpError::BadMeter(id));
         }
         let mut meters = self.meters.write();
         let meter = Meter {
             unit: config.unit,
+            cause: config.cause,
             bands: config.bands.iter().map(|band| Bucket::new(band, config.unit)).collect(),
             counted: meters.get(&id).map(|old| old.counted.clone()).unwrap_or_default(),
         };
@@ -139,7 +144,7 @@ impl Meter {
         };
         band.counted.add(packets, bytes);
         match band.effect {
-            BandEffect::Drop => Verdict::Drop,
+            BandEffect::Drop => Verdict::Drop(self.cause),
             BandEffect::DscpRemark(levels) => Verdict::Remark(levels),
         }
     }
@@ -238,6 +243,7 @@ mod tests {
         let config = MeterConfig {
             unit,
             bands: bands.collect(),
+            cause: DropCause::Meter,
         };
         meters.set(1, &config).unwrap();
         (meters, view)
@@ -285,7 +291,11 @@ mod tests {
         let verdicts: Vec<_> = (0..30).map(|_| view.measure(1, &frame, Nanos(SECOND))).collect();
         assert!(verdicts[..10].iter().all(|verdict| *verdict == Verdict::Pass));
         assert!(verdicts[10..20].iter().all(|verdict| *verdict == Verdict::Remark(1)));
-        assert!(verdicts[20..].iter().all(|verdict| *verdict == Verdict::Drop));
+        assert!(
+            verdicts[20..]
+                .iter()
+                .all(|verdict| *verdict == Verdict::Drop(DropCause::Meter))
+        );
         let stats = meters.stats(1).unwrap();
         assert_eq!((stats.bands[0].packets, stats.bands[1].packets), (10, 10));
     }
@@ -301,7 +311,10 @@ mod tests {
             ..Offload::default()
         };
         assert_eq!(view.measure(1, &frame, Nanos(SECOND)), Verdict::Pass);
-        assert_eq!(view.measure(1, &frame, Nanos(2 * SECOND - 1)), Verdict::Drop);
+        assert_eq!(
+            view.measure(1, &frame, Nanos(2 * SECOND - 1)),
+            Verdict::Drop(DropCause::Meter)
+        );
         assert_eq!(view.measure(1, &frame, Nanos(2 * SECOND)), Verdict::Pass);
         let stats = meters.stats(1).unwrap();
         assert_eq!((stats.packets, stats.bytes), (30, 3 * (10_054 + 9 * 54)));
@@ -318,6 +331,7 @@ mod tests {
                 burst: 2,
                 effect: BandEffect::Drop,
             }],
+            cause: DropCause::Meter,
         };
         meters.set(1, &config).unwrap();
         assert_eq!(passed(&mut view, 5, SECOND), 2);
@@ -325,7 +339,7 @@ mod tests {
         assert_eq!((stats.packets, stats.bytes), (10, 1250), "those of the old one too");
         assert_eq!(stats.bands[0].packets, 3, "its own only");
         assert_eq!(passed(&mut view, 5, SECOND), 5);
-        assert!(meters.set(MAX_METERS, &config).is_err());
+        assert!(meters.set(MAX_METERS + MAX_PORT_METERS, &config).is_err());
         let none = MeterConfig {
             bands: Vec::new(),
             ..config

@@ -64,8 +64,9 @@ pub trait Datapath: Send + Sync {
     /// start at zero (OpenFlow 1.5 §7.3.4.5).
     ///
     /// # Errors
-    /// [`DpError::BadMeter`] if the number is not less than [`MAX_METERS`](crate::MAX_METERS), or
-    /// the meter has no band or more than [`MAX_BANDS`](crate::MAX_BANDS).
+    /// [`DpError::BadMeter`] if the number is beyond those of rules and ports
+    /// ([`MAX_METERS`](crate::MAX_METERS), [`MAX_PORT_METERS`](crate::MAX_PORT_METERS)), or the
+    /// meter has no band or more than [`MAX_BANDS`](crate::MAX_BANDS).
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError>;
 
     /// Removes a meter; [`Action::Meter`] with its number then passes packets. Returns its

@@ -65,11 +65,13 @@ pub enum DropCause {
     /// Its source is one too many at its port, or sticky at another port; or such a source has shut
     /// its port.
     MacLimit,
+    /// Broadcast, multicast or unknown unicast beyond the limit of its ingress port.
+    StormControl,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 27] = [
+    pub const ALL: [DropCause; 28] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -97,6 +99,7 @@ impl DropCause {
         DropCause::Blocked,
         DropCause::PortSecurity,
         DropCause::MacLimit,
+        DropCause::StormControl,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -129,6 +132,7 @@ impl DropCause {
             DropCause::Blocked => "drop_blocked",
             DropCause::PortSecurity => "drop_port_security",
             DropCause::MacLimit => "drop_mac_limit",
+            DropCause::StormControl => "drop_storm_control",
         }
     }
 }

@@ -36,7 +36,9 @@ pub use datapath::{
 };
 pub use drops::DropCause;
 pub use flow::{Key, Mask, PortNo};
-pub use meter::{Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MeterConfig, MeterStats, MeterUnit};
+pub use meter::{
+    Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MAX_PORT_METERS, MeterConfig, MeterStats, MeterUnit,
+};
 pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;

@@ -1,7 +1,12 @@
 //! Meters (OpenFlow 1.3 §5.7): they measure a rate of packets and limit it.
 
-/// The number of meters; valid numbers are less.
+use crate::DropCause;
+
+/// The number of meters for rules; their numbers are less.
 pub const MAX_METERS: u32 = 1 << 18;
+
+/// The number of meters for storm control of ports; their numbers begin at [`MAX_METERS`].
+pub const MAX_PORT_METERS: u32 = 1 << 20;
 
 /// Most bands of one meter.
 pub const MAX_BANDS: usize = 8;
@@ -13,6 +18,8 @@ pub struct MeterConfig {
     pub unit: MeterUnit,
     /// If the rate exceeds that of several bands, the one with the highest rate acts.
     pub bands: Vec<Band>,
+    /// What the datapath counts dropped packets under.
+    pub cause: DropCause,
 }
 
 /// The unit of a meter's rates. A segment that a device will cut counts as the packets that the

@@ -7,6 +7,7 @@ use crate::mirror::{MirrorCounts, Mirrors};
 use crate::multicast::{Multicast, SnoopingConfig};
 use crate::port::{Ingress, Port};
 use crate::security::Security;
+use crate::storm::StormMeters;
 use crate::tables::{FlowTables, Hidden, Removed, TableEvent};
 use crate::{FailMode, FragMode, PortFlags, PortGuard, Punts, VlanSet};
 use dp::PortNo;
@@ -36,10 +37,13 @@ pub struct Bridge {
     pub(crate) fdb: Fdb,
     /// The sticky stations of ports, as configured.
     pub(crate) sticky: BTreeMap<u32, BTreeSet<Station>>,
+    /// The meters of its ports' limits.
+    pub(crate) storms: StormMeters,
     pub(crate) multicast: Multicast,
     pub(crate) tables: FlowTables,
     pub(crate) hidden: Hidden,
-    /// Whether control protocols take frames of its ports, or a port does not forward.
+    /// Whether control protocols take frames of its ports, or a port does not forward or has
+    /// guards or limits.
     pub(crate) controlled: bool,
     pub(crate) mirrors: Mirrors,
     /// What each mirror has copied, by [`MirrorConfig::id`](crate::MirrorConfig::id).
@@ -114,7 +118,9 @@ impl Bridge {
             member.punts != Punts::default() || !link.learn || !link.forward
         });
         let mut ports = self.ports.values();
-        let controlled = controlled || ports.any(|port| port.guard != PortGuard::default() || port.shut.is_some());
+        let guarded =
+            |port: &Port| port.guard != PortGuard::default() || port.shut.is_some() || port.storm != [None; 3];
+        let controlled = controlled || ports.any(guarded);
         if controlled != self.controlled {
             self.controlled = controlled;
             stale.push(Read::Bridge(self.id));

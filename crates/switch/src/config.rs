@@ -1,7 +1,7 @@
 //! The configuration of a switch: the whole desired state.
 
 use crate::export::ExportConfig;
-use crate::{SnoopingConfig, VlanSet};
+use crate::{SnoopingConfig, StormControl, VlanSet};
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -172,6 +172,8 @@ pub struct PortConfig {
     pub mac_limit: Option<MacLimit>,
     /// The stations that are sticky at it from before, if its limit says that they are.
     pub sticky: BTreeSet<(Vid, MacAddr)>,
+    /// How much traffic to many stations it may bring.
+    pub storm: StormControl,
     /// The DSCP of packets by the queue that they leave through. That of queue 0 is only for
     /// packets for which an action has chosen queue 0.
     pub dscp: BTreeMap<u32, u8>,
@@ -195,6 +197,7 @@ impl Default for PortConfig {
             guard: PortGuard::default(),
             mac_limit: None,
             sticky: BTreeSet::new(),
+            storm: StormControl::default(),
             dscp: BTreeMap::new(),
             interfaces: Vec::new(),
         }

@@ -10,6 +10,7 @@ use crate::fdb::Fdb;
 use crate::mirror::{MirrorCounts, Mirrors};
 use crate::multicast::Multicast;
 use crate::port::{Egress, Ingress, Member, Port};
+use crate::storm::StormMeters;
 use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
@@ -40,10 +41,21 @@ impl Switch {
             let Some(bridge) = self.bridges.get_mut(&id) else {
                 continue;
             };
+            let numbered = bridge_config
+                .ports
+                .iter()
+                .map(|(name, port)| (bridge.port_ids[name], port));
+            bridge.storms.follow(
+                numbered,
+                &mut self.port_meter_numbers,
+                &mut self.new_meters,
+                &mut self.dead_meters,
+            );
             let mut ports = BTreeMap::new();
             for (port_name, port_config) in &bridge_config.ports {
                 let port = bridge.port_ids[port_name];
-                ports.insert(port, interfaces.port(port_name, port_config));
+                let storm = bridge.storms.of_port(port);
+                ports.insert(port, interfaces.port(port_name, port_config, storm));
                 for (interface, attach) in port_config.interfaces.iter().map(|i| &i.attach).enumerate() {
                     if let Attach::Device(device) = attach {
                         if !port_config.dscp.is_empty() {
@@ -89,6 +101,7 @@ impl Switch {
             if !stays {
                 if let Some(mut bridge) = self.bridges.remove(id) {
                     self.dead_meters.extend(bridge.tables.forget_meters());
+                    self.dead_meters.extend(bridge.storms.forget());
                 }
                 stale.push(Read::Bridge(*id));
             }
@@ -113,6 +126,7 @@ impl Switch {
                 next_port: 0,
                 fdb: Fdb::new(seed),
                 sticky: BTreeMap::new(),
+                storms: StormMeters::default(),
                 multicast: Multicast::default(),
                 tables: FlowTables::new(bridge_config.fail_mode, flow::mix(seed, 1), now),
                 hidden: Hidden::default(),
@@ -323,7 +337,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    fn port(&self, name: &str, config: &PortConfig) -> Port {
+    fn port(&self, name: &str, config: &PortConfig, storm: [Option<u32>; 3]) -> Port {
         let member = |interface: &InterfaceConfig| {
             let (wired, up) = match &interface.attach {
                 Attach::Device(device) => (Egress::Device(*device), interface.link.up),
@@ -353,6 +367,7 @@ impl<'a> Interfaces<'a> {
             guard: config.guard.clone(),
             mac_limit: config.mac_limit,
             shut: None,
+            storm,
             dscp: config.dscp.clone(),
             egress: Egress::None,
             active: 0,

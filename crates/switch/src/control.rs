@@ -9,7 +9,7 @@ use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
 use crate::tables::{Additions, Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
 use classifier::Match;
-use dp::{Carried, Change, Credit, Region};
+use dp::{Carried, Change, Credit, MAX_METERS, Region};
 use flow::{Field, FlowState, Key, Mask, MatchField, PortNo};
 use nanos::Nanos;
 use openflow::model::{FlowMod, GroupMod, MeterMod, PacketOut, PortMod, TableMod, TlvMap};
@@ -112,8 +112,14 @@ impl Switch {
         Ok((self.changes_of_tables(id, false, &log.stale), told))
     }
 
-    /// Changes of meters for the datapath since [`Switch::configure`] deleted bridges, as after
-    /// [`Switch::meter_mod`].
+    /// New and changed meters of ports since the last call. The caller sets them in the datapath
+    /// before it publishes the changes of [`Switch::configure`].
+    pub fn take_new_meters(&mut self) -> Vec<MeterChange> {
+        std::mem::take(&mut self.new_meters)
+    }
+
+    /// Changes of meters for the datapath since [`Switch::configure`] deleted bridges and limits of
+    /// ports, as after [`Switch::meter_mod`].
     pub fn take_meter_changes(&mut self) -> Vec<MeterChange> {
         let gone = std::mem::take(&mut self.dead_meters);
         gone.into_iter().map(|number| MeterChange::Delete { number }).collect()
@@ -123,7 +129,10 @@ impl Switch {
     pub fn meters_deleted(&mut self, told: &[MeterChange]) {
         for change in told {
             if let MeterChange::Delete { number } = change {
-                self.meter_numbers.give(*number);
+                match *number < MAX_METERS {
+                    true => self.meter_numbers.give(*number),
+                    false => self.port_meter_numbers.give(*number),
+                }
             }
         }
     }

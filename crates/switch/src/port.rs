@@ -25,6 +25,8 @@ pub(crate) struct Port {
     pub(crate) mac_limit: Option<MacLimit>,
     /// The station that was one too many: the port takes and sends nothing.
     pub(crate) shut: Option<Station>,
+    /// The meters of its limits, in the order of [`crate::Storm::ALL`].
+    pub(crate) storm: [Option<u32>; 3],
     pub(crate) dscp: BTreeMap<u32, u8>,
     pub(crate) egress: Egress,
     /// The interface that carries the traffic, if there are several.

@@ -9,7 +9,7 @@ use crate::fdb::{Kind, Outlook, Station};
 use crate::port::{Egress, Ingress};
 use crate::security::Security;
 use crate::tables::contexts::{Bounds, Contexts, Gone};
-use crate::tables::{BridgeRule, Context, MeterNumbers, NewFlowRecord, Translated};
+use crate::tables::{BridgeRule, Context, MeterChange, MeterNumbers, NewFlowRecord, Translated};
 use crate::{FragMode, LinkState, PortFlags};
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
@@ -33,6 +33,9 @@ pub struct Switch {
     pub(crate) marks: BTreeMap<PortNo, BTreeMap<u32, u8>>,
     pub(crate) contexts: Contexts,
     pub(crate) meter_numbers: MeterNumbers,
+    pub(crate) port_meter_numbers: MeterNumbers,
+    /// Meters of ports for the datapath, until [`Switch::take_new_meters`].
+    pub(crate) new_meters: Vec<MeterChange>,
     /// The datapath's meters of deleted bridges.
     pub(crate) dead_meters: Vec<u32>,
     /// Stations ignored since [`Switch::take_ignored`].
@@ -115,7 +118,9 @@ impl Switch {
             attachments: BTreeMap::new(),
             marks: BTreeMap::new(),
             contexts: Contexts::default(),
-            meter_numbers: MeterNumbers::default(),
+            meter_numbers: MeterNumbers::of_rules(),
+            port_meter_numbers: MeterNumbers::of_ports(),
+            new_meters: Vec::new(),
             dead_meters: Vec::new(),
             ignored: Ignored::default(),
             secured: Vec::new(),

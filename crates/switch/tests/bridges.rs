@@ -20,5 +20,7 @@ mod patches;
 mod refusals;
 #[path = "bridges/snooping.rs"]
 mod snooping;
+#[path = "bridges/storm.rs"]
+mod storm;
 #[path = "bridges/vlans.rs"]
 mod vlans;

@@ -19,6 +19,7 @@ use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use switch::tables::MeterChange;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, Punts, SwitchConfig};
 use wire::MacAddr;
 
@@ -221,7 +222,13 @@ impl Bridges {
         self.shared.links.lock().begin_trees(&in_trees(desired));
         let (config, mirror_problems) = switch_config(desired, &state, &self.shared);
         self.mirror_problems = mirror_problems;
-        self.shared.update(|switch, now| switch.configure(config, now));
+        self.shared.update(|switch, now| {
+            let changes = switch.configure(config, now);
+            for meter in switch.take_new_meters() {
+                self.set_meter(&meter);
+            }
+            changes
+        });
 
         self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
@@ -232,6 +239,14 @@ impl Bridges {
             ports.map(|port| (port, bridge.datapath_type.clone()))
         });
         self.shared.set_types(types.collect());
+    }
+
+    fn set_meter(&self, change: &MeterChange) {
+        if let MeterChange::Set { number, config } = change
+            && let Err(error) = self.datapath.set_meter(*number, config)
+        {
+            tracing::error!(target: "bridge", "meter {number}: {error}");
+        }
     }
 
     fn close_where(&mut self, unwanted: impl Fn(&str, &Spec) -> bool) {

@@ -22,6 +22,7 @@ mod openflow;
 mod pmd;
 mod qos;
 mod route;
+mod security;
 mod trace;
 mod trees;
 
@@ -55,6 +56,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     dpctl::register(&add);
     dpif::register(&add);
     fdb::register(&add);
+    security::register(&add);
     implementations::register(&add, matches!(state.dummies, Dummies::Off | Dummies::Allowed));
     later::register(&add);
     lldp::register(&add);

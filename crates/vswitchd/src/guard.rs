@@ -3,8 +3,8 @@
 //! A bridge turns them on; ports without trust are guarded. The local port is the host's own, which
 //! is trusted.
 
-use crate::desired::Bridge;
-use crate::desired::Port;
+use crate::desired::{Bridge, Port};
+use crate::storm;
 use ovsdb::{Uuid, rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -26,6 +26,7 @@ pub(crate) fn apply(row: &rows::Bridge, ports: &BTreeMap<Uuid, rows::Port>, brid
     for row in row.ports.iter().filter_map(|uuid| ports.get(uuid)) {
         if let Some(port) = bridge.ports.get_mut(&row.name) {
             limit_addresses(&row.other_config, port);
+            storm::apply(&row.other_config, port);
         }
     }
     if !dhcp && !arp {

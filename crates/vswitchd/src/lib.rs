@@ -47,6 +47,7 @@ mod show;
 mod slowpath;
 mod state;
 mod status;
+mod storm;
 mod system_ids;
 mod unsupported;
 mod workers;

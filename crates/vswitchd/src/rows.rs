@@ -17,7 +17,7 @@ use ovsdb::{Uuid, rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use switch::tables::{Overflow, TABLES, TableSettings};
-use switch::{FailMode, PortConfig, PortGuard, PriorityTags, VlanMode, VlanSet};
+use switch::{FailMode, PortConfig, PriorityTags, VlanMode, VlanSet};
 use wire::{EtherType, MacAddr, Vid};
 
 /// Whether test devices stand in for the kernel's (`--enable-dummy`).
@@ -246,14 +246,9 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
             _ => PriorityTags::Never,
         },
         protected: row.protected,
-        no_flood: false,
-        guard: PortGuard::default(),
-        mac_limit: None,
-        sticky: BTreeSet::new(),
         mcast_flood: flag(&row.other_config, "mcast-snooping-flood"),
         mcast_flood_reports: flag(&row.other_config, "mcast-snooping-flood-reports"),
-        dscp: BTreeMap::new(),
-        interfaces: Vec::new(),
+        ..PortConfig::default()
     };
     Port {
         uuid: row.uuid,

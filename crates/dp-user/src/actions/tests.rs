@@ -512,6 +512,7 @@ fn a_meter_drops_or_marks_what_is_too_much() {
             burst: 3,
             effect,
         }],
+        cause: DropCause::Meter,
     };
     let src = Ipv6Addr::LOCALHOST;
     let packet = |tos: u8| {

@@ -1,7 +1,9 @@
 //! The datapath with its threads.
 
 use crate::common::{FakeSwitch, dummy, eventually, number, output, packet, translation};
-use dp::{Action, Band, BandEffect, Datapath, DpError, DropCause, MeterConfig, MeterUnit, PortNo};
+use dp::{
+    Action, Band, BandEffect, Datapath, DpError, DropCause, MAX_METERS, MAX_PORT_METERS, MeterConfig, MeterUnit, PortNo,
+};
 use dp_user::{DpUser, Options};
 use flow::{Field, Mask};
 use netdev::{DeviceDrops, Dummy, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
@@ -132,9 +134,10 @@ fn meters_are_shared_by_workers_and_controllers_get_what_the_control_plane_sends
             burst: 10,
             effect: BandEffect::Drop,
         }],
+        cause: DropCause::Meter,
     };
     assert!(matches!(
-        datapath.set_meter(1 << 18, &config),
+        datapath.set_meter(MAX_METERS + MAX_PORT_METERS, &config),
         Err(DpError::BadMeter(_))
     ));
     datapath.set_meter(7, &config).unwrap();

@@ -107,3 +107,64 @@ fn sticky_addresses_survive_a_restart_and_further_ones_are_refused() {
     switch.vsctl("set port p1 other_config:mac-limit=0");
     switch.wait_for("port", "p1", "status", |s| s.contains("mac-limit=0"));
 }
+
+#[test]
+fn storms_are_limited_by_port_and_counted() {
+    skip!(unless "ovs-vsctl");
+    if stand_in() {
+        skip!("Open vSwitch has no storm control");
+    }
+    let switch = dummy();
+    let pcap = switch.sandbox.arg("p2.tx");
+    switch.vsctl(&format!(
+        "add-br br0 -- set bridge br0 datapath_type=dummy \
+         -- add-port br0 p1 -- set interface p1 type=dummy \
+         -- set port p1 other_config:storm-control-unit=kbps other_config:storm-control-broadcast=1 \
+            other_config:storm-control-unknown-unicast=1 \
+         -- add-port br0 p2 -- set interface p2 type=dummy options:tx_pcap={pcap}",
+    ));
+    let send = |port: &str, src: u32, dst: [u8; 6]| {
+        // Each is worth more than ten seconds of the rate.
+        let packet = Packet::new(testkit::mac(src), dst).payload(0x88b5, &[0; 1400]);
+        switch.appctl(&["netdev-dummy/receive", port, &packet.hex()]);
+    };
+    for _ in 0..5 {
+        send("p1", 1, [0xff; 6]);
+        send("p1", 1, testkit::mac(77));
+        send("p1", 1, [1, 0, 0x5e, 1, 2, 3]);
+        send("p2", 2, [0xff; 6]);
+        send("p1", 1, testkit::mac(2));
+    }
+    let counts = |kind: &str| -> (u32, u32) {
+        let shown = switch.appctl(&["storm-control/show", "br0"]);
+        let line = shown.lines().find(|line| line.contains(kind)).unwrap_or_default();
+        let count = |name: &str| line.split(name).nth(1)?.split(',').next()?.parse().ok();
+        assert!(line.starts_with(&format!("p1: {kind}, rate=1 kbps, ")), "{shown}");
+        (count("passed=").unwrap(), count("dropped=").unwrap())
+    };
+    let (broadcast, unicast) = eventually("all packets are measured", || {
+        let both = (counts("broadcast"), counts("unknown-unicast"));
+        let ((a, b), (c, d)) = both;
+        (a + b == 5 && c + d == 5).then_some(both)
+    });
+    assert!(broadcast.0 >= 1 && broadcast.1 >= 1, "{broadcast:?}");
+    assert!(unicast.0 >= 1 && unicast.1 >= 1, "{unicast:?}");
+    let dropped = broadcast.1 + unicast.1;
+    switch.wait_for("interface", "p1", "statistics", |s| {
+        s.contains(&format!("drop_storm_control={dropped}"))
+    });
+    let out = 5 + 5 + broadcast.0 + unicast.0;
+    switch.wait_for("interface", "p2", "statistics", |s| {
+        s.contains(&format!("tx_packets={out}"))
+    });
+    // A limit that is gone does nothing; wrong values are named.
+    switch.vsctl("set port p1 other_config:storm-control-broadcast=none");
+    switch.wait_for("port", "p1", "status", |s| s.contains("storm-control-broadcast=none"));
+    assert!(!switch.appctl(&["storm-control/show"]).contains("broadcast"));
+    for _ in 0..5 {
+        send("p1", 1, [0xff; 6]);
+    }
+    switch.wait_for("interface", "p2", "statistics", |s| {
+        s.contains(&format!("tx_packets={}", out + 5))
+    });
+}

@@ -2,7 +2,7 @@
 
 use super::update::Log;
 use super::{FlowTables, Reason, users};
-use dp::{Band, BandEffect, MAX_BANDS, MAX_METERS, MeterUnit};
+use dp::{Band, BandEffect, DropCause, MAX_BANDS, MAX_METERS, MAX_PORT_METERS, MeterUnit};
 use nanos::Nanos;
 use openflow::OfError;
 use openflow::model::{self, BandKind, MeterCommand, meter_flags};
@@ -43,20 +43,39 @@ pub struct MeterTable {
     meters: BTreeMap<u32, Meter>,
 }
 
-/// The datapath's free meter numbers.
-#[derive(Debug, Default)]
+/// Free meter numbers of the datapath.
+#[derive(Debug)]
 pub(crate) struct MeterNumbers {
     free: Vec<u32>,
     next: u32,
+    end: u32,
 }
 
 impl MeterNumbers {
-    fn take(&mut self) -> Option<u32> {
+    /// Those for meters of rules.
+    pub(crate) fn of_rules() -> MeterNumbers {
+        MeterNumbers {
+            free: Vec::new(),
+            next: 0,
+            end: MAX_METERS,
+        }
+    }
+
+    /// Those for storm control.
+    pub(crate) fn of_ports() -> MeterNumbers {
+        MeterNumbers {
+            free: Vec::new(),
+            next: MAX_METERS,
+            end: MAX_METERS + MAX_PORT_METERS,
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             return Some(number);
         }
         let number = self.next;
-        (number < MAX_METERS).then(|| {
+        (number < self.end).then(|| {
             self.next += 1;
             number
         })
@@ -239,5 +258,6 @@ fn for_datapath(config: &model::MeterConfig) -> Result<dp::MeterConfig, OfError>
     Ok(dp::MeterConfig {
         unit,
         bands: bands.collect::<Result<_, _>>()?,
+        cause: DropCause::Meter,
     })
 }

@@ -70,6 +70,7 @@ mod report;
 mod rule;
 mod rules;
 mod shared;
+mod storm;
 mod table;
 mod table_mod;
 pub(crate) mod tags;

@@ -38,6 +38,8 @@ pub(super) struct Copies<'k> {
     outputs: SmallVec<[(usize, Egress); 16]>,
     /// Copies for control protocols, by handle, each with the index of its tags.
     punts: SmallVec<[(usize, u32); 1]>,
+    /// The meter that all copies pass first.
+    pub(super) meter: Option<u32>,
 }
 
 impl<'k> Copies<'k> {
@@ -48,6 +50,7 @@ impl<'k> Copies<'k> {
             tags: SmallVec::new(),
             outputs: SmallVec::new(),
             punts: SmallVec::new(),
+            meter: None,
         }
     }
 
@@ -125,7 +128,7 @@ impl<'a> Pipeline<'a> {
         let mut copies = Copies::of(&key, false);
         self.forward(&mut copies, bridge, at, Tags::default());
         self.sort(&mut copies);
-        self.send_copies(copies);
+        self.send_policed(copies);
     }
 
     /// The packet as received enters a bridge without rules, which follows its fail mode.
@@ -269,6 +272,9 @@ impl<'a> Pipeline<'a> {
         {
             return self.forward_to(copies, &visit, learned);
         }
+        if !dst.is_multicast() {
+            copies.meter = visit.unknown_unicast();
+        }
         self.detail(|_| String::from("no learned MAC for destination, flooding"));
         self.flood_vlan(copies, &visit);
     }
@@ -389,7 +395,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Sends the collected copies, each by way of the packet that tables see.
-    fn send_copies(&mut self, copies: Copies<'_>) {
+    pub(super) fn send_copies(&mut self, copies: Copies<'_>) {
         for (at, handle) in copies.punts {
             self.send_with(copies.key, &copies.tags[at], |copy| {
                 copy.commit_all();

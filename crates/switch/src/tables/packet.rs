@@ -8,7 +8,7 @@ use super::budget::cost;
 use super::pipeline::Pipeline;
 use super::translated::BridgeRule;
 use crate::bridge::Bridge;
-use dp::Action as Step;
+use dp::{Action as Step, MAX_METERS};
 use flow::{FlowState, Key};
 use openflow::model;
 use smallvec::SmallVec;
@@ -152,15 +152,16 @@ impl<'a> Pipeline<'a> {
     pub(super) fn end_copy(&mut self, saved: Box<Packet<'a>>) {
         let copy = std::mem::replace(&mut self.packet, *saved);
         self.spend((self.actions.len() - copy.own_steps) / 32);
-        if self.changes_headers(copy.own_steps) {
+        if self.stays_apart(copy.own_steps) {
             self.clone_steps(copy.own_steps);
         } else {
             self.packet.base = copy.base;
         }
     }
 
-    /// Whether the actions from `start` on change headers in a way that no later action can undo.
-    fn changes_headers(&self, start: usize) -> bool {
+    /// Whether the actions from `start` on change headers in a way that no later action can undo,
+    /// or drop what exceeds a port's limit.
+    fn stays_apart(&self, start: usize) -> bool {
         let mut at = start;
         while let Some(step) = self.actions.get(at) {
             // Actions within copies are cloned already.
@@ -173,7 +174,7 @@ impl<'a> Pipeline<'a> {
                     | Step::PopPbb
                     | Step::CopyTtlOut
                     | Step::CopyTtlIn
-            );
+            ) || matches!(step, Step::Meter(number) if *number >= MAX_METERS);
             if is_final {
                 return true;
             }

@@ -356,8 +356,11 @@ impl<'a> Pipeline<'a> {
             }
             let found = self.rule(table, in_port.take());
             opened += 1;
-            if std::mem::take(&mut self.packet.is_new) && !self.mirror_received() {
-                break;
+            if std::mem::take(&mut self.packet.is_new) {
+                if !self.mirror_received() {
+                    break;
+                }
+                self.police_received();
             }
             let instructions = match found {
                 Found::Rule(instructions) => instructions,

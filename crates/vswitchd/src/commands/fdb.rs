@@ -14,11 +14,6 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
     add("fdb/flush", "[bridge]", 0, 1, flush);
     add("fdb/add", "bridge port vlan mac", 4, 4, insert);
     add("fdb/del", "bridge vlan mac", 3, 3, delete);
-    add("port-security/show", "[bridge]", 0, 1, show_security);
-    add("port-security/reset", "bridge port", 2, 2, |state, args| {
-        on_bridges(state, args.first(), |switch, name| switch.open_port(name, &args[1]))?;
-        Ok(String::new())
-    });
 }
 
 fn show(state: &State, args: &[String]) -> Answer {
@@ -37,31 +32,6 @@ fn show(state: &State, args: &[String]) -> Answer {
             None => "static".to_owned(),
         };
         let _ = writeln!(out, "{port:>5}  {:>4}  {}  {age}", entry.vlan.get(), entry.mac);
-    }
-    Ok(out)
-}
-
-/// A command of our own: the ports with a limit of addresses.
-fn show_security(state: &State, args: &[String]) -> Answer {
-    let switch = state.shared.switch.read();
-    let names: Vec<&str> = match args.first() {
-        Some(name) => vec![name.as_str()],
-        None => switch.bridge_names().collect(),
-    };
-    let mut out = String::new();
-    for name in names {
-        for port in switch.bridge(name).ok_or(NO_BRIDGE)?.secured_ports() {
-            let (limit, action) = (port.limit.most, if port.limit.shuts { "shutdown" } else { "drop" });
-            let _ = write!(
-                out,
-                "{}: addresses={}/{limit}, sticky={}, action={action}",
-                port.port, port.stations, port.sticky
-            );
-            if let Some((vlan, mac)) = port.shut {
-                let _ = write!(out, ", shut by {mac} in VLAN {}", vlan.get());
-            }
-            out.push('\n');
-        }
     }
     Ok(out)
 }
@@ -88,10 +58,10 @@ fn stats_show(state: &State, args: &[String]) -> Answer {
     ))
 }
 
-const NO_BRIDGE: &str = "no such bridge";
+pub(super) const NO_BRIDGE: &str = "no such bridge";
 
 /// Runs `change` on the named bridge, or on all of them.
-fn on_bridges(
+pub(super) fn on_bridges(
     state: &State,
     name: Option<&String>,
     mut change: impl FnMut(&mut Switch, &str) -> Result<Vec<dp::Change>, FdbError>,

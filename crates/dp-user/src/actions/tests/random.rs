@@ -48,6 +48,7 @@ proptest! {
         let config = MeterConfig {
             unit: MeterUnit::Kbps,
             bands: vec![Band { rate: 1, burst: 0, effect: BandEffect::DscpRemark(1) }],
+            cause: DropCause::Meter,
         };
         fixture.meters.set(1, &config).unwrap();
         let mut packet = if whole { tcp(1, &bytes) } else { bytes };

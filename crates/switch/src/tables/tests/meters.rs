@@ -21,7 +21,7 @@ fn drops(rate: u32) -> MeterBand {
 
 #[test]
 fn meters_come_change_and_go_and_the_datapath_is_told() {
-    let (mut tables, mut numbers) = (tables(), MeterNumbers::default());
+    let (mut tables, mut numbers) = (tables(), MeterNumbers::of_rules());
     let mut log = tables.log();
     let mut ask = |tables: &mut FlowTables, change: &MeterMod| tables.meter_mod(change, &mut numbers, T1, &mut log);
     let told = ask(
@@ -71,7 +71,7 @@ fn meters_come_change_and_go_and_the_datapath_is_told() {
 
 #[test]
 fn each_bad_meter_has_its_error() {
-    let (mut tables, mut numbers) = (tables(), MeterNumbers::default());
+    let (mut tables, mut numbers) = (tables(), MeterNumbers::of_rules());
     let mut log = tables.log();
     let remark = |levels: u8| MeterBand {
         kind: BandKind::DscpRemark(levels),
