@@ -20,7 +20,7 @@ use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use switch::tables::MeterChange;
-use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, Punts, SwitchConfig};
+use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, Punts, Switch, SwitchConfig};
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -497,6 +497,7 @@ fn switch_config(
     shared: &Shared,
 ) -> (SwitchConfig, Vec<mirrors::Problem>) {
     let mut ignored = Vec::new();
+    let mirrors_before = mirrors_in_force(desired, &shared.switch.read());
     let links = &shared.links.lock();
     let mut config = SwitchConfig {
         vlan_limit: desired.vlan_limit,
@@ -519,7 +520,7 @@ fn switch_config(
                 ports.insert(port_name.clone(), config);
             }
         }
-        let mut mirrors = mirrors::configs(name, bridge, &state[name], &mut ignored);
+        let mut mirrors = mirrors::configs(name, bridge, &state[name], &mirrors_before, &mut ignored);
         mirrors.extend(shared.captures.mirrors(name, &state[name], mirrors.len()));
         let bridge = BridgeConfig {
             // Controllers make the rules of a controlled bridge.
@@ -540,6 +541,17 @@ fn switch_config(
         config.bridges.insert(name.clone(), bridge);
     }
     (config, ignored)
+}
+
+/// The mirrors of rows that the switch has already, by [`switch::MirrorConfig::id`].
+fn mirrors_in_force(desired: &Desired, switch: &Switch) -> BTreeSet<u128> {
+    let of_bridge = |(name, wanted): (&String, &desired::Bridge)| {
+        let bridge = switch.bridge(name);
+        let ids = wanted.mirrors.iter().map(|mirror| mirror.uuid.as_u128());
+        let known = ids.filter(|id| bridge.is_some_and(|bridge| bridge.mirror_counts(*id).is_some()));
+        known.collect::<Vec<_>>()
+    };
+    desired.bridges.iter().flat_map(of_bridge).collect()
 }
 
 /// The interfaces that take part in spanning trees.

@@ -17,6 +17,8 @@ use wire::Vid;
 pub(crate) enum Problem {
     /// The rest of the mirror is in force.
     Warning(String),
+    /// The bridge has as many mirrors as it may have. Open vSwitch does not name the bridge.
+    Limit(String),
     /// Something of its output is wrong.
     Error(String),
 }
@@ -26,6 +28,7 @@ impl Problem {
         let named = |text: String| format!("bridge {bridge}: mirror {mirror} {text}");
         match self {
             Problem::Warning(text) => Problem::Warning(named(text)),
+            Problem::Limit(text) => Problem::Limit(text),
             Problem::Error(text) => Problem::Error(named(text)),
         }
     }
@@ -107,30 +110,33 @@ impl Mirror {
     }
 }
 
-/// A bridge's mirrors. Adds what is ignored of them to `problems`.
+/// A bridge's mirrors, by their rows' UUIDs. Adds what is ignored of them to `problems`. Where
+/// there are too many, those `in_force` stay, and others follow in the order of their UUIDs.
 pub(crate) fn configs(
     name: &str,
     bridge: &Bridge,
     state: &BridgeState,
+    in_force: &BTreeSet<u128>,
     problems: &mut Vec<Problem>,
 ) -> Vec<MirrorConfig> {
     let names = names_of(state);
     let mut configs = Vec::new();
-    for mirror in &bridge.mirrors {
-        if configs.len() == MAX_MIRRORS {
-            problems.push(Problem::Error(format!(
-                "bridge {name}: maximum of {MAX_MIRRORS} port mirrors reached, cannot create {}",
-                mirror.name
-            )));
-            continue;
-        }
+    let mut mirrors: Vec<&Mirror> = bridge.mirrors.iter().collect();
+    mirrors.sort_by_key(|mirror| (!in_force.contains(&mirror.uuid.as_u128()), mirror.uuid));
+    for mirror in mirrors {
         let mut of_mirror = Vec::new();
-        match mirror.config(bridge, &names, &mut of_mirror) {
-            Ok(config) => configs.push(config),
-            Err(text) => of_mirror.push(Problem::Error(text)),
-        }
+        let config = mirror.config(bridge, &names, &mut of_mirror);
         problems.extend(of_mirror.into_iter().map(|problem| problem.of(name, &mirror.name)));
+        match config {
+            Ok(_) if configs.len() == MAX_MIRRORS => problems.push(Problem::Limit(format!(
+                "maximum of {MAX_MIRRORS} port mirrors reached, cannot create {}",
+                mirror.name
+            ))),
+            Ok(config) => configs.push(config),
+            Err(text) => problems.push(Problem::Error(text).of(name, &mirror.name)),
+        }
     }
+    configs.sort_by_key(|config| config.id);
     configs
 }
 

@@ -422,6 +422,7 @@ impl Complaints {
         for new in errors.iter().filter(|error| !self.errors.contains(error)) {
             match new {
                 Problem::Warning(text) => tracing::warn!(target: "bridge", "{text}"),
+                Problem::Limit(text) => tracing::warn!(target: "ofproto_dpif_mirror", "{text}"),
                 Problem::Error(text) => tracing::error!(target: "bridge", "{text}"),
             }
         }

@@ -9,8 +9,10 @@ use testkit::{Capture, Netns, Options, Packet, Vswitch, eventually, mac, pcap, s
 fn said(switch: &Vswitch) -> BTreeSet<String> {
     let log = switch.sandbox.read("switch.log");
     let of_mirrors = log.lines().filter(|line| line.contains("mirror"));
-    let bare = of_mirrors.filter_map(|line| line.split_once("|bridge|"));
-    bare.map(|(_, text)| text.to_owned()).collect()
+    // Behind the time and the number of the line.
+    let bare = of_mirrors.filter_map(|line| line.splitn(3, '|').last());
+    let of_bridges = bare.filter(|text| text.starts_with("bridge|") || text.starts_with("ofproto_dpif_mirror|"));
+    of_bridges.map(str::to_owned).collect()
 }
 
 #[test]
@@ -49,6 +51,67 @@ fn wrong_mirrors_are_named_in_the_log_as_open_vswitch_names_them() {
     ] {
         assert!(ours.iter().any(|line| line.contains(part)), "{part}: {ours:?}");
     }
+}
+
+/// The VLANs of the copies of a new packet.
+fn copied_to(switch: &Vswitch, src: u32) -> BTreeSet<u16> {
+    let packet = Packet::new(mac(src), mac(9)).payload(0x88b5, b"payload").padded();
+    let sent = switch.unixctl().call("netdev-dummy/receive", &["p1", &packet.hex()]);
+    sent.unwrap_or_else(|error| panic!("{error}"));
+    // A second packet without copies of its own marks the end of those of the first.
+    let last = Packet::new(mac(src), mac(10)).payload(0x88b5, b"last").padded();
+    let sent = switch.unixctl().call("netdev-dummy/receive", &["p3", &last.hex()]);
+    sent.unwrap_or_else(|error| panic!("{error}"));
+    let frames = || pcap::frames(&switch.sandbox.path("p2.tx"));
+    let is = |frame: &[u8], dst: u32| frame[..6] == mac(dst) && frame[6..12] == mac(src);
+    eventually("the last packet is there", || {
+        frames().iter().any(|frame| is(frame, 10)).then_some(())
+    });
+    let all = frames();
+    let copies = all.iter().filter(|frame| is(frame, 9) && frame[12..14] == [0x81, 0]);
+    copies
+        .map(|frame| u16::from_be_bytes([frame[14], frame[15]]) & 0xfff)
+        .collect()
+}
+
+#[test]
+fn a_bridge_has_32_mirrors_and_further_ones_wait_as_in_open_vswitch() {
+    skip!(unless "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    const FIRST: u16 = 100;
+    let [theirs, ours] = [Vswitch::debian(Options::default()), start(Options::default())].map(|switch| {
+        dummy_bridge(&switch, "br0", &["p1", "p2", "p3"]);
+        let add = |numbers: std::ops::Range<u16>| {
+            let one = |n| {
+                format!(
+                    "-- --id=@m{n} create mirror name=m{n} select_src_port=@p output_vlan={} \
+                     -- add bridge br0 mirrors @m{n} ",
+                    FIRST + n
+                )
+            };
+            let all: String = numbers.map(one).collect();
+            switch.vsctl(&format!("-- --id=@p get port p1 {all}"));
+        };
+        add(0..30);
+        // A mirror that is in force stays, also where a row that comes later has the lesser UUID.
+        for n in 30..37 {
+            add(n..n + 1);
+        }
+        let full = copied_to(&switch, 1);
+        let refused = said(&switch);
+        // The end of one makes room for one of those that wait.
+        switch.vsctl("-- --id=@m get mirror m7 -- remove bridge br0 mirrors @m");
+        let after = copied_to(&switch, 2);
+        let came: Vec<u16> = after.difference(&full).map(|vlan| vlan - FIRST).collect();
+        let uuid = |n: &u16| switch.get("mirror", &format!("m{n}"), "_uuid");
+        let least = (32..37).min_by_key(uuid);
+        assert_eq!(came, Vec::from_iter(least), "the first one that waits");
+        assert_eq!(after.len(), 32);
+        (full, refused)
+    });
+    assert_eq!(theirs, ours);
+    assert_eq!(ours.0, (FIRST..FIRST + 32).collect());
+    let sentence = "|WARN|maximum of 32 port mirrors reached, cannot create m36";
+    assert!(ours.1.iter().any(|line| line.ends_with(sentence)), "{ours:?}");
 }
 
 #[test]
