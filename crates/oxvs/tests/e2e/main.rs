@@ -15,6 +15,7 @@ mod controllers;
 mod counter_samples;
 mod differential;
 mod exports;
+mod exports_agent;
 mod exports_collectors;
 mod exports_load;
 mod fixture;

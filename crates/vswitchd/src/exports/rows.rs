@@ -33,7 +33,7 @@ pub(crate) struct Netflow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sflow {
     pub(crate) targets: Vec<SocketAddr>,
-    /// One packet in so many; 0 is none.
+    /// One packet in so many.
     pub(crate) sampling: u32,
     pub(crate) polling: Option<Duration>,
     pub(crate) header: u16,
@@ -62,11 +62,16 @@ pub(crate) struct Ipfix {
 /// Reads the rows of a bridge.
 pub(crate) fn wanted(row: &rows::Bridge, tables: &Tables) -> Wanted {
     let mut wanted = Wanted::default();
+    let controllers = &row.controller;
     if let Some(row) = row.netflow.and_then(|uuid| tables.netflows.get(&uuid)) {
         wanted.netflow = Some(netflow(row, &mut wanted.problems));
     }
-    if let Some(row) = row.sflow.and_then(|uuid| tables.sflows.get(&uuid)) {
-        wanted.sflow = Some(sflow(row, &mut wanted.problems));
+    // Without samples Open vSwitch has no counters of sFlow either.
+    let sflow_row = row.sflow.and_then(|uuid| tables.sflows.get(&uuid));
+    if let Some(row) = sflow_row.filter(|row| row.sampling.is_none_or(|rate| rate > 0)) {
+        let first = controllers.iter().find_map(|uuid| tables.controllers.get(uuid));
+        let local = first.and_then(|controller| controller.local_ip.as_deref());
+        wanted.sflow = Some(sflow(row, local, &mut wanted.problems));
     }
     if let Some(row) = row.ipfix.and_then(|uuid| tables.ipfixes.get(&uuid)) {
         wanted.ipfix = Some(ipfix(row, &mut wanted.problems));
@@ -117,7 +122,8 @@ fn netflow(row: &rows::NetFlow, problems: &mut Vec<String>) -> Netflow {
     }
 }
 
-fn sflow(row: &rows::SFlow, problems: &mut Vec<String>) -> Sflow {
+/// `local` is the own address in the row of the bridge's first controller.
+fn sflow(row: &rows::SFlow, local: Option<&str>, problems: &mut Vec<String>) -> Sflow {
     const PORT: u16 = 6343;
     const SAMPLING: u32 = 400;
     const POLLING: u64 = 30;
@@ -127,7 +133,7 @@ fn sflow(row: &rows::SFlow, problems: &mut Vec<String>) -> Sflow {
         .header
         .map_or(HEADER, |len| len.clamp(0, i64::from(MOST_HEADER)) as u16);
     let targets = targets("sFlow", &row.targets, Some(PORT), problems);
-    let agent = agent_address(row.agent.as_deref(), &targets);
+    let agent = agent_address(row.agent.as_deref(), &targets).or_else(|| local?.parse().ok());
     if agent.is_none() {
         problems.push("could not determine IP address for sFlow agent".to_owned());
     }
@@ -135,7 +141,7 @@ fn sflow(row: &rows::SFlow, problems: &mut Vec<String>) -> Sflow {
         targets,
         sampling: row
             .sampling
-            .map_or(SAMPLING, |rate| rate.clamp(0, u32::MAX.into()) as u32),
+            .map_or(SAMPLING, |rate| rate.clamp(1, u32::MAX.into()) as u32),
         polling: (polling > 0).then(|| Duration::from_secs(polling.min(u32::MAX.into()))),
         header,
         agent,
@@ -168,8 +174,9 @@ fn ipfix(row: &rows::Ipfix, problems: &mut Vec<String>) -> Ipfix {
     }
 }
 
-/// The address of a named interface, or the one from which datagrams to a collector leave.
+/// The address of the interface of that name, or which the name is, or else the address from which
+/// datagrams to a collector leave.
 fn agent_address(agent: Option<&str>, targets: &[SocketAddr]) -> Option<IpAddr> {
-    let named = agent.and_then(|agent| agent.parse().ok().or_else(|| netdev::address_of(agent)));
+    let named = agent.and_then(|agent| netdev::address_of(agent).or_else(|| agent.parse().ok()));
     named.or_else(|| targets.iter().copied().find_map(source_to))
 }
