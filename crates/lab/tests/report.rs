@@ -48,6 +48,25 @@ fn every_scenario_and_every_finding_has_its_place_in_the_report() {
 }
 
 #[test]
+fn only_findings_without_checks_are_called_not_judged() {
+    let html = page(made_up::run(), None);
+    for finding in lab::findings::published().unwrap().finding {
+        let (_, shown) = html.split_once(&format!("id=\"f-{}\"", finding.id)).unwrap();
+        let shown = shown.split("<div class=\"finding\"").next().unwrap();
+        let shown = shown.split("</section>").next().unwrap();
+        let is_judged = !finding.checks.is_empty();
+        assert_eq!(shown.contains("Not judged: "), !is_judged, "{}", finding.id);
+        assert_eq!(shown.contains("The numbers that decide"), is_judged, "{}", finding.id);
+        assert_eq!(
+            shown.contains("class=\"notes\""),
+            finding.why.is_some(),
+            "{}",
+            finding.id
+        );
+    }
+}
+
+#[test]
 fn every_scenario_shows_its_testbed_and_no_drawing_is_empty() {
     let html = page(made_up::run(), None);
     for drawing in html.split("<figure class=\"testbed\">").skip(1) {

@@ -31,7 +31,7 @@ pub struct Finding {
     /// All must hold. None: no table can tell, and `why` says so.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// Why there is no check.
+    /// Why there is no check, or why only what is measured here is checked.
     pub why: Option<String>,
 }
 

@@ -18,9 +18,9 @@ pub(crate) struct Row {
     pub id: String,
     /// The claim.
     pub says: String,
-    /// Why no table can tell.
+    /// Why no table can tell, or with tables: why the study's own cannot.
     pub why: String,
-    /// Names of the tables that it is judged by.
+    /// Names of the tables that it is judged by; none if nothing is judged.
     pub tables: Vec<String>,
     /// By the study's own table.
     pub own: Mark,

@@ -207,8 +207,9 @@ pub enum Observe {
     /// included. Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error`
     /// (of the estimated number of UDP datagrams, as a share of the received ones), `bound` (what
     /// 95 % of estimates stay within by the theory of sampling), `of_bound` (error/bound, unless
-    /// each packet is sampled), `lost` (samples that the switch dropped). Of NetFlow: `error`,
-    /// `frame` (bytes of a datagram).
+    /// each packet is sampled), `unaccounted` (if each is: the share of the datagrams that are
+    /// neither told nor covered by lost samples), `lost` (samples that the switch dropped). Of
+    /// NetFlow: `error`, `frame` (bytes of a datagram).
     Watch {
         /// How.
         by: Watcher,

@@ -136,14 +136,23 @@ fn compared(what: Watcher, one_in: u32, after: &After, tally: &Tally) -> Measure
             let bound = bound(datagrams, one_in);
             add("error", error);
             add("bound", bound);
-            if bound > 0.0 {
-                add("of_bound", error / bound);
-            }
             // sFlow tells the collector; of IPFIX only the switch knows.
-            match what {
-                Watcher::Sflow => _ = add("lost", tally.dropped as f64),
-                _ => _ = lost.map(|lost| add("lost", lost as f64)),
+            let lost = match what {
+                Watcher::Sflow => Some(tally.dropped),
+                _ => lost,
+            };
+            if let Some(lost) = lost {
+                add("lost", lost as f64);
             }
+            match bound > 0.0 {
+                true => add("of_bound", error / bound),
+                false => {
+                    let missing = truth.datagrams.saturating_sub(tally.packets);
+                    let unaccounted = missing.saturating_sub(lost.unwrap_or_default());
+                    let invented = tally.packets.saturating_sub(truth.datagrams);
+                    add("unaccounted", (unaccounted + invented) as f64 / datagrams)
+                }
+            };
         }
         Watcher::Netflow => {
             add("error", error);
@@ -261,7 +270,13 @@ mod tests {
         // Each packet is sampled: there is no chance in it.
         assert!(near(metric(Watcher::Ipfix, 1, "bound"), 0.0));
         assert_eq!(metric(Watcher::Ipfix, 1, "of_bound"), None);
+        // Of 100 missing datagrams the switch has counted three, or five, as lost samples.
+        assert!(near(metric(Watcher::Sflow, 1, "unaccounted"), 0.0097));
+        assert!(near(metric(Watcher::Ipfix, 1, "unaccounted"), 0.0095));
+        assert_eq!(metric(Watcher::Sflow, 10, "unaccounted"), None);
         assert!(near(metric(Watcher::Netflow, 1, "frame"), 542.0));
+        let invented = compared(Watcher::Sflow, 1, &after(9_000), &tally);
+        assert!(near(invented.metrics.get("unaccounted").copied(), 0.1));
         let nothing = compared(Watcher::Netflow, 1, &after(0), &tally);
         assert!(nothing.metrics.is_empty());
     }
