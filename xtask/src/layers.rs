@@ -10,7 +10,7 @@ use std::process::Command;
 /// neighbours.
 const LAYERS: &[&[&str]] = &[
     &["nanos", "wire", "sys", "telemetry"],
-    &["flow", "qos", "ovsdb", "export", "protocols", "tunnel"],
+    &["flow", "qos", "ovsdb", "export", "protocols", "tunnel", "conntrack"],
     &["netdev", "classifier", "openflow"],
     &["dp"],
     &["dp-user", "dp-ebpf", "switch"],
@@ -33,6 +33,7 @@ pub(crate) const SANS_IO: &[&str] = &[
     "export",
     "protocols",
     "tunnel",
+    "conntrack",
     "ovsdb",
     "classifier",
     "openflow",

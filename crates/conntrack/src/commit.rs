@@ -1,0 +1,154 @@
+//! New connections: the limits, who goes when there is no room, and the insertion.
+
+use crate::conntrack::Conntrack;
+use crate::counters::{Ended, Refusal};
+use crate::limits::Reached;
+use crate::table::entry::{Birth, Entry, Kind};
+use crate::table::{Id, SHARDS};
+use crate::timeout::Timeout;
+use crate::tracker::Request;
+use crate::tuple::Tuple;
+use nanos::Nanos;
+use std::sync::atomic::Ordering;
+
+/// Attempts to find a place while other threads take those that become free.
+const ATTEMPTS: usize = 8;
+
+/// The first packet of a connection.
+pub(crate) struct Commit {
+    pub(crate) tuple: Tuple,
+    pub(crate) hash: u64,
+    pub(crate) sides: [u64; 2],
+    pub(crate) stage: u64,
+    pub(crate) timeout: Timeout,
+    pub(crate) bytes: u64,
+    pub(crate) in_port: u32,
+}
+
+impl Conntrack {
+    /// Makes a connection. If another thread has just made it, that one stays. The caller is in a
+    /// batch.
+    pub(crate) fn commit(&self, request: &Request, commit: &Commit, now: Nanos) -> Result<Id, Refusal> {
+        self.take_place(request.zone, commit)?;
+        let made = self.insert(request, commit, now);
+        match made {
+            Ok((id, true)) => {
+                self.counters.created.fetch_add(1, Ordering::Relaxed);
+                self.limits
+                    .note_half_open(request.zone, commit.in_port, id, |id| self.is_half_open(id));
+                Ok(id)
+            }
+            Ok((id, false)) => {
+                self.limits.give(request.zone);
+                Ok(id)
+            }
+            Err(refusal) => {
+                self.limits.give(request.zone);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Sets the mark and the label of a connection.
+    #[cold]
+    pub(crate) fn set_marks(&self, request: &Request, index: u32, entry: &Entry) {
+        let life = entry.life();
+        let (original, _) = self.table.tuples(entry);
+        let hash = self.table.hash(&original, entry.kind().zone());
+        let _locked = self.table.lock_shard(self.table.shard(hash));
+        if life & 1 == 0 || self.table.entry(index).is_none_or(|entry| entry.life() != life) {
+            return;
+        }
+        if let Some((value, mask)) = request.mark {
+            entry.set_mark(value, mask);
+        }
+        if let Some((value, mask)) = request.label {
+            entry.set_label(value, mask);
+        }
+    }
+
+    /// Takes a place within the limits. At the total, a half-open connection makes room, in a zone
+    /// at its limit only one of a port that has more of them.
+    fn take_place(&self, zone: u16, commit: &Commit) -> Result<(), Refusal> {
+        for _ in 0..ATTEMPTS {
+            let refusal = match self.limits.take(zone) {
+                Ok(()) => return Ok(()),
+                Err(Reached::Total) => Refusal::Full,
+                Err(Reached::Zone) => Refusal::ZoneFull,
+            };
+            let victim = match refusal {
+                Refusal::ZoneFull => self.limits.evict(zone, commit.in_port, |id| self.is_half_open(id)),
+                _ => self.half_open(self.table.shard(commit.hash)),
+            };
+            let Some(victim) = victim else {
+                if refusal == Refusal::ZoneFull {
+                    self.limits.refuse(zone);
+                }
+                return Err(refusal);
+            };
+            self.end(victim, Ended::Evicted);
+        }
+        Err(Refusal::Full)
+    }
+
+    /// A half-open connection of this shard, or of the next one that has any.
+    fn half_open(&self, shard: usize) -> Option<Id> {
+        (0..SHARDS).find_map(|n| {
+            let mut inner = self.table.lock_shard((shard + n) % SHARDS);
+            inner.half_open.pop(|id| self.is_half_open(id))
+        })
+    }
+
+    /// Inserts the connection; false if it is there already.
+    fn insert(&self, request: &Request, commit: &Commit, now: Nanos) -> Result<(Id, bool), Refusal> {
+        let kind = Kind::new(&commit.tuple, request.zone, request.policy.0);
+        let reply = commit.tuple.reverse();
+        let birth = Birth {
+            kind,
+            original: commit.tuple,
+            reply,
+            sides: commit.sides,
+            stage: commit.stage,
+            expires: self.policies.deadline(request.policy.0, commit.timeout, now),
+            mark: request.mark.map_or(0, |(value, mask)| value & mask),
+            label: request.label.map_or(0, |(value, mask)| value & mask),
+            in_port: commit.in_port,
+            parent: None,
+        };
+        let hashes = (commit.hash, self.table.hash(&reply, request.zone));
+        for _ in 0..ATTEMPTS {
+            let mut locked = self.table.lock(hashes.0, hashes.1);
+            // Connections that have timed out are still in the table.
+            let mut taken = None;
+            for (hash, tuple) in [(hashes.0, &birth.original), (hashes.1, &birth.reply)] {
+                let found = self.table.find_in(locked.get(hash), hash, tuple, kind, 0);
+                taken = taken.or(found.map(|found| (found, *tuple == birth.original)));
+            }
+            let Some((found, original)) = taken else {
+                let id = self
+                    .table
+                    .insert(&mut locked, hashes, &birth)
+                    .ok_or(Refusal::NoMemory)?;
+                let entry = self.table.entry(id.index).ok_or(Refusal::NoMemory)?;
+                entry.packets[0].store(1, Ordering::Relaxed);
+                entry.bytes[0].store(commit.bytes, Ordering::Relaxed);
+                let inner = locked.get(hashes.0);
+                inner.half_open.push(commit.in_port, id, |id| self.is_half_open(id));
+                return Ok((id, true));
+            };
+            let entry = self.table.entry(found.index).ok_or(Refusal::TupleTaken)?;
+            let id = Id {
+                index: found.index,
+                life: entry.life(),
+            };
+            let expired = entry.expires.load(Ordering::Relaxed) <= now.0;
+            drop(locked);
+            match (expired, original && !found.reply) {
+                (true, _) => drop(self.end(id, Ended::Expired)),
+                (false, true) => return Ok((id, false)),
+                (false, false) => return Err(Refusal::TupleTaken),
+            }
+        }
+        Err(Refusal::TupleTaken)
+    }
+}

@@ -1,0 +1,160 @@
+//! The connections and their settings, shared by all workers.
+
+use crate::counters::{Counters, Ended, Statistics};
+use crate::limits::{Limits, ZoneLimit};
+use crate::table::entry::Entry;
+use crate::table::{Id, Table};
+use crate::tcp;
+use crate::timeout::{Policies, PolicyId, Timeout};
+use crate::tracker::Tracker;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// All connections of a datapath. Every thread that tracks packets or asks about connections has a
+/// [`Tracker`]; settings may change at any time.
+pub struct Conntrack {
+    pub(crate) table: Table,
+    pub(crate) limits: Limits,
+    pub(crate) policies: Policies,
+    pub(crate) counters: Counters,
+    check_sequence: AtomicBool,
+    pickup: AtomicBool,
+    /// Where the next sweep begins.
+    pub(crate) sweep: AtomicU32,
+}
+
+impl Conntrack {
+    /// No connections yet. `seed` is secret: it decides the places of connections in the table.
+    pub fn new(seed: u64) -> Arc<Conntrack> {
+        Arc::new(Conntrack {
+            table: Table::new(seed),
+            limits: Limits::new(),
+            policies: Policies::new(),
+            counters: Counters::default(),
+            check_sequence: AtomicBool::new(true),
+            pickup: AtomicBool::new(true),
+            sweep: AtomicU32::new(0),
+        })
+    }
+
+    /// A thread's handle.
+    pub fn tracker(self: &Arc<Conntrack>) -> Tracker {
+        Tracker::new(self.clone())
+    }
+
+    /// Connections now.
+    pub fn len(&self) -> usize {
+        self.limits.count() as usize
+    }
+
+    /// Whether there is no connection.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Connections at most.
+    pub fn max(&self) -> u32 {
+        self.limits.max.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of connections at most. Those beyond it stay until they end.
+    pub fn set_max(&self, max: u32) {
+        self.limits.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Whether the numbers of TCP and the tags of SCTP decide about packets.
+    pub fn checks_sequence(&self) -> bool {
+        self.check_sequence.load(Ordering::Relaxed)
+    }
+
+    /// Turns the check of numbers on (the default) or off.
+    pub fn set_check_sequence(&self, check: bool) {
+        self.check_sequence.store(check, Ordering::Relaxed);
+    }
+
+    /// Whether a TCP or SCTP connection may begin with a packet from its middle.
+    pub fn picks_up(&self) -> bool {
+        self.pickup.load(Ordering::Relaxed)
+    }
+
+    /// Allows connections that begin in the middle (the default, as in Open vSwitch) or forbids
+    /// them.
+    pub fn set_pickup(&self, pickup: bool) {
+        self.pickup.store(pickup, Ordering::Relaxed);
+    }
+
+    /// Makes or changes a timeout policy: seconds by state; states that are missing have the
+    /// default. Connections of the policy have the new timeouts from their next packet on.
+    pub fn set_policy(&self, id: PolicyId, timeouts: &[(Timeout, u32)]) {
+        self.policies.set(id, timeouts);
+    }
+
+    /// Removes a timeout policy; false if it does not exist. Its connections go on with the
+    /// default.
+    pub fn remove_policy(&self, id: PolicyId) -> bool {
+        self.policies.remove(id)
+    }
+
+    /// The seconds of a timeout policy; `None` if it does not exist.
+    pub fn policy(&self, id: PolicyId) -> Option<Vec<(Timeout, u32)>> {
+        self.policies.get(id)
+    }
+
+    /// The limit of zones that have none of their own; 0 is none.
+    pub fn default_zone_limit(&self) -> u32 {
+        self.limits.default()
+    }
+
+    /// Sets the limit of zones that have none of their own; 0 is none.
+    pub fn set_default_zone_limit(&self, limit: u32) {
+        self.limits.set_default(limit);
+    }
+
+    /// Sets a zone's limit (0 is none), or goes back to the default one.
+    pub fn set_zone_limit(&self, zone: u16, limit: Option<u32>) {
+        self.limits.set(zone, limit);
+    }
+
+    /// A zone's limit and use.
+    pub fn zone_limit(&self, zone: u16) -> ZoneLimit {
+        self.limits.zone(zone)
+    }
+
+    /// The zones with a limit of their own, in their order.
+    pub fn zone_limits(&self) -> Vec<ZoneLimit> {
+        self.limits.zones()
+    }
+
+    /// The zones with connections, and how many.
+    pub fn zones(&self) -> Vec<(u16, u32)> {
+        self.limits.used_zones()
+    }
+
+    /// Events so far.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.read()
+    }
+
+    /// Bytes that connections and their table occupy.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// Ends a connection; false if it has ended already. The caller is in a batch.
+    pub(crate) fn end(&self, id: Id, why: Ended) -> bool {
+        let Some((kind, _)) = self.table.remove(id) else {
+            return false;
+        };
+        self.limits.give(kind.zone());
+        self.counters.ended(why);
+        true
+    }
+
+    /// Whether a connection is still the one that was meant, and half-open.
+    pub(crate) fn is_half_open(&self, id: Id) -> bool {
+        let half_open = |entry: &Entry| entry.stage.load(Ordering::Relaxed) & tcp::ASSURED == 0;
+        self.table
+            .entry(id.index)
+            .is_some_and(|entry| entry.life() == id.life && half_open(entry))
+    }
+}

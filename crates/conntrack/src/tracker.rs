@@ -1,0 +1,330 @@
+//! A thread's handle on the connections: tracks packets, one by one or in batches.
+
+use crate::commit::Commit;
+use crate::conntrack::Conntrack;
+use crate::counters::{Ended, Refusal};
+use crate::packet::{Content, Invalid, Packet, Parsed, parse};
+use crate::state::State;
+use crate::table::entry::{Entry, Kind};
+use crate::table::{Found, Id, Pin, Views};
+use crate::tcp::Verdict;
+use crate::timeout::{PolicyId, Timeout};
+use crate::tuple::Tuple;
+use crate::{datagram, sctp, tcp};
+use nanos::Nanos;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Packets whose lookups are in flight together.
+const BATCH: usize = 32;
+
+/// What to do with packets: the arguments of the action `ct`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The zone.
+    pub zone: u16,
+    /// Whether packets of new connections make one.
+    pub commit: bool,
+    /// Whether a connection ends whose reply direction the packet has, so that the packet begins a
+    /// new one. Only with `commit`.
+    pub force: bool,
+    /// Value and mask for the connection's mark.
+    pub mark: Option<(u32, u32)>,
+    /// Value and mask for the connection's label.
+    pub label: Option<(u128, u128)>,
+    /// The timeout policy of new connections.
+    pub policy: PolicyId,
+}
+
+/// A connection, for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub(crate) Id);
+
+/// What the tracker says about a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// `ct_state`.
+    pub state: State,
+    /// `ct_zone`.
+    pub zone: u16,
+    /// `ct_mark`.
+    pub mark: u32,
+    /// `ct_label`.
+    pub label: u128,
+    /// The connection's original tuple; of a data connection that of its control connection.
+    pub original: Option<Tuple>,
+    /// The connection.
+    pub connection: Option<ConnectionId>,
+    /// Why the packet belongs to no connection.
+    pub invalid: Option<Invalid>,
+    /// Why the connection was not committed. The packet is new; Open vSwitch's userspace datapath
+    /// forwards it, and the kernel's drops it.
+    pub refused: Option<Refusal>,
+}
+
+/// A thread's handle.
+pub struct Tracker {
+    pub(crate) shared: Arc<Conntrack>,
+    pub(crate) views: Views,
+    pub(crate) pin: Arc<Pin>,
+}
+
+impl Tracker {
+    pub(crate) fn new(shared: Arc<Conntrack>) -> Tracker {
+        Tracker {
+            views: shared.table.views(),
+            pin: shared.table.epochs.register(),
+            shared,
+        }
+    }
+
+    /// What all handles share.
+    pub fn conntrack(&self) -> &Arc<Conntrack> {
+        &self.shared
+    }
+
+    /// Tracks a packet.
+    pub fn track(&mut self, request: &Request, packet: &mut Packet<'_>, now: Nanos) -> Outcome {
+        let mut outcome = [Outcome::default()];
+        self.track_batch(request, std::slice::from_mut(packet), now, &mut outcome);
+        outcome[0]
+    }
+
+    /// Tracks packets in their order. The lookups of up to 32 packets wait for memory together.
+    ///
+    /// # Panics
+    /// If there are fewer outcomes than packets.
+    pub fn track_batch(&mut self, request: &Request, packets: &mut [Packet<'_>], now: Nanos, outcomes: &mut [Outcome]) {
+        assert!(outcomes.len() >= packets.len(), "an outcome for each packet");
+        let shared = self.shared.clone();
+        self.pin.enter(&shared.table.epochs);
+        for (packets, outcomes) in packets.chunks_mut(BATCH).zip(outcomes.chunks_mut(BATCH)) {
+            self.chunk(&shared, request, packets, now, outcomes);
+        }
+        self.pin.leave();
+    }
+
+    fn chunk(
+        &mut self,
+        shared: &Conntrack,
+        request: &Request,
+        packets: &mut [Packet<'_>],
+        now: Nanos,
+        outcomes: &mut [Outcome],
+    ) {
+        let mut parsed = [(Err(Invalid::Malformed), 0); BATCH];
+        for (packet, (parsed, hash)) in packets.iter().zip(&mut parsed) {
+            *parsed = parse(packet.data, packet.v6, packet.checksum);
+            if let Ok(parsed) = parsed {
+                *hash = shared.table.hash(&parsed.tuple, request.zone);
+            }
+        }
+        if packets.len() > 1 {
+            let mut candidates = [0; BATCH];
+            for ((_, hash), candidate) in parsed[..packets.len()].iter().zip(&mut candidates) {
+                *candidate = shared.table.touch_slots(&mut self.views, *hash).unwrap_or(0);
+            }
+            for candidate in &candidates[..packets.len()] {
+                shared.table.touch_entry(*candidate);
+            }
+        }
+        for ((packet, (parsed, hash)), outcome) in packets.iter_mut().zip(&parsed).zip(outcomes) {
+            *outcome = match parsed {
+                Ok(parsed) => self.one(shared, request, packet, parsed, *hash, now),
+                Err(why) => invalid(shared, request.zone, *why),
+            };
+        }
+    }
+
+    fn one(
+        &mut self,
+        shared: &Conntrack,
+        request: &Request,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed,
+        hash: u64,
+        now: Nanos,
+    ) -> Outcome {
+        let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
+        let found = shared.table.find(&mut self.views, hash, &parsed.tuple, kind, now.0);
+        if let Some(found) = found
+            && let Some(entry) = shared.table.entry(found.index)
+        {
+            match request.commit && request.force && found.reply {
+                false => {
+                    if let Some(outcome) = known(shared, request, parsed, found, entry, now) {
+                        return outcome;
+                    }
+                }
+                true => replace(shared, found.index, entry),
+            }
+        }
+        self.unknown(shared, request, packet, parsed, hash, now)
+    }
+
+    /// A packet of no connection.
+    #[cold]
+    fn unknown(
+        &mut self,
+        shared: &Conntrack,
+        request: &Request,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed,
+        hash: u64,
+        now: Nanos,
+    ) -> Outcome {
+        let pickup = shared.picks_up();
+        let begun = match &parsed.content {
+            Content::Error(_) => return invalid(shared, request.zone, Invalid::Unrelated),
+            Content::Tcp(segment) => tcp::begin(segment, pickup).map(|(tcp, timeout)| {
+                let (sides, stage) = tcp.pack();
+                (sides, stage, timeout)
+            }),
+            Content::Sctp(chunk) => sctp::begin(chunk, pickup),
+            Content::Echo { request: false } => None,
+            Content::Echo { request: true } | Content::Datagram => {
+                let (stage, timeout) = datagram::begin(parsed.tuple.is_icmp());
+                Some(([0; 2], stage, timeout))
+            }
+        };
+        let Some((sides, stage, timeout)) = begun else {
+            return invalid(shared, request.zone, Invalid::Beginning);
+        };
+        let new = Outcome {
+            state: State::NEW | State::TRK,
+            zone: request.zone,
+            original: Some(parsed.tuple),
+            ..Outcome::default()
+        };
+        if !request.commit {
+            return new;
+        }
+        let commit = Commit {
+            tuple: parsed.tuple,
+            hash,
+            sides,
+            stage,
+            timeout,
+            bytes: parsed.end as u64,
+            in_port: packet.in_port,
+        };
+        match shared.commit(request, &commit, now) {
+            Ok(id) => Outcome {
+                mark: request.mark.map_or(0, |(value, mask)| value & mask),
+                label: request.label.map_or(0, |(value, mask)| value & mask),
+                connection: Some(ConnectionId(id)),
+                ..new
+            },
+            Err(refusal) => {
+                shared.counters.refused(refusal);
+                Outcome {
+                    refused: Some(refusal),
+                    ..new
+                }
+            }
+        }
+    }
+}
+
+/// A packet of a connection; `None` if the connection is over and the packet begins another one.
+#[inline]
+fn known(
+    shared: &Conntrack,
+    request: &Request,
+    parsed: &Parsed,
+    found: Found,
+    entry: &Entry,
+    now: Nanos,
+) -> Option<Outcome> {
+    let kind = entry.kind();
+    let reply = if found.reply { State::RPL } else { State::NONE };
+    let check = shared.checks_sequence();
+    let verdict = match &parsed.content {
+        Content::Tcp(segment) => tcp::update(&entry.sides, &entry.stage, segment, found.reply, check),
+        Content::Sctp(chunk) => sctp::update(&entry.sides, &entry.stage, chunk, found.reply, check),
+        Content::Datagram => datagram::update(&entry.stage, false, found.reply),
+        Content::Echo { .. } => datagram::update(&entry.stage, true, found.reply),
+        Content::Error(_) => Verdict::Tolerated,
+    };
+    let mut state = State::TRK;
+    match verdict {
+        Verdict::Valid(timeout) => {
+            state |= State::EST | reply;
+            stay(shared, entry, kind, timeout, now);
+        }
+        Verdict::New(timeout) => {
+            state |= State::NEW;
+            stay(shared, entry, kind, timeout, now);
+        }
+        Verdict::Tolerated if matches!(parsed.content, Content::Error(_)) => state |= State::REL | reply,
+        Verdict::Tolerated => state |= State::EST | reply,
+        Verdict::Reborn => {
+            replace(shared, found.index, entry);
+            return None;
+        }
+        Verdict::Invalid => {
+            state |= State::INV;
+            shared.counters.invalid(Invalid::OutOfState);
+        }
+    }
+    let valid = verdict != Verdict::Invalid;
+    if valid {
+        if kind.has(Kind::RELATED) {
+            state |= State::REL;
+        }
+        let side = usize::from(found.reply);
+        entry.packets[side].fetch_add(1, Ordering::Relaxed);
+        entry.bytes[side].fetch_add(parsed.end as u64, Ordering::Relaxed);
+        if request.mark.is_some() || request.label.is_some() {
+            shared.set_marks(request, found.index, entry);
+        }
+    }
+    let life = entry.life();
+    Some(Outcome {
+        state,
+        zone: request.zone,
+        mark: entry.mark(),
+        label: entry.label(),
+        original: Some(original(shared, entry, kind)),
+        connection: Some(ConnectionId(Id {
+            index: found.index,
+            life,
+        })),
+        invalid: (!valid).then_some(Invalid::OutOfState),
+        refused: None,
+    })
+}
+
+/// The tuple that stands in the packet's metadata.
+#[inline]
+fn original(shared: &Conntrack, entry: &Entry, kind: Kind) -> Tuple {
+    if kind.has(Kind::RELATED)
+        && let Some(parent) = shared.table.parent(entry)
+    {
+        return parent;
+    }
+    shared.table.tuples(entry).0
+}
+
+#[inline]
+fn stay(shared: &Conntrack, entry: &Entry, kind: Kind, timeout: Timeout, now: Nanos) {
+    let deadline = shared.policies.deadline(kind.policy(), timeout, now);
+    entry.expires.store(deadline, Ordering::Relaxed);
+}
+
+/// Ends the connection that a packet begins anew.
+#[cold]
+fn replace(shared: &Conntrack, index: u32, entry: &Entry) {
+    let life = entry.life();
+    shared.end(Id { index, life }, Ended::Replaced);
+}
+
+fn invalid(shared: &Conntrack, zone: u16, why: Invalid) -> Outcome {
+    shared.counters.invalid(why);
+    Outcome {
+        state: State::INV | State::TRK,
+        zone,
+        invalid: Some(why),
+        ..Outcome::default()
+    }
+}

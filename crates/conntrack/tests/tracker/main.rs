@@ -1,0 +1,7 @@
+//! The tracker from outside: packets in, states out, on virtual time.
+
+mod basics;
+mod flood;
+mod model;
+mod packets;
+mod threads;
