@@ -1,10 +1,11 @@
 //! IGMP and MLD frames, pauses and changes of settings, in any order, through a bridge's table.
 
 use nanos::Nanos;
-use protocols::snooping::{Config, Event, PortConfig, Snooping};
+use protocols::snooping::{Config, Event, PortConfig, ProxyConfig, Snooping};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
-use wire::Vid;
+use wire::{MacAddr, Vid};
 
 /// Ports of the bridge.
 const PORTS: u32 = 4;
@@ -73,6 +74,10 @@ fn config(what: u8) -> Config {
         table_size: 10,
         fast_leave: what & 4 == 0,
         querier: None,
+        proxy: (what & 16 != 0).then_some(ProxyConfig {
+            address: Ipv4Addr::UNSPECIFIED,
+            mac: MacAddr::ZERO,
+        }),
         ports: (0..PORTS - u32::from(what & 8 != 0))
             .map(|number| (number, port(number)))
             .collect(),

@@ -7,12 +7,15 @@
 
 mod machine;
 mod membership;
+mod proxy;
 mod querier;
+mod report;
 mod timers;
 pub mod wire;
 
 pub use machine::{Config, Event, GroupEntry, PortConfig, PortCounters, RouterEntry, Snooping, TABLE_SIZE};
 pub use membership::SourceFilter;
+pub use proxy::ProxyConfig;
 pub use querier::QuerierConfig;
 pub use timers::{AGING, QUERY_INTERVAL};
 

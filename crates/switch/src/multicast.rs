@@ -20,6 +20,8 @@ use wire::Vid;
 pub struct SnoopingConfig {
     /// Whether packets of groups without members go to all ports, or to routers only.
     pub flood_unregistered: bool,
+    /// Whether the control plane reports to routers in place of the hosts, whose reports end here.
+    pub proxy_reports: bool,
 }
 
 /// The table.

@@ -146,3 +146,67 @@ time.sleep(1000)
         assert_eq!(got, expected, "the source 10.1.0.{source}");
     }
 }
+
+#[test]
+fn a_router_hears_the_switch_in_place_of_the_hosts() {
+    skip!(unless root, "ip", "ping", "bridge", "tcpdump", "ovs-vsctl");
+    let lab = Lab::new(true);
+    lab.switch
+        .vsctl("set bridge br0 other_config:mcast-snooping-proxy-reports=true");
+    // The kernel's bridge asks for members, and keeps a table of what it hears.
+    let router = &lab.hosts[3];
+    for command in [
+        "addr flush dev eth0",
+        "link add rt type bridge mcast_snooping 1 mcast_querier 1 mcast_query_use_ifaddr 1 \
+         mcast_igmp_version 3 mcast_startup_query_interval 100",
+        "addr add 10.1.0.4/24 dev rt",
+        "link set eth0 master rt",
+        "link set rt up",
+    ] {
+        router.ip(command);
+    }
+    eventually("the querier is known", || {
+        let table = lab.switch.appctl(&["mdb/show", "br0"]);
+        table.contains("querier").then_some(())
+    });
+    let capture = Capture::start(router, "eth0", "igmp");
+    let join = |host: usize| {
+        let own = Ipv4Addr::new(10, 1, 0, host as u8 + 1);
+        lab.hosts[host].enter(|| {
+            let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+            socket.join_multicast_v4(&GROUP, &own).unwrap();
+            socket
+        })
+    };
+    let wait_for = |wanted: bool| {
+        eventually("the router's table follows", || {
+            let table = router.run(&["bridge", "mdb", "show", "dev", "rt"]);
+            (table.contains("grp 239.1.2.3") == wanted).then_some(())
+        });
+    };
+    let first = join(0);
+    wait_for(true);
+    let second = join(1);
+    lab.wait_for_member("239.1.2.3", 2, true);
+    drop(first);
+    lab.wait_for_member("239.1.2.3", 1, false);
+    wait_for(true);
+    drop(second);
+    wait_for(false);
+    let mac = lab.switch.get("interface", "br0", "mac_in_use").replace('"', "");
+    let is_report = |frame: &Vec<u8>| frame.len() > 38 && frame[38] == 0x22 && frame[6..12] != router_mac(router);
+    let reports: Vec<Vec<u8>> = capture.finish().into_iter().filter(is_report).collect();
+    assert!(reports.len() >= 2);
+    for report in reports {
+        let from: Vec<String> = report[6..12].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!((from.join(":"), &report[26..30]), (mac.clone(), &[0; 4][..]));
+    }
+}
+
+/// The address of a host's device.
+fn router_mac(host: &Netns) -> [u8; 6] {
+    let shown = host.ip("-o link show eth0");
+    let mac = shown.split("link/ether ").nth(1).unwrap();
+    let bytes = mac[..17].split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+    bytes.collect::<Vec<u8>>().try_into().unwrap()
+}

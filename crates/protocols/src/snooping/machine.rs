@@ -4,6 +4,7 @@
 //! groups displaces its own. A budget limits how fast a port may add memberships.
 
 use super::membership::{Leave, Membership, SourceFilter, Timing};
+use super::proxy::{Proxy, ProxyConfig};
 use super::querier::{Querier, QuerierConfig};
 use super::timers::{AGING, LAST_MEMBER, ROUTER};
 use super::wire::{Message, Query, Record, RecordKind, Report, parse};
@@ -33,6 +34,8 @@ pub struct Config {
     pub fast_leave: bool,
     /// The querier of our own.
     pub querier: Option<QuerierConfig>,
+    /// Reports of our own in place of the hosts'.
+    pub proxy: Option<ProxyConfig>,
     /// The ports, by number. Frames from others are ignored.
     pub ports: BTreeMap<u32, PortConfig>,
 }
@@ -44,6 +47,7 @@ impl Default for Config {
             table_size: TABLE_SIZE.0,
             fast_leave: true,
             querier: None,
+            proxy: None,
             ports: BTreeMap::new(),
         }
     }
@@ -166,6 +170,7 @@ pub struct Snooping {
     /// When memberships change by themselves.
     due: BTreeSet<(Nanos, Key, u32)>,
     querier: Querier,
+    proxy: Proxy,
     frames: VecDeque<(Vid, Vec<u8>)>,
     stale_groups: BTreeSet<Key>,
     stale_routers: BTreeSet<Vid>,
@@ -188,6 +193,7 @@ impl Snooping {
         }
         self.change_aging(config.aging);
         self.querier.configure(config.querier.clone(), now);
+        self.proxy.configure(config.proxy.as_ref());
         self.config = config;
         while self.groups.len() > self.config.table_size && self.evict() {}
         self.tick(now);
@@ -252,6 +258,7 @@ impl Snooping {
             return;
         }
         self.querier.hear(vlan, query.src, now);
+        self.proxy.hear(vlan, query, now);
         let (known, order) = (self.routers.contains_key(&(vlan, port)), self.next_order());
         let of_port = || self.routers.keys().filter(|(_, at)| *at == port).count();
         if known || of_port() < ROUTERS_OF_PORT {
@@ -301,6 +308,10 @@ impl Snooping {
                 (false, false) => Leave::After(LAST_MEMBER),
             },
         };
+        let asks = matches!(kind, RecordKind::ToInclude | RecordKind::ToExclude | RecordKind::Block);
+        if known && asks && matches!(timing.leave, Leave::After(_)) {
+            self.proxy.ask(key, now);
+        }
         let mut membership = Membership::default();
         let (mut before, mut seen, mut orders) = (None, now, None);
         let group_order = self.groups.get(&key).map_or(0, |group| group.order);
@@ -428,6 +439,7 @@ impl Snooping {
             stays
         });
         self.frames.extend(self.querier.tick(now));
+        self.frames.extend(self.proxy.tick(now));
     }
 
     /// Gives a membership back its place: only reports make it younger.
@@ -447,7 +459,7 @@ impl Snooping {
     pub fn next_event(&self) -> Option<Nanos> {
         let members = self.due.first().map(|(due, ..)| *due);
         let routers = self.routers.values().map(|router| router.seen + ROUTER).min();
-        [members, routers, self.querier.next_event()]
+        [members, routers, self.querier.next_event(), self.proxy.next_event()]
             .into_iter()
             .flatten()
             .min()
@@ -461,7 +473,7 @@ impl Snooping {
     /// The next change of the bridge's tables.
     pub fn take_event(&mut self) -> Option<Event> {
         if let Some(key) = self.stale_groups.pop_first() {
-            return Some(self.group_event(key));
+            return Some(self.tell_group(key));
         }
         self.stale_routers.pop_first().map(|vlan| self.router_event(vlan))
     }
@@ -471,24 +483,25 @@ impl Snooping {
         self.stale_groups.clear();
         self.stale_routers.clear();
         let vlans: BTreeSet<Vid> = self.routers.keys().map(|(vlan, _)| *vlan).collect();
-        let groups = self.groups.keys().map(|key| self.group_event(*key));
-        groups
-            .chain(vlans.into_iter().map(|vlan| self.router_event(vlan)))
-            .collect()
+        let groups = &self.groups;
+        self.proxy.retain(|key| groups.contains_key(key));
+        let keys: Vec<Key> = self.groups.keys().copied().collect();
+        let mut events: Vec<Event> = keys.into_iter().map(|key| self.tell_group(key)).collect();
+        events.extend(vlans.into_iter().map(|vlan| self.router_event(vlan)));
+        events
     }
 
-    fn group_event(&self, (vlan, group): Key) -> Event {
+    /// The event of a group, which the proxy follows too.
+    fn tell_group(&mut self, (vlan, group): Key) -> Event {
         let mut members: Vec<(u64, u32, SourceFilter)> = Vec::new();
         if let Some(group) = self.groups.get(&(vlan, group)) {
             let of = |(port, member): (&u32, &Member)| (member.order, *port, member.membership.filter());
             members.extend(group.members.iter().map(of));
         }
         members.sort_by_key(|(order, ..)| *order);
-        Event::Group {
-            vlan,
-            group,
-            members: members.into_iter().map(|(_, port, filter)| (port, filter)).collect(),
-        }
+        let members: Vec<_> = members.into_iter().map(|(_, port, filter)| (port, filter)).collect();
+        self.proxy.follow((vlan, group), &members);
+        Event::Group { vlan, group, members }
     }
 
     fn router_event(&self, vlan: Vid) -> Event {

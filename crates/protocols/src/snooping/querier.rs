@@ -98,7 +98,7 @@ impl QuerierConfig {
 }
 
 /// The link-local address of an Ethernet address (RFC 4291 appendix A).
-fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
+pub(super) fn link_local(mac: MacAddr) -> std::net::Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f].into()
 }

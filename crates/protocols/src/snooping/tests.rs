@@ -3,6 +3,7 @@
 mod bounds;
 mod frames;
 mod memberships;
+mod proxy;
 
 use super::wire::{ipv4, ipv6};
 use super::{Config, Event, PortConfig, Snooping};

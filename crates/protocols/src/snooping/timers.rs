@@ -11,8 +11,14 @@ pub const AGING: (Duration, Duration, Duration) = (
 );
 /// How long a port counts as one of a router after a query, as in Open vSwitch.
 pub(super) const ROUTER: Duration = Duration::from_secs(180);
-/// Last member query time: a last member query count of 2, an interval of 1 s each.
+/// Last member query time: [`LAST_MEMBER_QUERIES`] intervals of 1 s each.
 pub(super) const LAST_MEMBER: Duration = Duration::from_secs(2);
+/// The last member query count.
+pub(super) const LAST_MEMBER_QUERIES: u32 = 2;
+/// The unsolicited report interval: the longest time between two reports of a change.
+pub(super) const UNSOLICITED: Duration = Duration::from_secs(1);
+/// The older version querier present timeout: twice the default query interval and a response.
+pub(super) const OLDER_QUERIER: Duration = Duration::from_secs(260);
 /// How often the own querier asks: the default and the legal values.
 pub const QUERY_INTERVAL: (Duration, Duration, Duration) = (
     Duration::from_secs(125),

@@ -33,6 +33,21 @@ pub struct Query {
     pub group: Option<IpAddr>,
     /// The sources, of a group-and-source-specific query.
     pub sources: Vec<IpAddr>,
+    /// The querier's version.
+    pub version: Version,
+    /// How long hosts may take to answer.
+    pub response: Duration,
+}
+
+/// The version of a querier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// IGMPv1, which has no leave messages.
+    V1,
+    /// IGMPv2 or MLDv1, which know no sources.
+    V2,
+    /// IGMPv3 or MLDv2.
+    V3,
 }
 
 /// A report or a leave message.
@@ -139,14 +154,26 @@ fn over_ipv4(data: &[u8]) -> Result<Message, Malformed> {
     let group = IpAddr::V4(Ipv4Addr::new(a, b, c, d));
     match kind {
         0x11 => {
-            let sources = match body.len() {
-                8 => Vec::new(),
-                // An IGMPv3 query, which IGMPv2 routers never send (RFC 3376 §7.1).
-                12.. => addresses(&body[12..], count(&body[10..12]), 4, v4)?.0,
+            // Only IGMPv3 has longer queries (RFC 3376 §7.1).
+            let (version, sources) = match (body.len(), max_response) {
+                (8, 0) => (Version::V1, Vec::new()),
+                (8, _) => (Version::V2, Vec::new()),
+                (12.., _) => (Version::V3, addresses(&body[12..], count(&body[10..12]), 4, v4)?.0),
                 _ => return Err(Malformed::Length),
             };
-            let _ = max_response;
-            query(src, group, sources)
+            let tenths = match version {
+                Version::V1 => 100,
+                Version::V2 => max_response.into(),
+                Version::V3 => float(max_response.into(), 4),
+            };
+            let response = Duration::from_millis(u64::from(tenths) * 100);
+            query(Query {
+                src,
+                group: Some(group),
+                sources,
+                version,
+                response,
+            })
         }
         0x12 | 0x16 => single(RecordKind::IsExclude, group),
         0x17 => single(RecordKind::ToInclude, group),
@@ -187,13 +214,22 @@ fn over_ipv6(data: &[u8]) -> Result<Message, Malformed> {
         return records(&body[8..], count(&head[6..]), 16, v6);
     }
     let group = v6(body.get(8..24).ok_or(Malformed::Length)?)?;
+    let response = count(&body[4..6]) as u32;
+    let asked = |version, milliseconds: u32, sources| {
+        query(Query {
+            src: src.into(),
+            group: Some(group),
+            sources,
+            version,
+            response: Duration::from_millis(milliseconds.into()),
+        })
+    };
     match (kind, body.len()) {
-        (130, 24) => query(src.into(), group, Vec::new()),
-        (130, 28..) => query(
-            src.into(),
-            group,
-            addresses(&body[28..], count(&body[26..28]), 16, v6)?.0,
-        ),
+        (130, 24) => asked(Version::V2, response, Vec::new()),
+        (130, 28..) => {
+            let sources = addresses(&body[28..], count(&body[26..28]), 16, v6)?.0;
+            asked(Version::V3, float(response, 12), sources)
+        }
         (130, _) => Err(Malformed::Length),
         (131, _) => single(RecordKind::IsExclude, group),
         _ => single(RecordKind::ToInclude, group),
@@ -223,13 +259,23 @@ fn has_router_alert(extensions: &[u8]) -> bool {
     false
 }
 
-fn query(src: IpAddr, group: IpAddr, sources: Vec<IpAddr>) -> Result<Message, Malformed> {
-    let group = match group {
-        group if group.is_unspecified() => None,
-        group if group.is_multicast() => Some(group),
-        _ => return Err(Malformed::Group),
-    };
-    Ok(Message::Query(Query { src, group, sources }))
+/// Checks the group of a query; that of a general query is unspecified.
+fn query(query: Query) -> Result<Message, Malformed> {
+    let group = query.group.filter(|group| !group.is_unspecified());
+    if group.is_some_and(|group| !group.is_multicast()) {
+        return Err(Malformed::Group);
+    }
+    Ok(Message::Query(Query { group, ..query }))
+}
+
+/// A maximum response code: a number, or with the first bit a mantissa of `bits` bits and an
+/// exponent of three (RFC 3376 §4.1.1, RFC 3810 §5.1.3).
+fn float(code: u32, bits: u32) -> u32 {
+    if code < 1 << (bits + 3) {
+        return code;
+    }
+    let (mantissa, exponent) = (code & ((1 << bits) - 1), code >> bits & 7);
+    (mantissa | 1 << bits) << (exponent + 3)
 }
 
 /// A message of a version without records.

@@ -35,7 +35,9 @@ impl<'a> Pipeline<'a> {
             return false;
         };
         if let Some(is_report) = self.membership_message(copies, visit, is_v4) {
-            if is_report {
+            if is_report && snooping.proxy_reports && visit.from.is_some() {
+                self.detail(|_| String::from("report for the proxy, not forwarding"));
+            } else if is_report {
                 let mut ports = Ports::new();
                 self.router_ports(visit, &mut ports);
                 self.report_ports(visit, &mut ports);

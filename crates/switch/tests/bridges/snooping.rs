@@ -3,9 +3,10 @@
 use crate::lab::Lab;
 use dp::{Action, Change, Translation};
 use flow::{Field, PortNo};
+use openflow::model::{self, Port};
 use protocols::snooping::{Event, SourceFilter};
 use std::net::IpAddr;
-use switch::tables::ControlPort;
+use switch::tables::{ControlPort, Patience};
 use switch::{PortConfig, SnoopingConfig};
 use testkit::Packet;
 use wire::Vid;
@@ -16,7 +17,10 @@ const B: [u8; 4] = [10, 0, 0, 2];
 
 fn lab(flood_unregistered: bool) -> Lab {
     let mut lab = Lab::with_ports(&["a", "b", "c", "d"]);
-    lab.bridge("br0").snooping = Some(SnoopingConfig { flood_unregistered });
+    lab.bridge("br0").snooping = Some(SnoopingConfig {
+        flood_unregistered,
+        proxy_reports: false,
+    });
     lab.configure();
     lab
 }
@@ -146,6 +150,30 @@ fn reports_go_to_routers_and_queries_to_all() {
 }
 
 #[test]
+fn a_proxy_keeps_the_reports_of_hosts_and_sends_its_own() {
+    let mut lab = lab(true);
+    lab.bridge("br0").snooping = Some(SnoopingConfig {
+        flood_unregistered: true,
+        proxy_reports: true,
+    });
+    lab.configure();
+    lab.switch.snoop("br0", &[routers(&[3])], false);
+    for kind in [0x12, 0x16, 0x17, 0x22] {
+        assert_eq!(out(&lab.translate("a", igmp(kind))), (vec![], true));
+    }
+    assert_eq!(out(&lab.translate("a", igmp(0x11))), (vec![2, 3, 4], true));
+    let frame = igmp(0x16).bytes();
+    let key = flow::extract(&frame, &flow::PacketMeta::default()).unwrap();
+    let state = flow::FlowState::new(key, Port::CONTROLLER.0);
+    let normal = [model::Action::Output {
+        port: Port::NORMAL,
+        max_len: 0,
+    }];
+    let own = lab.switch.packet_out("br0", &state, &normal, lab.now, Patience::Whole);
+    assert_eq!(out(&own.unwrap().unwrap().translation), (vec![3], false));
+}
+
+#[test]
 fn flooded_ports_get_all_data() {
     let mut lab = lab(false);
     lab.port_mut("d").mcast_flood = true;
@@ -197,6 +225,7 @@ fn the_control_plane_gets_the_frame_as_the_bridge_received_it() {
     lab.port("br0", "b", PortConfig::default());
     lab.bridge("br0").snooping = Some(SnoopingConfig {
         flood_unregistered: true,
+        proxy_reports: false,
     });
     lab.configure();
     let vlan = |lab: &Lab, packet: Packet, port| lab.switch.vlan_at("br0", port, &packet.bytes());

@@ -5,7 +5,9 @@ use super::{Service, World};
 use crate::desired::{self, Desired};
 use dp::PuntReason;
 use nanos::Nanos;
-use protocols::snooping::{AGING, Config, PortConfig, QUERY_INTERVAL, QuerierConfig, Snooping, TABLE_SIZE};
+use protocols::snooping::{
+    AGING, Config, PortConfig, ProxyConfig, QUERY_INTERVAL, QuerierConfig, Snooping, TABLE_SIZE,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -21,8 +23,10 @@ pub(crate) struct Wanted {
     aging: Duration,
     table_size: usize,
     fast_leave: bool,
-    /// The address and interval of the querier of our own.
-    querier: Option<(Ipv4Addr, Duration)>,
+    /// The interval of the querier of our own.
+    querier: Option<Duration>,
+    /// The address of the querier and the proxy.
+    address: Ipv4Addr,
 }
 
 /// Reads `mcast-snooping-*` of `Bridge.other_config`. Names wrong values of our own keys.
@@ -39,6 +43,7 @@ pub(crate) fn wanted(map: &BTreeMap<String, String>, wrong: &mut BTreeSet<String
     };
     let fast_leave = flag("mcast-snooping-fast-leave", true);
     let has_querier = flag("mcast-snooping-querier", false);
+    let proxy_reports = flag("mcast-snooping-proxy-reports", false);
     let address = value(map, "mcast-snooping-querier-address", wrong, |_: &Ipv4Addr| true);
     let is_interval = |seconds: &u64| {
         let bounds = QUERY_INTERVAL.1.as_secs()..=QUERY_INTERVAL.2.as_secs();
@@ -46,10 +51,12 @@ pub(crate) fn wanted(map: &BTreeMap<String, String>, wrong: &mut BTreeSet<String
     };
     let interval = value(map, "mcast-snooping-query-interval", wrong, is_interval);
     let interval = interval.map_or(QUERY_INTERVAL.0, Duration::from_secs);
+    let address = address.unwrap_or(Ipv4Addr::UNSPECIFIED);
     let disabled = map.get("mcast-snooping-disable-flood-unregistered");
     Wanted {
         config: SnoopingConfig {
             flood_unregistered: disabled.is_none_or(|value| value != "true"),
+            proxy_reports,
         },
         aging: match number("mcast-snooping-aging-time") {
             None | Some(0) => AGING.0,
@@ -57,7 +64,8 @@ pub(crate) fn wanted(map: &BTreeMap<String, String>, wrong: &mut BTreeSet<String
         },
         table_size: number("mcast-snooping-table-size").map_or(TABLE_SIZE.0, |size| size as usize),
         fast_leave,
-        querier: has_querier.then(|| (address.unwrap_or(Ipv4Addr::UNSPECIFIED), interval)),
+        querier: has_querier.then_some(interval),
+        address,
     }
 }
 
@@ -208,10 +216,11 @@ impl Bridge {
             }
             self.ports.insert(number, port.config.clone());
         }
-        let querier = wanted.querier.map(|(address, interval)| QuerierConfig {
+        let (address, mac) = (wanted.address, world.ports.mac_of_bridge(name).unwrap_or(MacAddr::ZERO));
+        let querier = wanted.querier.map(|interval| QuerierConfig {
             vlans: vlans(bridge),
             address,
-            mac: world.ports.mac_of_bridge(name).unwrap_or(MacAddr::ZERO),
+            mac,
             interval,
         });
         let config = Config {
@@ -219,6 +228,7 @@ impl Bridge {
             table_size: wanted.table_size,
             fast_leave: wanted.fast_leave,
             querier,
+            proxy: wanted.config.proxy_reports.then_some(ProxyConfig { address, mac }),
             ports,
         };
         self.machine.configure(config, world.now);
