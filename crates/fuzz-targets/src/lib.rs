@@ -5,6 +5,7 @@
 //! feeds them the corpora in `fuzz/corpus/` and mutations of those on every `make test`.
 
 mod aggregation;
+mod configuration;
 mod discovery;
 mod exports;
 mod liveness;
@@ -13,6 +14,7 @@ mod trees;
 mod tunnels;
 
 pub use aggregation::aggregation;
+pub use configuration::configuration;
 pub use discovery::discovery;
 use dp::offload::PacketKind;
 pub use exports::exports;
@@ -41,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     ("packet", packet),
     ("jsonrpc", jsonrpc),
     ("transact", transact),
+    ("configuration", configuration),
     ("log", log),
     ("flows", flows),
     ("texts", texts),

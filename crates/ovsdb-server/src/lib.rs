@@ -32,5 +32,6 @@ mod source;
 mod store;
 
 pub use cli::main;
+pub use config::check_config;
 pub use server::{DEFAULT_MAX_SESSIONS, OpenError, Options, Server, SyncOptions};
 pub use store::StoreError;

@@ -32,6 +32,16 @@ struct Served {
     model: Model,
 }
 
+/// Reads the text of a configuration file as `--config-file` does, without acting on it. Returns
+/// the number of its remotes and of its databases.
+///
+/// # Errors
+/// The place in the file and the rule that it breaks.
+pub fn check_config(text: &[u8]) -> Result<(usize, usize), String> {
+    let config = Config::parse(text)?;
+    Ok((config.remotes.len(), config.databases.len()))
+}
+
 impl ConfigFile {
     pub(crate) fn new(path: PathBuf) -> ConfigFile {
         let served = Vec::new();

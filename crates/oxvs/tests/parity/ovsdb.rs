@@ -193,6 +193,13 @@ const SERVER: Group = Group {
         row("ovs-appctl -t ovsdb-server ovsdb-server/memory-trim-on-compaction on"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/memory-trim-on-compaction x"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/perf-counters-clear"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/perf-counters-clear x"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/perf-counters-show"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/perf-counters-show x"),
+        // `oxvs run` has this remote always, as Open vSwitch's start-up script gives it.
+        row("ovs-appctl -t ovsdb-server ovsdb-server/add-remote db:Open_vSwitch,Open_vSwitch,manager_options"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/list-remotes"),
+        row("ovs-appctl -t ovsdb-server ovsdb-server/list-remotes x"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/reconnect"),
         row("ovs-appctl -t ovsdb-server ovsdb-server/sync-status"),
         row("ovs-appctl -t ovsdb-server cluster/status Open_vSwitch"),
