@@ -1,4 +1,5 @@
-//! The smallest daemon: a control socket with the common commands, `exit` and `crash`.
+//! The smallest daemon: a control socket with the common commands, `exit`, and ways
+//! to crash: `panic`, `crash` and `overflow`.
 //!
 //! `cargo run -p mgmt --example minimal_daemon -- --pidfile=/tmp/x.pid --unixctl=/tmp/x.ctl`
 
@@ -65,6 +66,8 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
             std::process::abort()
         };
         server.register("crash", "", 0, 0, Box::new(command));
+        let command = |_: &[String]| Ok(overflow(1).to_string());
+        server.register("overflow", "", 0, 0, Box::new(command));
         if let Some(path) = daemon.options().unixctl_path() {
             tokio::task::spawn_local(server.serve(Server::bind(&path).await?));
         }
@@ -83,4 +86,11 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
         Some(number) => daemon::exit_by_signal(number),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Overflows the stack.
+#[inline(never)]
+#[expect(unconditional_recursion, reason = "this is a crash to try")]
+fn overflow(depth: u64) -> u64 {
+    std::hint::black_box(depth) + overflow(std::hint::black_box(depth + 1)) + depth
 }

@@ -131,7 +131,7 @@ pub(crate) fn remove_leftovers(rundir: &Path, program: &str) {
         let Some(name) = name.to_str() else { continue };
         let ours = |rest: &&str| PROGRAMS.contains(rest) || *rest == program;
         let stale = match name.rsplit_once('.') {
-            Some((rest, "ctl")) => {
+            Some((rest, "ctl" | "capture")) => {
                 let owner = rest.rsplit_once('.').filter(|(owner, _)| ours(owner));
                 let owner = owner.and_then(|(owner, pid)| Some((owner, pid.parse::<u32>().ok()?)));
                 owner.is_some_and(|(owner, pid)| !is_running(pid, owner)) && is_dead_socket(&entry.path())
@@ -178,6 +178,7 @@ mod tests {
             "ovs-vswitchd.4000000.ctl",
             "ovsdb-server.4000001.ctl",
             "test.4000002.ctl",
+            "ovs-vswitchd.4000000.capture",
         ];
         for name in dead {
             // The name of a socket stays when it is closed.

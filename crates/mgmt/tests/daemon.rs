@@ -56,6 +56,15 @@ impl Sandbox {
     }
 }
 
+/// A test that fails leaves no daemon behind.
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.call("exit");
+        }
+    }
+}
+
 fn eventually(what: &str, mut f: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !f() {
@@ -147,6 +156,87 @@ fn a_panic_is_in_the_log_with_its_backtrace() {
     assert!(log.contains("on request"), "{log}");
     assert!(log.contains("|EMER|0: "), "{log}");
     assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
+}
+
+#[test]
+fn a_crash_is_in_the_log_with_its_backtrace_and_the_monitor_restarts_the_daemon() {
+    let sandbox = Sandbox::new();
+    let args = ["--detach", "--monitor", "--pidfile", "--log-file", "--unixctl=ctl"];
+    assert!(sandbox.run(&args).status.success());
+    let log = || fs::read_to_string(sandbox.path("minimal-daemon.log")).unwrap();
+    // Between two restarts the monitor waits ten seconds, so one crash has to do here.
+    let crashed = sandbox.pid().unwrap();
+    assert!(sandbox.call("overflow").is_err());
+    eventually("it is back", || sandbox.pid().is_some_and(|pid| pid != crashed));
+    eventually("it answers", || sandbox.call("version").is_ok());
+    let text = log();
+    let lines: Vec<&str> = text.lines().map(|line| line.splitn(3, '|').nth(2).unwrap()).collect();
+    let at = |begin: &str| {
+        let found = lines.iter().position(|line| line.starts_with(begin));
+        found.unwrap_or_else(|| panic!("{begin}: {text}"))
+    };
+    let crash = at("fatal_signal(crash)|EMER|SIGSEGV detected, backtrace:");
+    let trace = at("backtrace(crash)|EMER|0x");
+    assert!(lines[trace].contains(" <minimal_daemon::overflow+0x"), "{text}");
+    let died = format!("daemon(monitor)|ERR|1 crashes: pid {crashed} died, killed (Segmentation fault)");
+    assert!(crash < trace && trace < at(&died), "{text}");
+    assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
+}
+
+#[test]
+fn a_daemon_serves_as_the_user_that_it_is_told_with_few_capabilities() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    testkit::skip!(unless root);
+    let (sandbox, nobody) = (Sandbox::new(), 65534);
+    chown(sandbox.dir.path(), Some(nobody), None).unwrap();
+    let user = "--user=nobody";
+    let args = [
+        "--detach",
+        "--monitor",
+        "--pidfile",
+        "--log-file",
+        "--unixctl=ctl",
+        user,
+    ];
+    let out = sandbox.run(&args);
+    assert!(out.status.success(), "{out:?}");
+    for file in ["minimal-daemon.pid", "minimal-daemon.log", "ctl"] {
+        assert_eq!(fs::metadata(sandbox.path(file)).unwrap().uid(), nobody, "{file}");
+    }
+    let status = |pid: u32, field: &str| -> String {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    // CAP_NET_BIND_SERVICE and CAP_IPC_LOCK, as in Open vSwitch.
+    let kept = "0000000000004400";
+    let check = |pid: u32| {
+        for (field, value) in [
+            ("Uid:", "65534 65534 65534 65534"),
+            ("Groups:", ""),
+            ("CapPrm:", kept),
+            ("CapEff:", kept),
+            ("CapInh:", "0000000000000000"),
+            ("CapAmb:", "0000000000000000"),
+            ("CapBnd:", "0000000000000000"),
+        ] {
+            assert_eq!(status(pid, field), value, "{field}");
+        }
+    };
+    let first = sandbox.pid().unwrap();
+    check(first);
+    let monitor: u32 = status(first, "PPid:").parse().unwrap();
+    assert_eq!(status(monitor, "Uid:"), "65534 65534 65534 65534");
+    assert!(sandbox.call("crash").is_err());
+    eventually("it is back", || sandbox.pid().is_some_and(|pid| pid != first));
+    eventually("it answers", || sandbox.call("version").is_ok());
+    check(sandbox.pid().unwrap());
+    assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
+
+    let refused = sandbox.run(&["--user=no-such-user"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(text, "minimal-daemon: user no-such-user not found, aborting.\n");
 }
 
 #[test]

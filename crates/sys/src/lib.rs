@@ -6,7 +6,7 @@
 //! - Its error names the call ([`Error`]), except in the two calls per batch of packets, which
 //!   return the bare error.
 //! - It keeps no state: a type that owns its file descriptor holds everything that outlives the
-//!   call.
+//!   call. The exception is [`crash`], because the handler of a signal has no arguments of ours.
 //!
 //! Calls that `rustix` offers in a safe form (eventfd, epoll, netlink sockets, affinity of threads)
 //! are used from there.
@@ -16,6 +16,7 @@
 pub mod bpf;
 mod buffer;
 mod counting_alloc;
+pub mod crash;
 pub mod cycles;
 mod error;
 pub mod ethtool;

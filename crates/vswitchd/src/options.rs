@@ -61,7 +61,7 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
     }
     let mut parser = Parser::new(args, tables, Order::Mixed);
     let mut options = Options {
-        daemon: daemon::Options::new(Program::NAME),
+        daemon: daemon::Options::with_devices(Program::NAME),
         dummies: Dummies::Off,
         dummy_numa: None,
         system_routes: true,

@@ -16,9 +16,11 @@
 //! can fail, then [`Daemon::ready`]. To end: [`Daemon::announce_end`], then drop sockets, devices
 //! and files, the [`Daemon`] last. A successor waits until the process has ended.
 
+mod crash;
 mod monitor;
 mod options;
 mod signals;
+mod user;
 
 use std::env;
 use std::ffi::{CString, OsString};
@@ -73,6 +75,10 @@ pub struct Daemon {
 /// [`StartError`]; print it and exit 1.
 pub fn start(options: Options) -> Result<Daemon, StartError> {
     let stage = Stage::of_this_process();
+    if let Some(user) = options.user {
+        let done = user.take_over(options.log_file.as_deref(), options.devices);
+        done.map_err(io_error("changing the user"))?;
+    }
     match (stage, options.detach, options.monitor) {
         (Stage::First, true, monitor) => {
             let child = spawn(if monitor { "monitor" } else { "daemon" }, &options, None)
@@ -93,6 +99,10 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
     if stage == Stage::Daemon && !options.monitor {
         let _ = rustix::process::setsid();
     }
+    if options.user.is_some() {
+        user::keep_capabilities_here().map_err(io_error("giving up capabilities"))?;
+    }
+    crash::log_crashes();
     // Until `Signals` is there, a SIGHUP has nothing to do: the log file is new.
     signals::survive_hangup().map_err(io_error("catching SIGHUP"))?;
     set_name(&options.program);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use telemetry::vlog;
 
+use super::user::User;
 use crate::cli::{Error, Opt};
 use crate::{os_text, paths};
 
@@ -39,7 +40,7 @@ Daemon options:
                           (default: {pidfile})
   --overwrite-pidfile     with --pidfile, start even if one is running already
   --no-chdir              stay in this directory instead of '/'
-  --user=USER[:GROUP]     the user that runs the daemon; another one is not supported yet
+  --user=USER[:GROUP]     run the daemon as this user and group (only root can)
   --unixctl=SOCKET        control socket for `appctl`, `none` for no socket
                           (default: {rundir}/{program}.PID.ctl)
   --mlockall              lock the process's memory
@@ -89,6 +90,10 @@ pub struct Options {
     pub mlockall: bool,
     /// Log to this file.
     pub log_file: Option<PathBuf>,
+    /// The user to run as, if not the one that starts the program.
+    pub(super) user: Option<User>,
+    /// Keep the capabilities for network devices when changing the user.
+    pub(super) devices: bool,
     /// Keep standard output when detached, for tools that print results.
     pub keep_stdout: bool,
 }
@@ -99,6 +104,15 @@ impl Options {
         Options {
             program: program.to_owned(),
             ..Options::default()
+        }
+    }
+
+    /// No options, for a daemon that serves network devices: it keeps the capabilities for them
+    /// when it changes its user.
+    pub fn with_devices(program: &str) -> Options {
+        Options {
+            devices: true,
+            ..Options::new(program)
         }
     }
 
@@ -120,7 +134,7 @@ impl Options {
                     _ => default_pidfile(&self.program),
                 });
             }
-            "user" => check_user(value.unwrap_or_default())?,
+            "user" => self.user = Some(User::parse(value.unwrap_or_default())?),
             "mlockall" => self.mlockall = true,
             "unixctl" => self.unixctl = value.map(str::to_owned),
             "log-file" => {
@@ -190,33 +204,6 @@ fn accept_log(name: &str, value: Option<&str>) -> Result<bool, Error> {
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-/// `--user=USER:GROUP` is accepted for the user and group that run us: then there is nothing to
-/// change. Either may be left out.
-fn check_user(user: &str) -> Result<(), Error> {
-    let (name, group) = user.split_once(':').unwrap_or((user, ""));
-    let uid = rustix::process::getuid().as_raw();
-    let gid = rustix::process::getgid().as_raw();
-    for (what, name, file, id) in [("user", name, "/etc/passwd", uid), ("group", group, "/etc/group", gid)] {
-        // Both files have the number in the third field.
-        let list = std::fs::read_to_string(file).unwrap_or_default();
-        let known = list.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse::<u32>().ok())?
-        });
-        match known {
-            _ if name.is_empty() => {}
-            Some(known) if known == id => {}
-            Some(_) => {
-                return Err(Error(format!(
-                    "--user={user}: changing the {what} is not supported yet; start the daemon as that {what}"
-                )));
-            }
-            None => return Err(Error(format!("{what} {name} not found, aborting."))),
-        }
-    }
-    Ok(())
 }
 
 fn default_pidfile(program: &str) -> PathBuf {

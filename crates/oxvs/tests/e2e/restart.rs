@@ -1,7 +1,7 @@
 //! Crashes and restarts.
 
 use crate::fixture::{binary, debian_in_namespace, dummy, dummy_bridge, in_namespace, stand_in};
-use testkit::{Daemon, Netns, Packet, Rng, Sandbox, eventually, mac, pcap, skip};
+use testkit::{Daemon, Netns, Packet, Rng, Sandbox, Vswitch, eventually, mac, pcap, skip, try_run};
 
 #[test]
 fn what_was_acknowledged_is_there_after_kill_9() {
@@ -54,6 +54,44 @@ fn a_restarted_switch_forwards_as_it_did() {
         out.contains(&frame.clone().bytes()).then_some(())
     });
     assert!(pcap::frames(&switch.sandbox.path("p3.tx")).is_empty());
+}
+
+#[test]
+fn the_switch_forwards_as_another_user_and_has_its_crash_in_the_log() {
+    use std::os::unix::fs::chown;
+    skip!(unless root, "ip", "ping", "ovs-vsctl", "setpriv");
+    let (ns, sandbox) = (Netns::new("sw"), Sandbox::new());
+    let hosts = [1, 2].map(|n| Vswitch::host(&ns, "host", &format!("h{n}"), &format!("10.1.0.{n}/24")));
+    chown(sandbox.dir(), Some(65534), None).unwrap();
+    let mut words = ns.prefix();
+    let ours = binary().display().to_string();
+    words.extend([&ours, "run", "--user=nobody", "--log-file", "--pidfile"].map(str::to_owned));
+    let mut switch = Daemon::start("switch", &words, &sandbox);
+    let db = format!("--db={}", sandbox.db_remote());
+    let words = "--timeout=20 add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 h1 -- add-port br0 h2";
+    let words: Vec<&str> = ["ovs-vsctl", &db].into_iter().chain(words.split(' ')).collect();
+    // The internal port needs a TUN device that every user may open, which is not so everywhere.
+    eventually("it has a bridge", || {
+        let done = try_run(&words, &[]);
+        (done.ok() || done.stderr.contains("already exists")).then_some(())
+    });
+    hosts[0].run(&["ping", "-c", "3", "-i", "0.1", "-W", "5", "10.1.0.2"]);
+    let pid = sandbox.read("ovs-vswitchd.pid").trim().parse().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("Uid:\t65534\t65534\t65534\t65534\n"), "{status}");
+
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::SEGV).unwrap();
+    eventually("it ends", || (!switch.is_running()).then_some(()));
+    let log = sandbox.read("ovs-vswitchd.log");
+    assert!(
+        log.contains("|fatal_signal(crash)|EMER|SIGSEGV detected, backtrace:"),
+        "{log}"
+    );
+    assert!(
+        log.contains("|backtrace(crash)|EMER|0x") && log.contains("vswitchd::"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -241,6 +241,11 @@ pub fn close() {
     }
 }
 
+/// Logs at `EMER`, the level of what ends the process.
+pub fn emergency(module: &str, message: &str) {
+    layer::write(module, Level::Emer, message);
+}
+
 /// The log file, if one was set.
 pub fn file() -> Option<PathBuf> {
     SINKS.lock().file_path()
@@ -305,10 +310,10 @@ fn log_panics() {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let text = info.to_string().replace('\n', " ");
-            layer::write("util", Level::Emer, &text);
+            emergency("util", &text);
             let trace = std::backtrace::Backtrace::force_capture().to_string();
             for line in trace.lines() {
-                layer::write("backtrace", Level::Emer, line.trim_start());
+                emergency("backtrace", line.trim_start());
             }
             before(info);
         }));
