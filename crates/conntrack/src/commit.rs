@@ -3,8 +3,10 @@
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
 use crate::limits::Reached;
+use crate::nat::{Candidates, Nat};
+use crate::state::State;
 use crate::table::entry::{Birth, Entry, Kind};
-use crate::table::{Id, SHARDS};
+use crate::table::{Found, Id, SHARDS};
 use crate::timeout::Timeout;
 use crate::tracker::Request;
 use crate::tuple::Tuple;
@@ -26,9 +28,15 @@ pub(crate) struct Commit {
 }
 
 impl Conntrack {
-    /// Makes a connection. If another thread has just made it, that one stays. The caller is in a
-    /// batch.
-    pub(crate) fn commit(&self, request: &Request, commit: &Commit, now: Nanos) -> Result<Id, Refusal> {
+    /// Makes a connection. If another thread has just made it, that one stays. Returns the tuple of
+    /// its packets behind the translation too, and the bits of `ct_state`, if there is one. The
+    /// caller is in a batch.
+    pub(crate) fn commit(
+        &self,
+        request: &Request,
+        commit: &Commit,
+        now: Nanos,
+    ) -> Result<(Id, Option<(Tuple, State)>), Refusal> {
         self.take_place(request.zone, commit)?;
         let made = self.insert(request, commit, now);
         match made {
@@ -36,17 +44,27 @@ impl Conntrack {
                 self.counters.created.fetch_add(1, Ordering::Relaxed);
                 self.limits
                     .note_half_open(request.zone, commit.in_port, id, |id| self.is_half_open(id));
-                Ok(id)
+                Ok((id, self.translation(id)))
             }
             Ok((id, false)) => {
                 self.limits.give(request.zone);
-                Ok(id)
+                Ok((id, self.translation(id)))
             }
             Err(refusal) => {
                 self.limits.give(request.zone);
                 Err(refusal)
             }
         }
+    }
+
+    /// The tuple of a connection's packets behind the translation, and the bits of `ct_state`.
+    fn translation(&self, id: Id) -> Option<(Tuple, State)> {
+        let entry = self
+            .table
+            .entry(id.index)
+            .filter(|entry| entry.kind().is_translated())?;
+        let to = self.table.tuples(entry).1.reverse();
+        Some((to, crate::tracker::translation(entry.kind())))
     }
 
     /// Sets the mark and the label of a connection.
@@ -101,8 +119,39 @@ impl Conntrack {
 
     /// Inserts the connection; false if it is there already.
     fn insert(&self, request: &Request, commit: &Commit, now: Nanos) -> Result<(Id, bool), Refusal> {
+        let translated = match &request.nat {
+            None | Some(Nat::Existing) => None,
+            Some(nat) => Some(nat),
+        };
+        let Some(nat) = translated else {
+            let made = self.insert_as(request, commit, (commit.tuple.reverse(), None), now);
+            return made?.ok_or(Refusal::TupleTaken);
+        };
+        let candidates =
+            Candidates::new(&commit.tuple, nat, commit.hash, self.random()).ok_or(Refusal::NatExhausted)?;
+        for candidate in candidates {
+            if let Some(made) = self.insert_as(request, commit, (candidate.reverse(), Some(nat)), now)? {
+                return Ok(made);
+            }
+        }
+        Err(Refusal::NatExhausted)
+    }
+
+    /// Inserts the connection with this reply tuple; `None` if that is another connection's, false
+    /// if the connection is there already.
+    fn insert_as(
+        &self,
+        request: &Request,
+        commit: &Commit,
+        (reply, nat): (Tuple, Option<&Nat>),
+        now: Nanos,
+    ) -> Result<Option<(Id, bool)>, Refusal> {
         let kind = Kind::new(&commit.tuple, request.zone, request.policy.0);
-        let reply = commit.tuple.reverse();
+        let kind = match nat {
+            Some(Nat::Source(_)) => kind.with(Kind::SNAT),
+            Some(Nat::Destination(_)) => kind.with(Kind::DNAT),
+            Some(Nat::Existing) | None => kind,
+        };
         let birth = Birth {
             kind,
             original: commit.tuple,
@@ -119,12 +168,9 @@ impl Conntrack {
         for _ in 0..ATTEMPTS {
             let mut locked = self.table.lock(hashes.0, hashes.1);
             // Connections that have timed out are still in the table.
-            let mut taken = None;
-            for (hash, tuple) in [(hashes.0, &birth.original), (hashes.1, &birth.reply)] {
-                let found = self.table.find_in(locked.get(hash), hash, tuple, kind, 0);
-                taken = taken.or(found.map(|found| (found, *tuple == birth.original)));
-            }
-            let Some((found, original)) = taken else {
+            let mut find = |hash, tuple| self.table.find_in(locked.get(hash), hash, tuple, kind, 0);
+            let own = find(hashes.0, &birth.original);
+            let Some(found) = own.or_else(|| find(hashes.1, &birth.reply)) else {
                 let id = self
                     .table
                     .insert(&mut locked, hashes, &birth)
@@ -134,19 +180,21 @@ impl Conntrack {
                 entry.bytes[0].store(commit.bytes, Ordering::Relaxed);
                 let inner = locked.get(hashes.0);
                 inner.half_open.push(commit.in_port, id, |id| self.is_half_open(id));
-                return Ok((id, true));
+                return Ok(Some((id, true)));
             };
-            let entry = self.table.entry(found.index).ok_or(Refusal::TupleTaken)?;
+            let entry = self.table.entry(found.index).ok_or(Refusal::NoMemory)?;
             let id = Id {
                 index: found.index,
                 life: entry.life(),
             };
             let expired = entry.expires.load(Ordering::Relaxed) <= now.0;
             drop(locked);
-            match (expired, original && !found.reply) {
+            match (expired, own) {
                 (true, _) => drop(self.end(id, Ended::Expired)),
-                (false, true) => return Ok((id, false)),
-                (false, false) => return Err(Refusal::TupleTaken),
+                (false, Some(Found { reply: false, .. })) => return Ok(Some((id, false))),
+                // The packet answers another connection: it cannot begin one.
+                (false, Some(_)) => return Err(Refusal::TupleTaken),
+                (false, None) => return Ok(None),
             }
         }
         Err(Refusal::TupleTaken)

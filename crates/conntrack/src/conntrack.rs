@@ -2,13 +2,14 @@
 
 use crate::counters::{Counters, Ended, Statistics};
 use crate::limits::{Limits, ZoneLimit};
+use crate::random;
 use crate::table::entry::Entry;
 use crate::table::{Id, Table};
 use crate::tcp;
 use crate::timeout::{Policies, PolicyId, Timeout};
 use crate::tracker::Tracker;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// All connections of a datapath. Every thread that tracks packets or asks about connections has a
 /// [`Tracker`]; settings may change at any time.
@@ -21,6 +22,8 @@ pub struct Conntrack {
     pickup: AtomicBool,
     /// Where the next sweep begins.
     pub(crate) sweep: AtomicU32,
+    /// Numbers for NAT's choices.
+    random: AtomicU64,
 }
 
 impl Conntrack {
@@ -34,6 +37,7 @@ impl Conntrack {
             check_sequence: AtomicBool::new(true),
             pickup: AtomicBool::new(true),
             sweep: AtomicU32::new(0),
+            random: AtomicU64::new(seed),
         })
     }
 
@@ -138,6 +142,11 @@ impl Conntrack {
     /// Bytes that connections and their table occupy.
     pub fn bytes(&self) -> usize {
         self.table.bytes()
+    }
+
+    /// The next random number.
+    pub(crate) fn random(&self) -> u64 {
+        random::next(&mut self.random.fetch_add(random::STEP, Ordering::Relaxed))
     }
 
     /// Ends a connection; false if it has ended already. The caller is in a batch.

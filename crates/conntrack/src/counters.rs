@@ -14,6 +14,9 @@ pub enum Refusal {
     NoMemory,
     /// A connection of the zone has one of its tuples already.
     TupleTaken,
+    /// No address and port of the range is free, or the range is of the other family. The packet
+    /// must not leave untranslated.
+    NatExhausted,
 }
 
 /// Why a connection ended.
@@ -69,6 +72,8 @@ counters! {
     no_memory,
     /// Connections refused since another one has the tuple.
     tuple_taken,
+    /// Connections refused since NAT has no free tuple for them.
+    nat_exhausted,
     /// Packets that are cut short or contradict themselves.
     malformed,
     /// Packets with a wrong checksum.
@@ -105,6 +110,7 @@ impl Counters {
             Refusal::ZoneFull => &self.zone_full,
             Refusal::NoMemory => &self.no_memory,
             Refusal::TupleTaken => &self.tuple_taken,
+            Refusal::NatExhausted => &self.nat_exhausted,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

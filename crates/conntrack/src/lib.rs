@@ -28,6 +28,7 @@
 //! - A tuple of a zone belongs to one connection at most, in one direction.
 //! - The number of connections is never above the limits. Half-open connections make room for new
 //!   ones, the oldest of the switch's port with the most first. Others stay.
+//! - NAT gives no tuple to two connections, and a reply undoes what the request's translation did.
 //! - A packet cannot make the tracker allocate except by a commit.
 #![deny(unsafe_code)]
 
@@ -39,6 +40,7 @@ mod counters;
 mod datagram;
 mod flush;
 mod limits;
+mod nat;
 mod packet;
 mod random;
 mod sctp;
@@ -57,7 +59,8 @@ pub use counters::{Ended, Refusal, Statistics};
 pub use flush::{Filter, Part};
 pub use limits::{DEFAULT_MAX, ZoneLimit};
 pub use nanos::Nanos;
-pub use packet::{Invalid, Packet};
+pub use nat::{Nat, PortsBy, Range};
+pub use packet::{Before, Invalid, Packet};
 pub use sctp::SctpState;
 pub use state::State;
 pub use tcp::TcpState;

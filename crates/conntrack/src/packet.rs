@@ -3,6 +3,7 @@
 
 use crate::checksum::{self, Checksum};
 use crate::sctp::Chunk;
+use crate::state::State;
 use crate::tcp::Segment;
 use crate::tuple::{ICMP, ICMPV6, SCTP, TCP, Tuple, UDP, pack_v4, pack_v6};
 use wire::headers::{self, Frag, Ip, Ipv6};
@@ -18,6 +19,20 @@ pub struct Packet<'a> {
     pub checksum: Checksum,
     /// The port of the switch that it came in on.
     pub in_port: u32,
+    /// What the tracker said about it before, if it has been here. A packet that was translated in
+    /// a zone is known there by its original tuple, and is not translated again.
+    pub before: Option<Before>,
+}
+
+/// A packet's connection, as an earlier pass left it in the packet's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// `ct_state`.
+    pub state: State,
+    /// `ct_zone`.
+    pub zone: u16,
+    /// The connection's original tuple.
+    pub original: Tuple,
 }
 
 /// Why a packet belongs to no connection.
@@ -79,6 +94,7 @@ impl Packet<'_> {
             v6,
             checksum: Checksum::Verify,
             in_port: 0,
+            before: None,
         }
     }
 }

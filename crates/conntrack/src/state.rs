@@ -1,7 +1,7 @@
 //! `ct_state`: what the tracker says about a packet.
 
 use std::fmt;
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::{BitAnd, BitOr, BitOrAssign};
 
 /// The bits of `ct_state` (`ovs-fields(7)`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,6 +70,13 @@ impl BitOr for State {
     type Output = State;
     fn bitor(self, other: State) -> State {
         State(self.0 | other.0)
+    }
+}
+
+impl BitAnd for State {
+    type Output = State;
+    fn bitand(self, other: State) -> State {
+        State(self.0 & other.0)
     }
 }
 

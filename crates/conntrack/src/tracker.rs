@@ -3,7 +3,8 @@
 use crate::commit::Commit;
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
-use crate::packet::{Content, Invalid, Packet, Parsed, parse};
+use crate::nat::{self, Nat};
+use crate::packet::{Before, Content, Invalid, Packet, Parsed, parse};
 use crate::state::State;
 use crate::table::entry::{Entry, Kind};
 use crate::table::{Found, Id, Pin, Views};
@@ -34,6 +35,8 @@ pub struct Request {
     pub label: Option<(u128, u128)>,
     /// The timeout policy of new connections.
     pub policy: PolicyId,
+    /// Address translation.
+    pub nat: Option<Nat>,
 }
 
 /// A connection, for as long as it lives.
@@ -55,6 +58,8 @@ pub struct Outcome {
     pub original: Option<Tuple>,
     /// The connection.
     pub connection: Option<ConnectionId>,
+    /// Whether addresses or ports in the packet changed.
+    pub translated: bool,
     /// Why the packet belongs to no connection.
     pub invalid: Option<Invalid>,
     /// Why the connection was not committed. The packet is new; Open vSwitch's userspace datapath
@@ -146,13 +151,16 @@ impl Tracker {
         now: Nanos,
     ) -> Outcome {
         let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
-        let found = shared.table.find(&mut self.views, hash, &parsed.tuple, kind, now.0);
+        let found = shared
+            .table
+            .find(&mut self.views, hash, &parsed.tuple, kind, now.0)
+            .or_else(|| self.translated_before(shared, request.zone, packet, kind, now));
         if let Some(found) = found
             && let Some(entry) = shared.table.entry(found.index)
         {
             match request.commit && request.force && found.reply {
                 false => {
-                    if let Some(outcome) = known(shared, request, parsed, found, entry, now) {
+                    if let Some(outcome) = known(shared, request, packet, parsed, found, entry, now) {
                         return outcome;
                     }
                 }
@@ -160,6 +168,27 @@ impl Tracker {
             }
         }
         self.unknown(shared, request, packet, parsed, hash, now)
+    }
+
+    /// The connection of a packet that was translated in this zone before.
+    #[inline]
+    fn translated_before(
+        &mut self,
+        shared: &Conntrack,
+        zone: u16,
+        packet: &Packet<'_>,
+        kind: Kind,
+        now: Nanos,
+    ) -> Option<Found> {
+        let before = packet.before.as_ref().filter(|before| was_translated(before, zone))?;
+        let hash = shared.table.hash(&before.original, zone);
+        let found = shared
+            .table
+            .find(&mut self.views, hash, &before.original, kind, now.0)?;
+        Some(Found {
+            reply: before.state.has(State::RPL),
+            ..found
+        })
     }
 
     /// A packet of no connection.
@@ -209,7 +238,12 @@ impl Tracker {
             in_port: packet.in_port,
         };
         match shared.commit(request, &commit, now) {
-            Ok(id) => Outcome {
+            Ok((id, translated)) => Outcome {
+                state: new.state | translated.map_or(State::NONE, |(_, state)| state),
+                translated: translated.is_some_and(|(to, _)| {
+                    nat::translate(packet.data, parsed, &to, packet.checksum);
+                    to != parsed.tuple
+                }),
                 mark: request.mark.map_or(0, |(value, mask)| value & mask),
                 label: request.label.map_or(0, |(value, mask)| value & mask),
                 connection: Some(ConnectionId(id)),
@@ -231,6 +265,7 @@ impl Tracker {
 fn known(
     shared: &Conntrack,
     request: &Request,
+    packet: &mut Packet<'_>,
     parsed: &Parsed,
     found: Found,
     entry: &Entry,
@@ -279,8 +314,29 @@ fn known(
             shared.set_marks(request, found.index, entry);
         }
     }
+    let mut translated = false;
+    if valid && kind.is_translated() {
+        if let Some(before) = packet
+            .before
+            .as_ref()
+            .filter(|before| was_translated(before, request.zone))
+        {
+            state |= before.state & (State::SNAT | State::DNAT);
+        } else if request.nat.is_some() {
+            state |= translation(kind);
+            let (original, answer) = shared.table.tuples(entry);
+            let to = if found.reply {
+                original.reverse()
+            } else {
+                answer.reverse()
+            };
+            nat::translate(packet.data, parsed, &to, packet.checksum);
+            translated = true;
+        }
+    }
     let life = entry.life();
     Some(Outcome {
+        translated,
         state,
         zone: request.zone,
         mark: entry.mark(),
@@ -293,6 +349,18 @@ fn known(
         invalid: (!valid).then_some(Invalid::OutOfState),
         refused: None,
     })
+}
+
+/// The bits of `ct_state` of a translated connection.
+pub(crate) fn translation(kind: Kind) -> State {
+    let source = if kind.has(Kind::SNAT) { State::SNAT } else { State::NONE };
+    let destination = if kind.has(Kind::DNAT) { State::DNAT } else { State::NONE };
+    source | destination
+}
+
+/// Whether an earlier pass translated the packet in this zone.
+fn was_translated(before: &Before, zone: u16) -> bool {
+    before.zone == zone && before.state.has_any(State::SNAT | State::DNAT)
 }
 
 /// The tuple that stands in the packet's metadata.

@@ -135,6 +135,17 @@ impl Tuple {
         }
     }
 
+    /// The same with another source; `None` if the address is of the other family.
+    pub(crate) fn with_src(&self, src: IpAddr, port: u16) -> Option<Tuple> {
+        Tuple::new(src, self.dst(), self.protocol, port, self.dst_port())
+    }
+
+    /// The same with another destination; ICMP keeps type and code.
+    pub(crate) fn with_dst(&self, dst: IpAddr, port: u16) -> Option<Tuple> {
+        let port = if self.is_icmp() { self.dst_port() } else { port };
+        Tuple::new(self.src(), dst, self.protocol, self.src_port(), port)
+    }
+
     #[inline]
     pub(crate) const fn words(&self) -> (&[u64; 4], u32) {
         (&self.addresses, self.ports)

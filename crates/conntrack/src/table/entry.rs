@@ -53,6 +53,10 @@ impl Kind {
     const V6: u64 = 1 << 24;
     /// What a lookup compares: zone, protocol, family.
     const COMPARED: u64 = Kind::V6 | 0xff_ffff;
+    /// The source is translated.
+    pub(crate) const SNAT: Kind = Kind(1 << 25);
+    /// The destination is translated.
+    pub(crate) const DNAT: Kind = Kind(1 << 26);
     /// A control connection announced it.
     pub(crate) const RELATED: Kind = Kind(1 << 27);
     /// The label is not zero, or changes.
@@ -86,6 +90,14 @@ impl Kind {
     #[inline]
     pub(crate) const fn has(self, flag: Kind) -> bool {
         self.0 & flag.0 != 0
+    }
+    pub(crate) const fn with(self, flag: Kind) -> Kind {
+        Kind(self.0 | flag.0)
+    }
+    /// Whether a side is translated.
+    #[inline]
+    pub(crate) const fn is_translated(self) -> bool {
+        self.0 & (Kind::SNAT.0 | Kind::DNAT.0) != 0
     }
 }
 

@@ -3,5 +3,6 @@
 mod basics;
 mod flood;
 mod model;
+mod nat;
 mod packets;
 mod threads;

@@ -190,3 +190,58 @@ pub(crate) fn look(zone: u16) -> Request {
         ..Request::default()
     }
 }
+
+/// An SCTP packet with one chunk.
+pub(crate) fn sctp(src: (IpAddr, u16), dst: (IpAddr, u16), tag: u32, kind: u8, initiate: u32) -> Vec<u8> {
+    let mut body = [src.1.to_be_bytes(), dst.1.to_be_bytes()].concat();
+    body.extend(tag.to_be_bytes());
+    body.extend([0; 4]);
+    body.extend([kind, 0, 0, 20]);
+    body.extend(initiate.to_be_bytes());
+    body.extend([0; 12]);
+    let sum = wire::crc32c::sctp(&body).unwrap().to_le_bytes();
+    body[8..12].copy_from_slice(&sum);
+    ip(src.0, dst.0, 132, body, None)
+}
+
+/// Addresses and ports of a packet with ports, as it says.
+pub(crate) fn ends(packet: &[u8]) -> ((IpAddr, u16), (IpAddr, u16)) {
+    let v6 = packet[0] >> 4 == 6;
+    let (src, dst, l4): (IpAddr, IpAddr, usize) = match v6 {
+        false => (
+            <[u8; 4]>::try_from(&packet[12..16]).unwrap().into(),
+            <[u8; 4]>::try_from(&packet[16..20]).unwrap().into(),
+            20,
+        ),
+        true => (
+            <[u8; 16]>::try_from(&packet[8..24]).unwrap().into(),
+            <[u8; 16]>::try_from(&packet[24..40]).unwrap().into(),
+            40,
+        ),
+    };
+    let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    ((src, port(l4)), (dst, port(l4 + 2)))
+}
+
+/// Whether all checksums of a packet are right.
+pub(crate) fn is_sound(packet: &[u8]) -> bool {
+    let v6 = packet[0] >> 4 == 6;
+    let (l4, protocol) = if v6 { (40, packet[6]) } else { (20, packet[9]) };
+    let body = &packet[l4..];
+    let (src, dst) = if v6 {
+        (&packet[8..24], &packet[24..40])
+    } else {
+        (&packet[12..16], &packet[16..20])
+    };
+    let mut pseudo = [src, dst].concat();
+    pseudo.extend((body.len() as u32).to_be_bytes());
+    pseudo.extend([0, 0, 0, protocol]);
+    let header = v6 || checksum(&packet[..20]) == 0;
+    header
+        && match protocol {
+            1 => checksum(body) == 0,
+            132 => wire::crc32c::sctp(body).unwrap().to_le_bytes() == body[8..12],
+            6 | 17 | 58 => checksum(&[&pseudo[..], body].concat()) == 0,
+            _ => true,
+        }
+}

@@ -1,0 +1,183 @@
+//! Writes a tuple into a packet. Checksums change by the difference (RFC 1624), so that a wrong one
+//! stays wrong.
+
+use crate::checksum::Checksum;
+use crate::packet::{Content, Inner, Parsed};
+use crate::tuple::{ICMP, ICMPV6, SCTP, TCP, Tuple, UDP};
+use std::net::IpAddr;
+use wire::crc32c;
+
+/// Gives a packet of a connection this tuple. Of an ICMP error, the packet inside gets the reverse
+/// of it, and outside the addresses change as those of other packets in this direction do: the
+/// source too, since the address of a router behind a translated destination is not the client's
+/// business.
+pub(crate) fn translate(data: &mut [u8], parsed: &Parsed, to: &Tuple, sum: Checksum) {
+    match parsed.content {
+        Content::Error(inner) => error(data, parsed, inner, to, sum),
+        _ => drop(packet(data, 0, (parsed.l4, parsed.end), to, sum)),
+    }
+}
+
+fn error(data: &mut [u8], parsed: &Parsed, inner: Inner, to: &Tuple, sum: Checksum) {
+    let inside = to.reverse();
+    let body = packet(data, inner.ip, (inner.l4, parsed.end), &inside, Checksum::Verify);
+    // What is inside is data of the outer packet.
+    if sum != Checksum::Partial {
+        adjust(data, parsed.l4 + 2, body, Field::Plain);
+    }
+    let changed = |new: IpAddr, old: IpAddr| (new != old).then_some(new);
+    let outside = (
+        changed(to.src(), parsed.tuple.src()),
+        changed(to.dst(), parsed.tuple.dst()),
+    );
+    let (addresses, _) = write_addresses(data, 0, to.is_ipv6(), outside);
+    if to.is_ipv6() {
+        let field = if sum == Checksum::Partial {
+            Field::Partial
+        } else {
+            Field::Plain
+        };
+        adjust(data, parsed.l4 + 2, addresses, field);
+    }
+}
+
+/// Writes addresses and ports into the packet whose IP header is at `ip`, and fixes its checksums.
+/// Returns the change of all its bytes.
+fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, sum: Checksum) -> Delta {
+    let both = (Some(tuple.src()), Some(tuple.dst()));
+    let (addresses, header) = write_addresses(data, ip, tuple.is_ipv6(), both);
+    let (src, dst) = (tuple.src_port().to_be_bytes(), tuple.dst_port().to_be_bytes());
+    let old_ports: [u8; 4] = data
+        .get(l4..l4 + 4)
+        .and_then(|b| b.first_chunk())
+        .copied()
+        .unwrap_or_default();
+    let ports = match tuple.protocol() {
+        TCP | UDP | SCTP => write(data, l4, &[src[0], src[1], dst[0], dst[1]]),
+        _ if tuple.is_icmp() => write(data, l4 + 4, &src),
+        _ => Delta::default(),
+    };
+    // Behind an ICMP error's header only a part of the transport header may be there: a checksum
+    // that is not there is not fixed.
+    let has = |at: usize| at + 2 <= end;
+    let (at, field) = match (tuple.protocol(), tuple.is_ipv6()) {
+        (TCP, _) => (l4 + 16, Field::Plain),
+        (UDP, _) => (l4 + 6, Field::Udp),
+        (ICMP, false) | (ICMPV6, true) => (l4 + 2, Field::Plain),
+        (SCTP, _) => {
+            let crc = fix_crc(data, (l4, end), old_ports, sum);
+            return addresses.and(header).and(ports).and(crc);
+        }
+        _ => return addresses.and(header),
+    };
+    // ICMP over IPv4 has no pseudo header.
+    let pseudo = if tuple.protocol() == ICMP {
+        Delta::default()
+    } else {
+        addresses
+    };
+    let fixed = match sum {
+        _ if !has(at) => Delta::default(),
+        Checksum::Partial => adjust(data, at, pseudo, Field::Partial),
+        _ => adjust(data, at, pseudo.and(ports), field),
+    };
+    addresses.and(header).and(ports).and(fixed)
+}
+
+/// Writes the addresses that are given; returns their change and that of the header checksum.
+fn write_addresses(
+    data: &mut [u8],
+    ip: usize,
+    v6: bool,
+    (src, dst): (Option<IpAddr>, Option<IpAddr>),
+) -> (Delta, Delta) {
+    let (src_at, dst_at) = if v6 { (ip + 8, ip + 24) } else { (ip + 12, ip + 16) };
+    let mut addresses = Delta::default();
+    for (at, address) in [(src_at, src), (dst_at, dst)] {
+        let change = match address {
+            Some(IpAddr::V4(address)) => write(data, at, &address.octets()),
+            Some(IpAddr::V6(address)) => write(data, at, &address.octets()),
+            None => Delta::default(),
+        };
+        addresses = addresses.and(change);
+    }
+    let header = match v6 {
+        true => Delta::default(),
+        false => adjust(data, ip + 10, addresses, Field::Plain),
+    };
+    (addresses, header)
+}
+
+/// The CRC of SCTP, which covers the ports (RFC 9260 §6.8), where the whole packet is there.
+fn fix_crc(data: &mut [u8], (l4, end): (usize, usize), old: [u8; 4], sum: Checksum) -> Delta {
+    let Some(body) = data
+        .get(l4..end)
+        .filter(|body| body.len() >= 12 && sum != Checksum::Partial)
+    else {
+        return Delta::default();
+    };
+    let change: [u8; 4] = std::array::from_fn(|n| old[n] ^ body[n]);
+    let crc: [u8; 4] = std::array::from_fn(|n| body[8 + n]);
+    let crc = u32::from_le_bytes(crc) ^ crc32c::delta(&change, body.len() - 4);
+    write(data, l4 + 8, &crc.to_le_bytes())
+}
+
+/// How a checksum stands in its field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Field {
+    /// The complement of the sum.
+    Plain,
+    /// The same; 0 is no checksum.
+    Udp,
+    /// The sum of the pseudo header.
+    Partial,
+}
+
+/// Adds a change to a checksum; returns the change of the field.
+fn adjust(data: &mut [u8], at: usize, delta: Delta, field: Field) -> Delta {
+    let Some(&[a, b]) = data.get(at..).and_then(|rest| rest.first_chunk()) else {
+        return Delta::default();
+    };
+    let old = u16::from_be_bytes([a, b]);
+    if delta.0 == 0 || field == Field::Udp && old == 0 {
+        return Delta::default();
+    }
+    let new = match field {
+        Field::Partial => fold(u64::from(old) + delta.0),
+        Field::Plain | Field::Udp => !fold(u64::from(!old) + delta.0),
+    };
+    let new = if field == Field::Udp && new == 0 { 0xffff } else { new };
+    write(data, at, &new.to_be_bytes())
+}
+
+/// A change of one's-complement sums.
+#[derive(Clone, Copy, Default)]
+struct Delta(u64);
+
+impl Delta {
+    fn and(self, other: Delta) -> Delta {
+        Delta(self.0 + other.0)
+    }
+}
+
+/// Writes bytes at an even distance from the beginning of what the checksum covers.
+fn write(data: &mut [u8], at: usize, new: &[u8]) -> Delta {
+    let Some(old) = data.get_mut(at..at + new.len()) else {
+        return Delta::default();
+    };
+    if old == new {
+        return Delta::default();
+    }
+    let word = |bytes: &[u8]| u64::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let words = old.chunks_exact(2).zip(new.chunks_exact(2));
+    let delta = words.fold(0, |sum, (old, new)| sum + (0xffff - word(old)) + word(new));
+    old.copy_from_slice(new);
+    Delta(delta)
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum as u16
+}
