@@ -259,6 +259,12 @@ fn cfm_shows_and_does_what_open_vswitchs_does() {
         "set interface p0 other_config:cfm_demand=true other_config:cfm_ccm_vlan=7 other_config:cfm_ccm_pcp=3",
         "set interface p1 other_config:cfm_demand=true other_config:cfm_ccm_vlan=random",
         "set interface p0 other_config:cfm_interval=x -- set interface p1 other_config:cfm_interval=0",
+        // Other intervals at the other end.
+        "set interface p0 other_config:cfm_interval=150 -- set interface p1 other_config:cfm_interval=400",
+        "set interface p1 other_config:cfm_interval=1000",
+        "set interface p0 other_config:cfm_demand=false -- set interface p1 other_config:cfm_interval=250",
+        "set interface p0 cfm_mpid=1 other_config:cfm_extended=false other_config:cfm_interval=1000 \
+         -- set interface p1 cfm_mpid=2 other_config:cfm_extended=false other_config:cfm_interval=100",
     ] {
         configure(&both, settings);
         warp(&both, 2000);

@@ -7,12 +7,16 @@ use super::settings::{Config, VlanTagging};
 use super::wire::Message;
 use crate::random::Random;
 use core::fmt;
+use core::time::Duration;
 use nanos::Nanos;
 use std::collections::BTreeMap;
 use wire::{Vid, VlanTag};
 
 /// Other ends that a maintenance point keeps at most.
 pub const MOST_REMOTES: usize = 256;
+
+/// In demand mode one message has to come in so many intervals, whatever data comes.
+const DEMAND_INTERVALS: u32 = 100;
 
 /// Looks between two computations of the health.
 const HEALTH_LOOKS: u32 = 6;
@@ -36,10 +40,8 @@ impl Faults {
     pub const OVERFLOW: Faults = Faults(16);
     /// An administrator says so.
     pub const OVERRIDE: Faults = Faults(32);
-    /// Another end sends at another interval.
-    pub const INTERVAL: Faults = Faults(64);
 
-    const NAMES: [&'static str; 7] = ["recv", "rdi", "maid", "loopback", "overflow", "override", "interval"];
+    const NAMES: [&'static str; 6] = ["recv", "rdi", "maid", "loopback", "overflow", "override"];
 
     /// Whether nothing is wrong.
     pub fn is_none(self) -> bool {
@@ -73,6 +75,8 @@ pub(super) struct Remote {
     pub(super) up: bool,
     /// Messages without a fault since the last computation of the health.
     healthy: u32,
+    /// How long it had not been heard at the last look.
+    silent: Duration,
 }
 
 /// What the database shows of an interface.
@@ -97,6 +101,8 @@ pub struct Counters {
     pub rx: u64,
     /// Frames that were refused, and changed nothing else.
     pub refused: u64,
+    /// Messages with another interval than this end's. As in Open vSwitch, that is no fault.
+    pub other_interval: u64,
     /// Messages sent.
     pub tx: u64,
 }
@@ -183,9 +189,7 @@ impl MaintenancePoint {
         let mut faults = Faults::NONE;
         let interval = self.config.interval;
         let same_millis = !extended || message.interval != 0 || u32::from(message.interval_ms) == interval.millis;
-        if message.interval != interval.code || !same_millis {
-            faults.add(Faults::INTERVAL);
-        }
+        self.counters.other_interval += u64::from(message.interval != interval.code || !same_millis);
         if message.remote_defect {
             faults.add(Faults::RDI);
         }
@@ -199,6 +203,7 @@ impl MaintenancePoint {
                 heard: false,
                 up: true,
                 healthy: 0,
+                silent: Duration::ZERO,
             }),
             None => return self.received.add(Faults::OVERFLOW),
         };
@@ -284,13 +289,25 @@ impl MaintenancePoint {
         let data = rx_packets > std::mem::replace(&mut self.rx_packets, rx_packets);
         let demand = self.config.demand && self.config.extended;
         let excused = demand && data && self.remotes.len() == 1;
+        let (patience, silence) = (
+            self.config.patience(),
+            self.config.interval.duration() * DEMAND_INTERVALS,
+        );
+        for remote in self.remotes.values_mut() {
+            remote.silent = if remote.heard {
+                Duration::ZERO
+            } else {
+                remote.silent + patience
+            };
+        }
         self.heard = self
             .remotes
             .iter()
             .filter(|(_, remote)| remote.heard)
             .map(|(point, _)| *point)
             .collect();
-        self.remotes.retain(|_, remote| remote.heard || excused);
+        self.remotes
+            .retain(|_, remote| remote.heard || excused && remote.silent <= silence);
         let mut heard = self.remotes.values().filter(|remote| remote.heard).peekable();
         if heard.peek().is_some() {
             self.remote_up = heard.all(|remote| remote.up);

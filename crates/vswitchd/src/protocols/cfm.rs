@@ -15,6 +15,8 @@ use telemetry::info_limited;
 telemetry::counters! {
     /// CFM frames refused because they are not well-formed continuity check messages.
     REFUSED = "cfm_refused";
+    /// CFM messages whose sender has another interval.
+    OTHER_INTERVAL = "cfm_other_interval";
 }
 
 /// All maintenance points, by interface.
@@ -116,9 +118,11 @@ impl Service for Points {
 
     fn receive(&mut self, from: &PortFacts, frame: &[u8], world: &mut World<'_>) {
         if let Some(entry) = self.points.get_mut(&from.interface) {
-            let before = entry.point.counters().refused;
+            let before = entry.point.counters();
             entry.point.receive(frame);
-            REFUSED.add(entry.point.counters().refused - before);
+            let after = entry.point.counters();
+            REFUSED.add(after.refused - before.refused);
+            OTHER_INTERVAL.add(after.other_interval - before.other_interval);
             entry.settle(&from.interface, world);
         }
     }

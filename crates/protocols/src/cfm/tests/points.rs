@@ -75,10 +75,9 @@ fn an_end_that_hears_nobody_tells_so() {
 #[test]
 fn what_is_wrong_with_messages_is_a_fault_until_they_stop() {
     type Change = fn(&mut Message);
-    let cases: [(Change, &str); 4] = [
+    let cases: [(Change, &str); 3] = [
         (|message| message.of_association = false, "maid"),
         (|message| message.point = 1, "loopback"),
-        (|message| message.interval = 4, "interval"),
         (|message| message.remote_defect = true, "rdi"),
     ];
     for (change, name) in cases {
@@ -119,11 +118,14 @@ fn extended_mode_has_intervals_numbers_and_states_of_its_own() {
         (vec![far], Some(false))
     );
     assert!(!near.is_alive() && network.node(1).point.is_alive());
-    // Another interval is a fault, though both have no number.
+    // Another interval is counted, also if both have no number, and no fault.
+    let other = |network: &Network<End>| network.node(0).point.counters().other_interval;
+    assert_eq!(other(&network), 0);
     let now = network.now();
     network.with(1, |end, _| end.point.configure(&config(far, 400, true), now));
     network.run_for(MS * 5000);
-    assert_eq!([faults(&network, 0), faults(&network, 1)], ["interval", "interval"]);
+    assert_eq!([faults(&network, 0), faults(&network, 1)], ["", ""]);
+    assert!(other(&network) > 10);
 }
 
 #[test]
@@ -141,6 +143,24 @@ fn in_demand_mode_data_stands_for_messages() {
     assert_eq!([faults(&network, 0), faults(&network, 1)], ["", "recv"]);
     network.run_for(MS * 4000);
     assert_eq!(faults(&network, 0), "recv");
+}
+
+#[test]
+fn in_demand_mode_one_message_is_needed_in_a_hundred_intervals() {
+    let mut asking = config(1, 500, true);
+    asking.demand = true;
+    let mut network = network(&[asking, config(2, 500, true)]);
+    network.run_for(MS * 4000);
+    network.set_quality(0, silent());
+    let mut data_for = |intervals: u64| {
+        for _ in 0..intervals {
+            network.with(0, |end, _| end.rx_packets += 1);
+            network.run_for(MS * 500);
+        }
+        faults(&network, 0)
+    };
+    assert_eq!(data_for(90), "");
+    assert_eq!(data_for(20), "recv");
 }
 
 #[test]
