@@ -70,6 +70,12 @@ pub trait Netdev: Send + Sync {
         Vec::new()
     }
 
+    /// Whether the device has a link as its PHY says, or its driver if it shows no PHY; `None` if
+    /// neither answers. May take milliseconds.
+    fn link_by_mii(&self) -> Option<bool> {
+        None
+    }
+
     /// The NUMA node that the device is attached to, if it is known.
     fn numa_node(&self) -> Option<usize> {
         None

@@ -94,6 +94,11 @@ impl KernelDevice {
         })
     }
 
+    /// See [`crate::Netdev::link_by_mii`].
+    pub(crate) fn link_by_mii(&self) -> Option<bool> {
+        sys::mii::link(self.ethtool.as_fd(), &self.name).ok()
+    }
+
     pub(crate) fn set(&self, mtu: Option<u32>, mac: Option<MacAddr>, up: Option<bool>) -> io::Result<()> {
         netlink::set_link(&mut self.netlink.lock(), self.ifindex, mtu, mac, up)
     }

@@ -162,6 +162,8 @@ pub struct PortConfig {
     pub protected: bool,
     /// The bridge floods nothing to it.
     pub no_flood: bool,
+    /// NORMAL neither takes packets from it nor sends to it; rules do.
+    pub no_normal: bool,
     /// It gets all multicast packets of a bridge that snoops.
     pub mcast_flood: bool,
     /// It gets all reports of a bridge that snoops.
@@ -192,6 +194,7 @@ impl Default for PortConfig {
             priority_tags: PriorityTags::Never,
             protected: false,
             no_flood: false,
+            no_normal: false,
             mcast_flood: false,
             mcast_flood_reports: false,
             guard: PortGuard::default(),

@@ -362,6 +362,7 @@ impl<'a> Interfaces<'a> {
             vlans: PortVlans::new(config),
             protected: config.protected,
             no_flood: config.no_flood,
+            no_normal: config.no_normal,
             mcast_flood: config.mcast_flood,
             mcast_flood_reports: config.mcast_flood_reports,
             guard: config.guard.clone(),

@@ -19,6 +19,7 @@ pub(crate) struct Port {
     pub(crate) vlans: PortVlans,
     pub(crate) protected: bool,
     pub(crate) no_flood: bool,
+    pub(crate) no_normal: bool,
     pub(crate) mcast_flood: bool,
     pub(crate) mcast_flood_reports: bool,
     pub(crate) guard: PortGuard,

@@ -27,6 +27,7 @@ pub struct LinkSettings {
 
 const ETHTOOL_GSET: u32 = 0x1;
 const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GLINK: u32 = 0xa;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GFLAGS_UNKNOWN_SPEED: u32 = u32::MAX;
 
@@ -76,6 +77,13 @@ struct Channels {
     combined: u32,
 }
 
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
 /// Structures of integers for which all-zero bytes are a value. The first word is the command,
 /// which says what the kernel reads and writes.
 ///
@@ -104,6 +112,23 @@ unsafe impl Request for Channels {
     fn command(&mut self) -> &mut u32 {
         &mut self.command
     }
+}
+
+// SAFETY: the layout is that of `ETHTOOL_GLINK`, the only command it is used with.
+unsafe impl Request for Value {
+    fn command(&mut self) -> &mut u32 {
+        &mut self.command
+    }
+}
+
+/// Queries whether a device has a link. `socket` is any socket of the device's network namespace.
+///
+/// # Errors
+/// The kernel's: `EOPNOTSUPP` if the driver does not support the query, `ENODEV` if the device does
+/// not exist.
+pub fn link(socket: BorrowedFd<'_>, name: &str) -> Result<bool> {
+    let value: Value = request("ioctl(ETHTOOL_GLINK)", socket, name, ETHTOOL_GLINK)?;
+    Ok(value.data != 0)
 }
 
 /// Queries the number of a device's receive queues. `socket` is any socket of the device's network

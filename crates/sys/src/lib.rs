@@ -21,6 +21,7 @@ pub mod cycles;
 mod error;
 pub mod ethtool;
 pub mod memory;
+pub mod mii;
 pub mod mmsg;
 mod packet_ring;
 mod packet_socket;

@@ -7,6 +7,7 @@
 
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::exports;
+use crate::miimon::Monitor;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::protocols::links::Links;
@@ -37,6 +38,8 @@ pub(crate) struct Bridges {
     mirror_problems: Vec<mirrors::Problem>,
     /// Devices that another process holds and may release soon.
     retries: Retries,
+    /// Asks the PHYs of bonds' members.
+    mii: Monitor,
 }
 
 struct OpenDevice {
@@ -103,6 +106,7 @@ pub(crate) struct InterfaceState {
 impl Bridges {
     pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>, seed: u64) -> Bridges {
         Bridges {
+            mii: Monitor::new(shared.clone()),
             shared,
             datapath,
             open: BTreeMap::new(),
@@ -169,9 +173,10 @@ impl Bridges {
         let Some(open) = self.open.get_mut(name) else {
             return false;
         };
-        let Ok(link) = open.device.state() else {
+        let Ok(mut link) = open.device.state() else {
             return false;
         };
+        link.carrier = self.mii.link(name).unwrap_or(link.carrier);
         let settings = |link: &State| (link.mac, link.mtu, link.carrier);
         let mut matters = settings(&link) != settings(&open.link);
         matters |= open.qos.is_scheduled() && link.speed != open.link.speed;
@@ -213,6 +218,7 @@ impl Bridges {
         let wanted = wanted_devices(desired);
         self.close_where(|name, spec| wanted.get(name).is_some_and(|w| *w != spec));
         let failures = self.open_missing(&wanted);
+        self.monitor(desired);
 
         self.numbers.retain(|name, _| desired.bridges.contains_key(name));
         let mut state = BTreeMap::new();
@@ -239,6 +245,19 @@ impl Bridges {
             ports.map(|port| (port, bridge.datapath_type.clone()))
         });
         self.shared.set_types(types.collect());
+    }
+
+    /// Asks the PHYs of members that the configuration names.
+    fn monitor(&mut self, desired: &Desired) {
+        let mut monitored = BTreeMap::new();
+        for (_, name, port, _) in desired.bridges.values().flat_map(interfaces_of) {
+            if let (Some(interval), Some(open)) = (port.miimon, self.open.get(name)) {
+                monitored.insert(name.to_owned(), (open.device.clone(), interval));
+            }
+        }
+        if self.mii.follow(&monitored) {
+            self.look_at_all();
+        }
     }
 
     fn set_meter(&self, change: &MeterChange) {

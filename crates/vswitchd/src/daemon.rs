@@ -264,7 +264,10 @@ impl Daemon {
                     state.openflow.links_changed(&state, &state.bridges.borrow());
                 }
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
-                () = state.recheck.notified() => {
+                () = async { tokio::select! {
+                    () = state.recheck.notified() => {}
+                    () = state.shared.mii_notify.notified() => {}
+                } } => {
                     state.bridges.borrow_mut().look_at_all();
                     self.reconfigure();
                 }

@@ -111,6 +111,9 @@ pub(crate) struct Port {
     pub(crate) interfaces: BTreeMap<String, Interface>,
     /// Its bond and LACP.
     pub(crate) aggregation: aggregation::Wanted,
+    /// How often the PHYs of a bond's members are asked for their links; `None` where the kernel's
+    /// word is enough.
+    pub(crate) miimon: Option<Duration>,
     /// `qos`.
     pub(crate) qos: Option<qos::Wanted>,
     /// Errors for the port's row.

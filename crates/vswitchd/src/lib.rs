@@ -29,6 +29,7 @@ mod exports;
 mod fair_queue;
 mod guard;
 mod keys;
+mod miimon;
 mod mirrors;
 mod numa;
 mod ofport;

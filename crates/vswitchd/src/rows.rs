@@ -164,6 +164,11 @@ fn bridge(row: &rows::Bridge, tables: &Tables, dummies: Dummies) -> Bridge {
     }
     guard::apply(row, &tables.ports, &mut bridge);
     add_local(&row.name, &mut bridge, dummies);
+    for port in row.ports.iter().filter_map(|uuid| tables.ports.get(uuid)) {
+        if port.bond_fake_iface && port.interfaces.len() > 1 {
+            add_fake(&port.name, &mut bridge, dummies);
+        }
+    }
     trees::apply(row, &tables.ports, &mut bridge);
     bridge
 }
@@ -191,9 +196,27 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
     if has_local || bridge.ports.contains_key(name) {
         return;
     }
+    let port = internal_port(name, &bridge.datapath_type, dummies);
+    bridge.ports.insert(name.to_owned(), port);
+}
+
+/// Adds the internal interface with the name of a bond that `bond_fake_iface` asks for. It is a
+/// port of OpenFlow only, as in Open vSwitch.
+fn add_fake(name: &str, bridge: &mut Bridge, dummies: Dummies) {
+    if bridge.ports.values().any(|port| port.interfaces.contains_key(name)) {
+        return;
+    }
+    let mut port = internal_port(name, &bridge.datapath_type, dummies);
+    port.config.no_normal = true;
+    // The bond has the name itself.
+    bridge.ports.insert(format!("{name} (bond_fake_iface)"), port);
+}
+
+/// A port of an internal interface that has no row.
+fn internal_port(name: &str, datapath_type: &str, dummies: Dummies) -> Port {
     let interface = Interface {
         uuid: None,
-        kind: device("internal", name, &BTreeMap::new(), &bridge.datapath_type, dummies),
+        kind: device("internal", name, &BTreeMap::new(), datapath_type, dummies),
         internal: true,
         ofport_request: None,
         ofport_before: None,
@@ -206,15 +229,15 @@ fn add_local(name: &str, bridge: &mut Bridge, dummies: Dummies) {
         cfm: None,
         unsupported: Vec::new(),
     };
-    let port = Port {
+    Port {
         uuid: Uuid::default(),
         config: PortConfig::default(),
         interfaces: BTreeMap::from([(name.to_owned(), interface)]),
         aggregation: aggregation::Wanted::default(),
+        miimon: None,
         qos: None,
         problems: Vec::new(),
-    };
-    bridge.ports.insert(name.to_owned(), port);
+    }
 }
 
 fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) -> Port {
@@ -224,6 +247,8 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         .map(|what| format!("{what} is not supported yet"))
         .collect();
     let (aggregation, problem) = aggregation::port(row);
+    problems.extend(problem);
+    let (miimon, problem) = aggregation::miimon(row);
     problems.extend(problem);
     let interfaces = row
         .interfaces
@@ -255,6 +280,7 @@ fn port(row: &rows::Port, bridge: &Bridge, tables: &Tables, dummies: Dummies) ->
         config,
         interfaces,
         aggregation,
+        miimon,
         qos: qos::wanted(row, tables),
         problems,
     }

@@ -108,6 +108,8 @@ pub(crate) struct Shared {
     /// What port security has done, for the daemon.
     secured: Mutex<Vec<Secured>>,
     pub(crate) secured_notify: Notify,
+    /// Notified when a PHY of a bond's member has another link.
+    pub(crate) mii_notify: Notify,
 }
 
 impl Shared {
@@ -131,6 +133,7 @@ impl Shared {
             failed_notify: Notify::new(),
             secured: Mutex::default(),
             secured_notify: Notify::new(),
+            mii_notify: Notify::new(),
         })
     }
 

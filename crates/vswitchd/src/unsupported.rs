@@ -21,10 +21,6 @@ pub(crate) fn controller(row: &rows::Controller) -> Vec<String> {
 pub(crate) fn port(row: &rows::Port) -> Vec<String> {
     let mut found = Found::default();
     found.column("mac", row.mac.is_some());
-    found.column("bond_fake_iface", row.bond_fake_iface);
-    found.keys("other_config", &row.other_config, PORT_KEYS);
-    // Links are followed by the kernel's events.
-    found.keys_unless("other_config", &row.other_config, "bond-detect-mode", &["carrier"]);
     found.list
 }
 
@@ -71,9 +67,6 @@ impl Found {
         }
     }
 }
-
-/// Documented keys of `Port.other_config` without an effect here.
-const PORT_KEYS: &[&str] = &["bond-miimon-interval"];
 
 /// Documented keys of `Interface.other_config` without an effect here.
 const INTERFACE_KEYS: &[&str] = &["emc-enable", "tx-steering"];

@@ -293,6 +293,10 @@ impl Netdev for Afxdp {
         contenders(&self.device, &self.claim)
     }
 
+    fn link_by_mii(&self) -> Option<bool> {
+        self.device.link_by_mii()
+    }
+
     fn numa_node(&self) -> Option<usize> {
         self.device.numa_node()
     }

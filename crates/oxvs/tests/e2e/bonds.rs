@@ -1,7 +1,7 @@
 //! Bonds with Debian's Open vSwitch at the other end, and what they leave in the database.
 
-use crate::fixture::{Pair, dummy, stand_in};
-use testkit::{Netns, Vswitch, eventually, ping, skip};
+use crate::fixture::{Pair, binary, dummy, stand_in};
+use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
 
 /// Our switch and Open vSwitch with bonds of two links between them, and a host behind each.
 struct Bonds {
@@ -74,6 +74,73 @@ fn an_active_backup_bond_to_open_vswitch_fails_over() {
     bonds.ends.ours.vsctl("set port bond0 other_config:bond-primary=m1");
     bonds.wait_for_pings("pings by the primary");
     bonds.fail_over();
+}
+
+#[test]
+fn a_bond_that_asks_its_members_phys_fails_over() {
+    needs!();
+    let settings = "other_config:bond-detect-mode=miimon other_config:bond-miimon-interval=20";
+    let bonds = Bonds::new(
+        &format!("bond_mode=active-backup {settings} other_config:bond-primary=m1"),
+        "bond_mode=active-backup other_config:bond-primary=m1",
+    );
+    bonds.wait_for_pings("pings by the primary");
+    bonds.fail_over();
+    assert_eq!(bonds.ends.ours.get("port", "bond0", "status"), "{}");
+    // The kernel's word counts again.
+    bonds.ends.ours.vsctl("remove port bond0 other_config bond-detect-mode");
+    bonds.fail_over();
+    bonds
+        .ends
+        .ours
+        .vsctl("set port bond0 other_config:bond-detect-mode=mii");
+    if !stand_in() {
+        bonds.ends.ours.wait_for("port", "bond0", "status", |s| {
+            s.contains("unsupported bond-detect-mode mii")
+        });
+    }
+}
+
+#[test]
+fn the_interface_with_the_name_of_a_bond_is_a_port_of_openflow_only() {
+    skip!(unless root, "ip", "ovs-vsctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch's userspace datapath has no such interface");
+    }
+    let ns = Netns::new("sw");
+    let options = Options {
+        devices: Devices::System,
+        netns: Some(ns.name().to_owned()),
+        ..Options::default()
+    };
+    let switch = Vswitch::oxvs(binary(), options);
+    for name in ["m1", "m2", "h1"] {
+        ns.ip(&format!("link add {name} type veth peer name {name}-peer"));
+        ns.ip(&format!("link set {name}-peer up"));
+    }
+    switch.vsctl(
+        "add-br br0 -- set bridge br0 datapath_type=netdev -- add-bond br0 bond0 m1 m2 bond_fake_iface=true \
+         -- add-port br0 h1",
+    );
+    assert!(ns.ip("link show bond0").contains("bond0"));
+    assert!(
+        switch
+            .tool("ovs-ofctl", &["show", "br0"])
+            .expect_ok()
+            .contains("(bond0)")
+    );
+    ns.ip("link set bond0 up");
+    // What the host sends there goes nowhere; a rule can use the port.
+    let trace = |flow: &str| switch.appctl(&["ofproto/trace", "br0", flow]);
+    assert!(trace("in_port=bond0,dl_dst=ff:ff:ff:ff:ff:ff").contains("no input bundle, dropping"));
+    let flooded = trace("in_port=h1,dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff");
+    assert!(flooded.contains("flooding"), "{flooded}");
+    switch.vsctl("set port bond0 bond_fake_iface=false");
+    eventually("the interface is gone", || {
+        (!ns.ip("link show").contains("bond0")).then_some(())
+    });
+    switch.vsctl("set port bond0 bond_fake_iface=true -- set port h1 bond_fake_iface=true");
+    assert!(ns.ip("link show bond0").contains("bond0"));
 }
 
 #[test]

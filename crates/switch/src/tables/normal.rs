@@ -119,9 +119,7 @@ impl<'a> Pipeline<'a> {
             None if [model::Port::ANY, model::Port::CONTROLLER].contains(&model::Port(in_port)) => None,
             None => {
                 self.depend(Read::Flood(bridge.id));
-                self.error(|_| format!("received packet on unknown port {in_port}"));
-                self.warning(|_| String::from("no input bundle, dropping"));
-                return self.dropped(DropCause::NoDestination);
+                return self.no_input_bundle(in_port);
             }
         };
         let key = self.key_with_own_tags();
@@ -129,6 +127,13 @@ impl<'a> Pipeline<'a> {
         self.forward(&mut copies, bridge, at, Tags::default());
         self.sort(&mut copies);
         self.send_policed(copies);
+    }
+
+    /// Drops a packet that comes from no port of NORMAL.
+    fn no_input_bundle(&mut self, in_port: u32) {
+        self.error(|_| format!("received packet on unknown port {in_port}"));
+        self.warning(|_| String::from("no input bundle, dropping"));
+        self.dropped(DropCause::NoDestination);
     }
 
     /// The packet as received enters a bridge without rules, which follows its fail mode.
@@ -221,6 +226,9 @@ impl<'a> Pipeline<'a> {
         let vlan = match from {
             Some((at, port)) => {
                 self.depend(Read::Port(at.bridge, at.port));
+                if port.no_normal {
+                    return self.no_input_bundle(bridge.number_of(at).unwrap_or_default());
+                }
                 port.vlans.ingress(&mut tags, &mut self.reader(copies.key))
             }
             None if at.is_some() => return,
@@ -370,6 +378,9 @@ impl<'a> Pipeline<'a> {
 
     /// A copy leaves by a port, if that port carries the VLAN.
     pub(super) fn copy_to(&mut self, copies: &mut Copies<'_>, visit: &Visit<'_>, port: &Port) {
+        if port.no_normal {
+            return;
+        }
         let silenced = visit.bridge.is_flagged(port, |flags| flags.no_fwd);
         let leaves = match &port.bond {
             Some(bond) => self.bond_egress(copies.key, visit.vlan, visit.bridge.id, port, bond),

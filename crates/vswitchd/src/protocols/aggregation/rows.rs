@@ -1,5 +1,6 @@
 //! Bonds and LACP in the rows of ports and interfaces.
 
+use crate::miimon::INTERVAL;
 use ovsdb::rows;
 use protocols::bond::{Config, Mode};
 use std::collections::BTreeMap;
@@ -95,6 +96,21 @@ pub(crate) fn port(row: &rows::Port) -> (Wanted, Option<String>) {
         _ => None,
     };
     (Wanted { bond, lacp }, problem)
+}
+
+/// How often the PHYs of a bond's members are asked, and what is wrong with the settings.
+pub(crate) fn miimon(row: &rows::Port) -> (Option<Duration>, Option<String>) {
+    let keys = &row.other_config;
+    let interval = number(keys, "bond-miimon-interval").filter(|ms: &u64| *ms > 0);
+    let interval = interval.map_or(INTERVAL, Duration::from_millis);
+    match keys.get("bond-detect-mode").map(String::as_str) {
+        Some("miimon") => (Some(interval).filter(|_| row.interfaces.len() > 1), None),
+        None | Some("carrier") => (None, None),
+        Some(other) => (
+            None,
+            Some(format!("unsupported bond-detect-mode {other}, defaulting to carrier")),
+        ),
+    }
 }
 
 /// LACP of an interface's row.
