@@ -12,6 +12,7 @@ mod liveness;
 mod snooping;
 mod trees;
 mod tunnels;
+mod underlay;
 
 pub use aggregation::aggregation;
 pub use configuration::configuration;
@@ -34,6 +35,7 @@ pub use snooping::snooping;
 use std::sync::OnceLock;
 pub use trees::trees;
 pub use tunnels::tunnels;
+pub use underlay::underlay;
 
 /// A target's name, as in `fuzz/fuzz_targets` and `fuzz/corpus`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
@@ -56,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     ("discovery", discovery),
     ("liveness", liveness),
     ("tunnels", tunnels),
+    ("underlay", underlay),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.

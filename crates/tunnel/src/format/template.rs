@@ -70,6 +70,21 @@ impl SourcePorts {
         }
     }
 
+    /// The lowest port.
+    pub const fn first(self) -> u16 {
+        self.first
+    }
+
+    /// The highest port.
+    pub const fn last(self) -> u16 {
+        self.last
+    }
+
+    /// Whether a port belongs to the range.
+    pub const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+
     /// The port of packets with this hash: flows spread over the range (RFC 7348 §5).
     const fn of(self, hash: u32) -> u16 {
         let ports = (self.last - self.first) as u64 + 1;
