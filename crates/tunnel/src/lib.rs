@@ -5,6 +5,7 @@
 //! - [`route`] has the routes: those of the kernel and those that users added.
 //! - [`neighbour`] has the Ethernet addresses of neighbours behind bridges, and asks for them.
 //! - [`path_mtu`] has what ICMP errors say of the largest packets to a destination.
+//! - [`underlay`] is a copy of these for translations.
 //!
 //! Invariants
 //! - Nothing here opens a socket or reads a clock. The daemon asks the kernel and calls in.
@@ -15,4 +16,5 @@ pub mod neighbour;
 pub mod path_mtu;
 pub mod route;
 mod shards;
+pub mod underlay;
 pub mod vport;

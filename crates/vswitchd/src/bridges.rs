@@ -239,6 +239,9 @@ impl Bridges {
         self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
         log::changes(&self.state, &state);
+        for gone in self.state.keys().filter(|name| !state.contains_key(*name)) {
+            self.shared.tunnels.forget_bridge(gone);
+        }
         self.state = state;
         let types = self.state.values().flat_map(|bridge| {
             let ports = bridge.interfaces.values().filter_map(|interface| interface.port);

@@ -25,6 +25,7 @@ mod route;
 mod security;
 mod trace;
 mod trees;
+mod tunnels;
 
 type Answer = Result<String, String>;
 
@@ -71,6 +72,7 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     route::register(&add);
     trace::register(&add);
     trees::register(&add);
+    tunnels::register(&add);
     openflow::register(&add);
     json::register(server, state);
 

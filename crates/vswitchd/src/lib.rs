@@ -50,6 +50,7 @@ mod state;
 mod status;
 mod storm;
 mod system_ids;
+mod tunnels;
 mod unsupported;
 mod workers;
 

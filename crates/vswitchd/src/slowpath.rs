@@ -7,6 +7,7 @@ use crate::packets::Packets;
 use crate::protocols::frames::Frames;
 use crate::protocols::links::Links;
 use crate::reports::Reports;
+use crate::tunnels::Tunnels;
 use dp::{
     Answer, Carried, Change, Changes, Credit, Effect, Mask, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall,
 };
@@ -91,6 +92,8 @@ pub(crate) struct Shared {
     pub(crate) captures: Captures,
     /// Samples for exporters.
     pub(crate) samples: Samples,
+    /// What tunnels know of the underlay.
+    pub(crate) tunnels: Tunnels,
     /// Notified when packets may have added or ended rules.
     pub(crate) tables_changed: Notify,
     /// Reports of workers that came while the tables were locked.
@@ -123,6 +126,7 @@ impl Shared {
             links: Mutex::default(),
             captures: Captures::default(),
             samples: Samples::default(),
+            tunnels: Tunnels::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
             long: Arc::default(),

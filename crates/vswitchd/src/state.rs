@@ -133,12 +133,12 @@ impl State {
         (average, most.max(flows))
     }
 
-    /// The next timer of the switch's tables. The caller sleeps until then or until
-    /// [`State::rearm`] is notified.
+    /// The next timer of the switch's tables and of the underlay's. The caller sleeps until then or
+    /// until [`State::rearm`] is notified.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let due = self.shared.switch.read().next_event();
-        self.armed.set(due);
-        due
+        let tables = self.shared.switch.read().next_event();
+        self.armed.set(tables);
+        [tables, self.shared.tunnels.next_event()].into_iter().flatten().min()
     }
 
     /// Notifies `rearm` if a change of the tables made the next timer earlier.
@@ -156,13 +156,14 @@ impl State {
         self.shared.catch_up();
     }
 
-    /// Runs the due timers of the switch's tables.
+    /// Runs the due timers of the switch's tables and of the underlay's.
     pub(crate) fn tick(&self) {
         // Traffic counted up to now keeps rules from expiring.
         if self.shared.switch.read().next_event() <= Some(self.shared.clock.now()) {
             self.collect_statistics();
         }
         self.shared.update(|switch, now| switch.tick(now));
+        self.shared.tunnels.tick(self.shared.clock.now());
         self.openflow.tables_changed(self);
     }
 

@@ -40,4 +40,5 @@ mod snooping;
 mod trace;
 mod trace_links;
 mod trees;
+mod tunnels;
 mod vsctl;

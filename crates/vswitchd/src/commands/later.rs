@@ -38,15 +38,6 @@ const LATER: &[Entry] = &[
     ("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2),
     ("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2),
     ("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3),
-    ("tnl/arp/aging", "[SECS]", 0, 1),
-    ("tnl/arp/flush", "", 0, 0),
-    ("tnl/arp/set", "BRIDGE IP MAC", 3, 3),
-    ("tnl/arp/show", "", 0, 0),
-    ("tnl/egress_port_range", "min max", 0, 2),
-    ("tnl/neigh/aging", "[SECS]", 0, 1),
-    ("tnl/neigh/flush", "", 0, 0),
-    ("tnl/neigh/set", "BRIDGE IP MAC", 3, 3),
-    ("tnl/neigh/show", "", 0, 0),
     ("tnl/ports/show", "-v", 0, 1),
 ];
 

@@ -1,0 +1,90 @@
+//! `tnl/*`: what tunnels know of the underlay.
+
+use super::{Answer, leading_number};
+use crate::state::State;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::time::Duration;
+use tunnel::format::SourcePorts;
+use tunnel::neighbour::{BridgeName, Entry};
+use wire::MacAddr;
+
+pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
+    // Both names are of the same table, which has addresses of both IP versions.
+    for prefix in ["tnl/arp", "tnl/neigh"] {
+        add(&format!("{prefix}/show"), "", 0, 0, |state, _| Ok(show(state)));
+        add(&format!("{prefix}/set"), "BRIDGE IP MAC", 3, 3, set);
+        add(&format!("{prefix}/flush"), "", 0, 0, flush);
+        add(&format!("{prefix}/aging"), "[SECS]", 0, 1, aging);
+    }
+    add("tnl/egress_port_range", "min max", 0, 2, egress_port_range);
+}
+
+fn show(state: &State) -> String {
+    let now = state.shared.clock.now();
+    state.shared.tunnels.tick(now);
+    state.shared.tunnels.change(|tables| {
+        let mut out = Entry::HEADER.to_owned();
+        for entry in tables.neighbours.entries() {
+            let _ = writeln!(out, "{entry}");
+        }
+        out
+    })
+}
+
+fn set(state: &State, args: &[String]) -> Answer {
+    let [bridge, address, mac] = args else {
+        return Err("wrong number of arguments".to_owned());
+    };
+    let address: IpAddr = address.parse().map_err(|_| "bad IP address")?;
+    let mac: MacAddr = mac.parse().map_err(|_| "bad MAC address")?;
+    let (bridge, now) = (BridgeName::new(bridge), state.shared.clock.now());
+    let set = state
+        .shared
+        .tunnels
+        .change(|tables| tables.neighbours.set(bridge, address.to_canonical(), mac, now));
+    set.map_err(|full| full.to_string())?;
+    state.rearm.notify_one();
+    Ok("OK".to_owned())
+}
+
+fn flush(state: &State, _: &[String]) -> Answer {
+    state.shared.tunnels.change(|tables| tables.neighbours.flush());
+    Ok("OK".to_owned())
+}
+
+fn aging(state: &State, args: &[String]) -> Answer {
+    let now = state.shared.clock.now();
+    state.shared.tunnels.change(|tables| {
+        let neighbours = &mut tables.neighbours;
+        let Some(text) = args.first() else {
+            return Ok(neighbours.aging().as_secs().to_string());
+        };
+        // A negative number is above all times here.
+        let aging = Duration::from_secs(leading_number(text).into());
+        neighbours.set_aging(aging, now).map_err(|_| "bad aging value")?;
+        state.rearm.notify_one();
+        Ok("OK".to_owned())
+    })
+}
+
+fn egress_port_range(state: &State, args: &[String]) -> Answer {
+    let tunnels = &state.shared.tunnels;
+    let [first, last] = args else {
+        let ports = tunnels.underlay().ports;
+        let (first, last) = (ports.first(), ports.last());
+        return Ok(format!("Tunnel UDP source port range: {first}-{last}\n"));
+    };
+    let port = |text| u16::try_from(leading_number(text)).ok().filter(|port| *port != 0);
+    // Open vSwitch does not call these errors.
+    let Some(first) = port(first) else {
+        return Ok("Invalid min.".to_owned());
+    };
+    let Some(last) = port(last) else {
+        return Ok("Invalid max.".to_owned());
+    };
+    if let Some(ports) = SourcePorts::new(first.min(last), first.max(last)) {
+        tunnels.change(|tables| tables.ports = ports);
+    }
+    Ok("OK".to_owned())
+}
