@@ -18,6 +18,7 @@ mod bond;
 mod changes;
 mod datapath;
 mod drops;
+pub mod geneve;
 mod meter;
 pub mod offload;
 mod parse;

@@ -22,6 +22,7 @@ mod mask;
 mod match_field;
 mod meta;
 mod odp;
+mod option_map;
 mod options;
 mod state;
 
@@ -34,6 +35,7 @@ pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
 pub use meta::{Connection, ExtraMeta, PacketMeta, PortNo, Tunnel};
 pub use odp::{OdpError, parse_odp};
+pub use option_map::{BadOption, MappedOption, OptionMap, OptionWords};
 pub use options::{OPTION_UNITS, OPTIONS, option_bits, option_present, option_unit};
 pub use state::{FlowMaskState, FlowState, META_WORDS, PORT_UNSET, StateMatch, port_from_of10, port_to_of10};
 pub use wire::headers::Frag;

@@ -1,5 +1,8 @@
 //! Outer headers of tunnels, as packets from the network.
 
+use dp::geneve;
+use flow::{MappedOption, OptionMap};
+use tunnel::format::geneve::Options;
 use tunnel::format::{Checksums, Details, Format, Inner, Payload, decapsulate, ecn, inner_ip};
 use wire::EtherType;
 
@@ -22,6 +25,7 @@ pub fn tunnels(data: &[u8]) {
     if let Details::Geneve(options) = read.details {
         let len: usize = options.iter().map(|option| 4 + option.data.len()).sum();
         assert_eq!(len, options.bytes().len());
+        mapped(options);
     }
     let mut inner = packet[read.start..read.end].to_vec();
     let before = inner_ip(&inner, read.inner);
@@ -36,6 +40,26 @@ pub fn tunnels(data: &[u8]) {
         (before, after) => assert_eq!((before, marked), (after, Ok(()))),
     }
     assert!(read.inner != Inner::Message || read.start == 0);
+}
+
+/// Options that a controller has mapped come back from the metadata.
+fn mapped(options: Options<'_>) {
+    let option = |class, kind, present, units: &[usize]| MappedOption {
+        class,
+        kind,
+        present,
+        units: units.to_vec(),
+    };
+    let map = OptionMap::new([
+        option(0x102, 0x80, 3, &[4]),
+        option(1, 5, 0, &[0, 2]),
+        option(0x103, 2, 31, &[]),
+    ]);
+    if let Ok(words) = geneve::receive(&map, options) {
+        let sent = geneve::send(&map, &words).expect("there is room for all that are mapped");
+        assert_eq!(geneve::receive(&map, sent.options()), Ok(words));
+        assert!(words.is_empty() == sent.options().bytes().is_empty());
+    }
 }
 
 fn format(what: u8) -> Format {

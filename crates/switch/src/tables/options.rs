@@ -8,7 +8,7 @@
 use super::words;
 use super::{FlowTables, Rule, WORDS, check};
 use classifier::{Classifier, Match};
-use flow::{FlowState, MatchField, OPTION_UNITS, OPTIONS, option_present, option_unit};
+use flow::{FlowState, MappedOption, MatchField, OPTION_UNITS, OPTIONS, OptionMap, option_present, option_unit};
 use openflow::OfError;
 use openflow::model::{self, Subfield, TlvMap, TlvTable, Value};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const CLEAR: u16 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct TunnelOptions {
     fields: Vec<Mapped>,
+    /// The same for packets.
+    packets: Arc<OptionMap>,
 }
 
 /// A field that is mapped to an option.
@@ -50,6 +52,12 @@ impl TunnelOptions {
             max_fields: FIELDS,
             maps,
         }
+    }
+
+    /// The mapping for packets: what reads their options, and writes them in the order of the
+    /// fields' numbers.
+    pub fn packets(&self) -> &Arc<OptionMap> {
+        &self.packets
     }
 
     /// The mapping of a field.
@@ -221,7 +229,19 @@ impl TunnelOptions {
             CLEAR => new.fields.clear(),
             _ => return Err(OfError::NxTtmfcBadCommand),
         }
+        new.packets = Arc::new(new.for_packets());
         Ok(new)
+    }
+
+    fn for_packets(&self) -> OptionMap {
+        let mut fields: Vec<&Mapped> = self.fields.iter().collect();
+        fields.sort_by_key(|field| field.map.index);
+        OptionMap::new(fields.into_iter().map(|field| MappedOption {
+            class: field.map.class,
+            kind: field.map.kind,
+            present: field.present,
+            units: field.units.clone(),
+        }))
     }
 
     fn add(&mut self, map: TlvMap) -> Result<(), OfError> {

@@ -1,6 +1,9 @@
 use super::*;
-use openflow::model::{Subfield, TlvMap};
+use crate::tables::options::number;
+use flow::{FlowState, MatchField};
+use openflow::model::{Subfield, TlvMap, Value};
 use openflow::text::{Names, Style, matching, parse_flow, parse_tlv_maps};
+use proptest::prelude::*;
 
 const ADD: u16 = 0;
 const DELETE: u16 = 1;
@@ -135,4 +138,103 @@ fn conditions_on_parts_of_a_field_are_all_asked_for() {
         tables.options().require(&mut wanted, &part, bits);
     }
     assert_eq!(matching(&wanted, Style::PLAIN), "tun_metadata0=0x2900f8/0xff0fff");
+}
+
+/// A state with the fields of a match's text.
+fn state_with(tables: &FlowTables, text: &str) -> FlowState {
+    let change = parse_flow(FlowCommand::Add, &format!("{text},actions=drop"), &Names::default()).unwrap();
+    let mut state = FlowState::ZERO;
+    tables.options().give(&change.matching, &mut state);
+    state
+}
+
+#[test]
+fn set_fields_are_options_in_the_order_of_their_numbers() {
+    let tables = mapped();
+    let packets = tables.options().packets();
+    let all = "tun_metadata63,tun_metadata5=0x0102030405060708090a0b0c,tun_metadata0=0xabcd";
+    for (text, bytes) in [
+        ("tun_metadata0=0xabcd", &[0xff, 0xff, 0, 1, 0, 0, 0xab, 0xcd][..]),
+        ("tun_metadata0=0", &[0xff, 0xff, 0, 1, 0, 0, 0, 0]),
+        ("tun_metadata63", &[0, 2, 1, 0]),
+        ("reg0=1", &[]),
+        (
+            all,
+            &[
+                0xff, 0xff, 0, 1, 0, 0, 0xab, 0xcd, // tun_metadata0
+                0xff, 0xff, 1, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, // tun_metadata5
+                0, 2, 1, 0, // tun_metadata63
+            ],
+        ),
+    ] {
+        let state = state_with(&tables, text);
+        let sent = dp::geneve::send(packets, &state.tunnel_options()).unwrap();
+        assert_eq!(sent.options().bytes(), bytes, "{text}");
+        let mut received = FlowState::ZERO;
+        received.set_tunnel_options(&dp::geneve::receive(packets, sent.options()).unwrap());
+        assert_eq!(received, state, "{text}");
+    }
+}
+
+#[test]
+fn options_of_received_packets_are_fields_as_far_as_they_are_mapped() {
+    use tunnel::format::Refusal;
+    use tunnel::format::geneve::Options;
+    let mut tables = mapped();
+    let read = |tables: &FlowTables, bytes: &[u8]| {
+        let options = Options::new(bytes).unwrap();
+        let words = dp::geneve::receive(tables.options().packets(), options)?;
+        let mut state = FlowState::ZERO;
+        state.set_tunnel_options(&words);
+        let mut told = openflow::model::Match::ANY;
+        tables.options().tell(&state, &mut told);
+        Ok(matching(&told, Style::PLAIN))
+    };
+    let one = [0xff, 0xff, 0, 1, 0, 0, 0xab, 0xcd];
+    let unknown = [9, 9, 9, 1, 1, 1, 1, 1];
+    assert_eq!(read(&tables, &one).as_deref(), Ok("tun_metadata0=0xabcd"));
+    assert_eq!(
+        read(&tables, &[unknown, one].concat()).as_deref(),
+        Ok("tun_metadata0=0xabcd")
+    );
+    assert_eq!(read(&tables, &[0xff, 0xff, 0, 0]), Err(Refusal::GeneveOptionLength));
+    assert_eq!(read(&tables, &[9, 9, 0x89, 0]), Err(Refusal::GeneveCritical));
+    tables.change_options(CLEAR, &[]).unwrap();
+    assert_eq!(read(&tables, &one), read(&tables, &[]));
+}
+
+proptest! {
+    #[test]
+    fn a_field_comes_back_from_the_wire_whatever_was_mapped_before(
+        lengths in proptest::collection::vec(0u8..4, 1..5),
+        removed in 0usize..5,
+        again in 0u8..4,
+        values in proptest::collection::vec(any::<[u8; 16]>(), 6),
+        present in 0u8..64,
+    ) {
+        let map = |index: usize, units: u8| TlvMap { class: 7, kind: index as u8, len: units * 4, index: index as u16 };
+        let mut tables = tables();
+        for (index, units) in lengths.iter().enumerate() {
+            let _ = tables.change_options(ADD, &[map(index, *units)]);
+        }
+        // A mapping that is gone leaves room between others.
+        let _ = tables.change_options(DELETE, &[map(removed, 0)]);
+        let _ = tables.change_options(ADD, &[map(5, again)]);
+        let mapped = tables.options().table().maps;
+        let mut state = FlowState::ZERO;
+        let mut expected = Vec::new();
+        for map in mapped.iter().filter(|map| present >> map.index & 1 != 0) {
+            let data = &values[usize::from(map.index)][..usize::from(map.len)];
+            let field = MatchField::ALL.iter().copied().find(|field| number(*field) == Some(map.index as u8)).unwrap();
+            tables.options().set(&mut state, field, &Value::Wide(data.into()), None);
+            expected.extend([0, 7, map.kind, map.len / 4]);
+            expected.extend(data);
+        }
+        let packets = tables.options().packets();
+        let sent = dp::geneve::send(packets, &state.tunnel_options()).unwrap();
+        prop_assert_eq!(sent.options().bytes(), &expected[..]);
+        let mut received = FlowState::ZERO;
+        received.set_tunnel_options(&dp::geneve::receive(packets, sent.options()).unwrap());
+        prop_assert_eq!(received, state);
+    }
 }
