@@ -127,6 +127,16 @@ impl Packet {
         self.transport(6, l4, Some(16))
     }
 
+    /// SCTP; its checksum, a CRC32c, is 0.
+    pub fn sctp(self, sport: u16, dport: u16, payload: &[u8]) -> Packet {
+        let mut l4 = Vec::with_capacity(12 + payload.len());
+        l4.extend(sport.to_be_bytes());
+        l4.extend(dport.to_be_bytes());
+        l4.extend([0; 8]);
+        l4.extend(payload);
+        self.transport(132, l4, None)
+    }
+
     /// An ICMP or ICMPv6 echo request.
     pub fn echo(self, id: u16, seq: u16, payload: &[u8]) -> Packet {
         let v6 = matches!(self.ip, Some(Ip::V6 { .. }));

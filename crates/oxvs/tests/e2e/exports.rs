@@ -15,8 +15,8 @@ const QUIET: Duration = Duration::from_millis(2500);
 const SOON: Duration = Duration::from_millis(1300);
 
 /// A switch with dummies `p1` to `p3` and a rule for each kind of destination, and its collector.
-struct Side {
-    switch: Vswitch,
+pub(crate) struct Side {
+    pub(crate) switch: Vswitch,
     collector: Collector,
 }
 
@@ -49,7 +49,7 @@ impl Side {
     }
 
     /// Points a new row of a table at the collector.
-    fn export(&self, column: &str, table: &str, settings: &str) {
+    pub(crate) fn export(&self, column: &str, table: &str, settings: &str) {
         let target = self.collector.target();
         self.switch.vsctl(&format!(
             "-- --id=@e create {table} targets=\"{target}\" {settings} -- set bridge br0 {column}=@e"
@@ -94,7 +94,7 @@ fn packets(rng: &mut Rng, count: usize) -> Vec<(usize, String)> {
     all
 }
 
-fn both() -> [Side; 2] {
+pub(crate) fn both() -> [Side; 2] {
     [Vswitch::debian(Options::default()), start(Options::default())].map(Side::new)
 }
 
@@ -290,7 +290,7 @@ const COMPARED: [u32; 38] = [
 ];
 
 /// What a switch's IPFIX tells of packets: templates, and records as text.
-fn ipfix(side: &Side, sent: &[(usize, String)], lax: bool) -> (BTreeSet<String>, Vec<String>) {
+pub(crate) fn ipfix(side: &Side, sent: &[(usize, String)], lax: bool) -> (BTreeSet<String>, Vec<String>) {
     side.receive(sent);
     let messages = side.collector.take(SOON);
     let mut reader = Reader {
@@ -315,7 +315,7 @@ fn ipfix(side: &Side, sent: &[(usize, String)], lax: bool) -> (BTreeSet<String>,
 }
 
 /// The lines that only one side has, or has more often.
-fn only_in_one(theirs: &[String], ours: &[String]) -> Vec<String> {
+pub(crate) fn only_in_one(theirs: &[String], ours: &[String]) -> Vec<String> {
     let mut lines = BTreeMap::<&String, i32>::new();
     theirs.iter().for_each(|line| *lines.entry(line).or_default() -= 1);
     ours.iter().for_each(|line| *lines.entry(line).or_default() += 1);

@@ -17,6 +17,7 @@ mod differential;
 mod exports;
 mod exports_agent;
 mod exports_collectors;
+mod exports_headers;
 mod exports_load;
 mod fixture;
 mod lab_controller;
