@@ -5,7 +5,7 @@
 //! arguments, the cases. The difference of two runs with different numbers of packets is the cost
 //! of the additional packets; everything else, warm caches included, is the same in both.
 
-use dp::{Action, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
+use dp::{Action, Effect, PortNo, PuntReason, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use nanos::Nanos;
@@ -65,6 +65,8 @@ const CASES: &[Case] = &[
     case("masks", 20_000, STATIONS, 8, none),
     case("router", 1000, &[], 1, router),
     case("vlan", 1000, &[], 1, vlan),
+    case("mirrored", 1000, &[], 1, mirrored),
+    case("sampled", 1000, &[], 1, sampled),
     Case {
         limit: 500,
         ..case("misses", 20_000, STATIONS, 1, none)
@@ -104,6 +106,23 @@ fn router() -> Vec<Option<Action>> {
 
 fn vlan() -> Vec<Option<Action>> {
     vec![Some(Action::PushVlan(VlanTag { tpid: 0x8100, tci: 7 }))]
+}
+
+/// A copy to the output of a mirror. Beside `port` it shows what a mirror costs, and that packets
+/// without one do not pay for it.
+fn mirrored() -> Vec<Option<Action>> {
+    vec![Some(Action::Output(PortNo(3)))]
+}
+
+/// Samples of one packet in 1000 for sFlow. Beside `port` it shows what they cost.
+fn sampled() -> Vec<Option<Action>> {
+    let probability = u32::MAX / 1000;
+    let punt = Action::Punt {
+        reason: PuntReason::Sample,
+        handle: 1,
+        max_len: 128,
+    };
+    vec![Some(Action::Sample { probability, steps: 1 }), Some(punt)]
 }
 
 impl Slowpath for &'static Case {
@@ -169,10 +188,10 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
     std::fs::remove_file(&path)?;
     let mut queues = source?.open_rx()?;
     let mut pipeline = Pipeline::new(case.limit, Duration::from_secs(10), Arc::new(case), Arc::default());
-    let sink = netdev::open(&Spec::Null {
-        name: "sink".to_owned(),
-    })?;
-    pipeline.add_port(PortNo(2), sink);
+    for (port, name) in [(PortNo(2), "sink"), (PortNo(3), "watcher")] {
+        let sink = netdev::open(&Spec::Null { name: name.to_owned() })?;
+        pipeline.add_port(port, sink);
+    }
     let mut rx_queue = Pipeline::rx_queue(PortNo(1), queues.remove(0), Budget::new(BATCH as u32, 256));
     // Until all megaflows are there, whose upcalls are only so many a turn, and known by one hash.
     let warm = (2 * case.flows as usize).max(WARM);

@@ -24,3 +24,5 @@ mod snooping;
 mod storm;
 #[path = "bridges/vlans.rs"]
 mod vlans;
+#[path = "bridges/watched.rs"]
+mod watched;
