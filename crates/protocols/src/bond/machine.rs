@@ -190,7 +190,7 @@ impl Bond {
             self.rebalance_at = config.rebalance.map_or(Nanos::MAX, |interval| now + interval);
         }
         let forgets = self.config.mode != config.mode || self.config.basis != config.basis;
-        let primary = self.config.primary != config.primary;
+        let mut primary = self.config.primary != config.primary;
         let relevant = |config: &Config| Config {
             members: BTreeMap::new(),
             was_active: None,
@@ -205,6 +205,7 @@ impl Bond {
         for (name, wanted) in &config.members {
             let member = self.members.entry(name.clone()).or_insert_with(|| {
                 self.changed = true;
+                primary |= config.primary.as_ref() == Some(name);
                 // As in Open vSwitch: a new member is enabled until its link says otherwise.
                 self.events.push_back(Event::Enabled {
                     member: name.clone(),

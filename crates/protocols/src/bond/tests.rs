@@ -216,3 +216,18 @@ fn commands_answer_as_open_vswitch_does() {
     bond.tick(Nanos::ZERO);
     assert!(bond.is_enabled("p1"));
 }
+
+#[test]
+fn a_primary_that_is_taken_out_and_added_again_is_active_again() {
+    let wanted = Config {
+        primary: Some("p1".to_owned()),
+        ..config(Mode::ActiveBackup)
+    };
+    let mut bond = Bond::new(&wanted, LacpStatus::Off, Nanos::ZERO);
+    let mut without = wanted.clone();
+    without.members.remove("p1");
+    bond.configure(&without, LacpStatus::Off, Nanos::from_millis(1));
+    assert_eq!(bond.active(), Some("p2"));
+    bond.configure(&wanted, LacpStatus::Off, Nanos::from_millis(2));
+    assert_eq!(bond.active(), Some("p1"));
+}
