@@ -99,6 +99,12 @@ impl Bridge {
         })
     }
 
+    /// The name of the port that has this OpenFlow port number, which a bond has for each member.
+    pub fn port_of(&self, number: u32) -> Option<&str> {
+        let (port, _) = self.of_ports.get(&number)?;
+        Some(&self.ports.get(port)?.name)
+    }
+
     /// The OpenFlow tables.
     pub fn tables(&self) -> &FlowTables {
         &self.tables

@@ -1,7 +1,7 @@
 //! Bonds with Debian's Open vSwitch at the other end, and what they leave in the database.
 
 use crate::fixture::{Pair, binary, dummy, stand_in};
-use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
+use testkit::{Devices, Netns, Options, Packet, Vswitch, eventually, mac, ping, skip};
 
 /// Our switch and Open vSwitch with bonds of two links between them, and a host behind each.
 struct Bonds {
@@ -257,4 +257,37 @@ fn the_active_member_of_before_a_restart_is_active_again() {
         let shown = switch.appctl(&["bond/show", "bond0"]);
         shown.contains("member b2: enabled\n  active member\n").then_some(())
     });
+}
+
+#[test]
+fn controllers_and_commands_address_a_bond_by_its_members() {
+    skip!(unless "ovs-vsctl", "ovs-ofctl", "setpriv");
+    let switch = dummy();
+    switch.vsctl(
+        "add-br br0 -- set bridge br0 datapath_type=dummy -- add-bond br0 bond0 b1 b2 lacp=passive \
+         bond_mode=balance-tcp -- set interface b1 type=dummy ofport_request=1 \
+         -- set interface b2 type=dummy ofport_request=2",
+    );
+    // An LACPDU of a link that is aggregated and in use.
+    let information = |kind: u8, system: [u8; 6], state: u8| {
+        let mut octets = vec![kind, 20, 0x80, 0];
+        octets.extend(system);
+        octets.extend([0, 1, 0x80, 0, 0, 1, state, 0, 0, 0]);
+        octets
+    };
+    let mut pdu = vec![1, 1];
+    pdu.extend(information(1, mac(1), 0x3d));
+    pdu.extend(information(2, [0; 6], 0));
+    pdu.resize(110, 0);
+    let frame = Packet::new(mac(1), [0x01, 0x80, 0xc2, 0, 0, 2]).payload(0x8809, &pdu);
+    let sent = format!("in_port=1 packet={} actions=drop", frame.hex());
+    switch.tool("ovs-ofctl", &["packet-out", "br0", &sent]).expect_ok();
+    switch.wait_for("interface", "b1", "lacp_current", |current| current == "true");
+    assert_eq!(switch.get("interface", "b2", "lacp_current"), "false");
+
+    // A station behind the bond, added by the name of a member.
+    switch.appctl(&["fdb/add", "br0", "b2", "0", "00:00:00:00:00:07"]);
+    let shown = switch.appctl(&["fdb/show", "br0"]);
+    let line = shown.lines().find(|line| line.contains("00:00:00:00:00:07"));
+    assert!(line.is_some_and(|line| line.ends_with("static")), "{shown}");
 }

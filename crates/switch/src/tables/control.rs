@@ -80,11 +80,13 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Port(bridge.id, port));
         let port = bridge.ports.get(&port);
-        if port.is_some_and(|port| port.shut.is_some()) {
+        // What a controller sends is not refused for what a host may not send.
+        let guarded = port.filter(|_| !self.packet_out);
+        if guarded.is_some_and(|port| port.shut.is_some()) {
             self.dropped(DropCause::MacLimit);
             return Admission::Nothing;
         }
-        if port.is_some_and(|port| self.is_refused(&port.guard)) {
+        if guarded.is_some_and(|port| self.is_refused(&port.guard)) {
             if self.mirror_received() {
                 self.dropped(DropCause::PortSecurity);
             }

@@ -238,9 +238,7 @@ impl<'a> Pipeline<'a> {
         }
         match actions {
             Some(actions) => {
-                if self.mirror_received() {
-                    self.run_rest(actions, None);
-                }
+                self.run_actions_of_controller(bridge, actions);
                 self.settle();
             }
             None if handle != 0 => self.run_frozen(handle),
@@ -262,6 +260,21 @@ impl<'a> Pipeline<'a> {
         }
         self.note_last();
         self.close(1);
+    }
+
+    /// Runs the actions of a packet-out. Its ingress port treats it as a received packet: control
+    /// protocols take their frames, and a port that does not forward takes the actions back.
+    fn run_actions_of_controller(&mut self, bridge: &Bridge, actions: &[model::Action]) {
+        let in_port = self.packet.state.get(MatchField::InPortOxm) as u32;
+        let admission = self.admit(bridge, in_port);
+        if admission == Admission::Nothing || !self.mirror_received() {
+            return;
+        }
+        let before = (self.actions.len(), self.controllers.len());
+        self.run_rest(actions, None);
+        if admission == Admission::Learn {
+            self.take_back(before);
+        }
     }
 
     /// Takes the packet through the tables of its bridge.

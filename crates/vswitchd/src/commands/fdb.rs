@@ -98,8 +98,16 @@ fn flush(state: &State, args: &[String]) -> Answer {
 
 fn insert(state: &State, args: &[String]) -> Answer {
     let (vlan, mac) = station(&args[2], &args[3])?;
+    // The name of an interface, as in Open vSwitch, or of a port: those of bonds differ.
+    let number = state.bridges.borrow().state().get(&args[0]).and_then(|bridge| {
+        let interface = bridge.interfaces.get(&args[1])?;
+        interface.ofport.as_ref().ok().copied()
+    });
     on_bridges(state, args.first(), |switch, name| {
-        switch.fdb_add(name, &args[1], vlan, mac)
+        let bridge = switch.bridge(name);
+        let port = number.and_then(|number| bridge?.port_of(u32::from(number)));
+        let port = port.unwrap_or(&args[1]).to_owned();
+        switch.fdb_add(name, &port, vlan, mac)
     })?;
     Ok(String::new())
 }
