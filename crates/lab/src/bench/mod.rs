@@ -16,6 +16,7 @@
 //!   some case.
 //! - `turns`: rounds. `report`: the table and the file.
 
+mod bond;
 mod canary;
 mod case;
 mod report;
@@ -101,9 +102,12 @@ fn measure(case: &Case, options: &Options, stop: &Stop, canary: &mut Canary) -> 
         allowed.len()
     );
     let cpus = &allowed[allowed.len() - case.workers..];
-    let mut subjects = vec![Subject::start(Kind::Oxvs)?];
+    let mut subjects = vec![Subject::start(Kind::Oxvs, case.rules)?];
     if options.peer {
-        subjects.push(Subject::start(Kind::Dpdk)?);
+        subjects.push(Subject::start(Kind::Dpdk, case.rules)?);
+    }
+    if let Some(rules) = case.rules.beside() {
+        subjects.push(Subject::start(Kind::Oxvs, rules)?);
     }
     let traces = trace::write(case, subjects[0].files())?;
     let mut configurations = vec![String::new(); subjects.len()];

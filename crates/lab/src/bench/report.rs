@@ -6,7 +6,7 @@ use crate::results::Machine;
 use crate::stats::Series;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// A benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct Measured {
     pub figures: BTreeMap<String, Figures>,
     /// oxvs over the peer; none without a peer.
     pub ratio: Option<Ratio>,
+    /// oxvs over oxvs with the rules that it is measured beside; none where there are none.
+    pub beside: Option<Ratio>,
     /// As they were, those that do not count too.
     pub rounds: Vec<Round>,
 }
@@ -62,6 +64,12 @@ pub struct Ratio {
     pub low: f64,
     /// See `low`.
     pub high: f64,
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} [{:.2}, {:.2}]", self.median, self.low, self.high)
+    }
 }
 
 /// A round: a turn of each switch.
@@ -137,17 +145,29 @@ fn counting(rounds: &[Round]) -> impl Iterator<Item = &Round> {
     rounds.iter().filter(move |round| round.counts || !any)
 }
 
+/// Which turns of a round are of what oxvs is compared with; the first one is its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Others {
+    pub(crate) peer: Option<usize>,
+    pub(crate) beside: Option<usize>,
+}
+
 impl Measured {
-    pub(crate) fn new(case: Case, figures: BTreeMap<String, Figures>, rounds: Vec<Round>) -> Measured {
-        let ratios = counting(&rounds).filter_map(|round| match round.turns[..] {
-            [ours, peers] if peers.received > 0.0 => Some(ours.received / peers.received),
-            _ => None,
-        });
-        let ratios = Series::new(ratios);
+    pub(crate) fn new(case: Case, figures: BTreeMap<String, Figures>, rounds: Vec<Round>, others: Others) -> Measured {
+        let over = |other: Option<usize>| {
+            let other = other?;
+            let ratios = counting(&rounds).filter_map(|round| {
+                let (ours, theirs) = (round.turns.first()?, round.turns.get(other)?);
+                (theirs.received > 0.0).then(|| ours.received / theirs.received)
+            });
+            let ratios = Series::new(ratios);
+            (ratios.n() > 0).then(|| ratio(&ratios))
+        };
         Measured {
             case,
             figures,
-            ratio: (ratios.n() > 0).then(|| ratio(&ratios)),
+            ratio: over(others.peer),
+            beside: over(others.beside),
             rounds,
         }
     }
@@ -180,7 +200,7 @@ fn ratio(ratios: &Series) -> Ratio {
 /// The heading of the table.
 pub(crate) fn heading() -> String {
     format!(
-        "{:<10} {:>6} {:<8} {:>5} {:>2} | {:>8} {:>6} {:>8} {:>6} | {:<20} | caches of oxvs; the peer's setting\n",
+        "{:<11} {:>6} {:<8} {:>5} {:>2} | {:>8} {:>6} {:>8} {:>6} | {:<20} | caches of oxvs; the peer's setting\n",
         "rules", "flows", "spread", "bytes", "w", "oxvs", "ns", "peer", "ns", "ratio [interval]"
     )
 }
@@ -189,7 +209,7 @@ pub(crate) fn heading() -> String {
 pub(crate) fn line(measured: &Measured) -> String {
     let case = &measured.case;
     let mut out = format!(
-        "{:<10} {:>6} {:<8} {:>5} {:>2} |",
+        "{:<11} {:>6} {:<8} {:>5} {:>2} |",
         name(case.rules),
         flows(case.flows),
         name(case.distribution),
@@ -204,10 +224,7 @@ pub(crate) fn line(measured: &Measured) -> String {
             None => write!(out, " {:>8} {:>6}", "-", "-"),
         };
     }
-    let ratio = measured.ratio.map_or_else(
-        || "-".to_owned(),
-        |ratio| format!("{:.2} [{:.2}, {:.2}]", ratio.median, ratio.low, ratio.high),
-    );
+    let ratio = measured.ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string());
     let _ = write!(out, " | {ratio:<20} |");
     if let Some(ours) = figures("oxvs") {
         let _ = write!(out, " {}", ours.shares());
@@ -217,6 +234,9 @@ pub(crate) fn line(measured: &Measured) -> String {
     }
     if let Some(peer) = figures("ovs-dpdk") {
         let _ = write!(out, "; {} ({})", peer.setting, peer.shares());
+    }
+    if let (Some(beside), Some(rules)) = (measured.beside, case.rules.beside()) {
+        let _ = write!(out, "; {beside} of oxvs with {rules}");
     }
     let spoilt = measured.rounds.iter().filter(|round| !round.counts).count();
     if spoilt == measured.rounds.len() {
@@ -269,8 +289,13 @@ mod tests {
         // The machine gets slower, and the ratio stays.
         let rounds = vec![round(10.0, 5.0, true), round(1.0, 5.0, false), round(6.0, 3.0, true)];
         let case = super::super::quick()[0];
-        let measured = Measured::new(case, BTreeMap::new(), rounds);
+        let others = Others {
+            peer: Some(1),
+            beside: None,
+        };
+        let measured = Measured::new(case, BTreeMap::new(), rounds, others);
         let ratio = measured.ratio.unwrap();
         assert_eq!((ratio.median, ratio.low, ratio.high), (2.0, 2.0, 2.0));
+        assert_eq!(measured.beside, None);
     }
 }

@@ -47,11 +47,13 @@ pub enum Rules {
     Sflow,
     /// One rule, and IPFIX of one packet in 1000, as it comes in
     Ipfix,
+    /// NORMAL, to a bond of two ports in balance-tcp; beside oxvs with one plain port, in turns
+    BalanceTcp,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 14] = [
+    pub(crate) const ALL: [Rules; 15] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -66,6 +68,7 @@ impl Rules {
         Rules::Mirror,
         Rules::Sflow,
         Rules::Ipfix,
+        Rules::BalanceTcp,
     ];
 
     /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
@@ -87,6 +90,17 @@ impl Rules {
     /// the sink's.
     pub(crate) fn watches(self) -> bool {
         self == Rules::Mirror
+    }
+
+    /// The number of ports that packets leave by, from [`SINK`] on; more than one are the members of
+    /// a bond.
+    pub(crate) fn sinks(self) -> u32 {
+        if self == Rules::BalanceTcp { 2 } else { 1 }
+    }
+
+    /// The rules that oxvs is measured with beside these, to show what these cost.
+    pub(crate) fn beside(self) -> Option<Rules> {
+        (self == Rules::BalanceTcp).then_some(Rules::Normal)
     }
 
     /// What else is configured before the ports that packets come in on, as arguments of
@@ -118,7 +132,7 @@ impl Rules {
 
     /// Stations behind the sink are to be known.
     pub(crate) fn learns(self) -> bool {
-        self == Rules::Normal
+        matches!(self, Rules::Normal | Rules::BalanceTcp)
     }
 
     /// Packets are to leave by the sink, all of them or nearly so.
@@ -137,7 +151,7 @@ impl Rules {
         };
         match self {
             Rules::Io => "actions=drop\n".to_owned(),
-            Rules::Normal => "actions=NORMAL\n".to_owned(),
+            Rules::Normal | Rules::BalanceTcp => "actions=NORMAL\n".to_owned(),
             Rules::Port | Rules::Qos | Rules::Mirror | Rules::Sflow | Rules::Ipfix => each(&format!("output:{SINK}")),
             Rules::VlanPush => each(&format!("push_vlan:0x8100,set_field:4196->vlan_vid,output:{SINK}")),
             Rules::VlanPop => ports

@@ -1,9 +1,10 @@
 //! A measured switch: oxvs, or Open vSwitch with DPDK, each as its own daemon, configured by the
 //! same commands.
 
+use super::bond;
 use super::case::Case;
 use super::report::Turn;
-use super::rules::SINK;
+use super::rules::{Rules, SINK};
 use super::trace::{self, Traces};
 use crate::bed::{Bed, command, switch_program};
 use crate::controller::Connection;
@@ -48,6 +49,17 @@ impl Kind {
         match self {
             Kind::Oxvs => "oxvs",
             Kind::Dpdk => "ovs-dpdk",
+        }
+    }
+
+    /// The device of the n-th port that drops packets, as settings of an interface.
+    fn sink(self, number: u32) -> String {
+        match self {
+            Kind::Oxvs => "type=null".to_owned(),
+            Kind::Dpdk => format!(
+                "type=dpdk options:dpdk-devargs=net_null{},size=64,copy=0,no-rx=1",
+                number + 1
+            ),
         }
     }
 
@@ -117,6 +129,7 @@ impl Moved {
 /// A switch that runs, configured for a case.
 pub(crate) struct Subject {
     pub(crate) kind: Kind,
+    pub(crate) rules: Rules,
     control: PathBuf,
     script: Script,
     daemons: Vec<Daemon>,
@@ -129,11 +142,11 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Starts a switch without ports.
+    /// Starts a switch without ports, which gets these rules.
     ///
     /// # Errors
     /// A program is missing or does not come up, with what it said.
-    pub(crate) fn start(kind: Kind) -> Result<Subject> {
+    pub(crate) fn start(kind: Kind, rules: Rules) -> Result<Subject> {
         let bed = Bed::build(&Topology::default())?;
         let directory = bed.directory().join("run");
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
@@ -144,6 +157,7 @@ impl Subject {
         script.program("oxvs", &switch_program()?);
         Ok(Subject {
             kind,
+            rules,
             control: directory.join("switch.ctl"),
             script,
             daemons: Vec::new(),
@@ -152,6 +166,15 @@ impl Subject {
             directory,
             bed,
         })
+    }
+
+    /// Its name in the results.
+    pub(crate) fn name(&self, case: &Case) -> String {
+        let name = self.kind.name();
+        match self.rules == case.rules {
+            true => name.to_owned(),
+            false => format!("{name} {}", self.rules),
+        }
     }
 
     /// A directory for files that both switches read.
@@ -174,28 +197,29 @@ impl Subject {
             Kind::Dpdk => self.boot_dpdk(traces, cpus)?,
         }
         self.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure")?;
-        let sink = match self.kind {
-            Kind::Oxvs => "type=null",
-            Kind::Dpdk => "type=dpdk options:dpdk-devargs=net_null1,size=64,copy=0,no-rx=1",
-        };
         let rules = self.directory.join("rules");
-        fs::write(&rules, case.rules.lines(case, traces.sources.len())).with_context(|| rules.display().to_string())?;
+        fs::write(&rules, self.rules.lines(case, traces.sources.len())).with_context(|| rules.display().to_string())?;
         self.script.run(&format!(
             "oxvs ofctl -O OpenFlow13 --bundle add-flows br0 {}",
             rules.display()
         ))?;
-        self.vsctl(&format!(
-            "add-port br0 sink -- set interface sink ofport_request={SINK} {sink}"
-        ))?;
-        if let Some(more) = case.rules.configuration() {
+        let sinks = (0..self.rules.sinks()).map(|number| self.kind.sink(number));
+        self.vsctl(&match &sinks.collect::<Vec<_>>()[..] {
+            [sink] => format!("add-port br0 sink -- set interface sink ofport_request={SINK} {sink}"),
+            sinks => bond::port("sink", sinks),
+        })?;
+        if let Some(more) = self.rules.configuration() {
             self.vsctl(more)?;
         }
-        if case.rules.learns() {
-            // A sink sends nothing, so its stations must be added by hand.
+        if self.rules.learns() {
+            // A sink sends nothing, so its stations must be added by hand. Those of a bond are at
+            // any member.
+            let sink = if self.rules.sinks() > 1 { "sink1" } else { "sink" };
             for station in trace::targets() {
-                self.appctl(&format!("fdb/add br0 sink 0 {station}"))?;
+                self.appctl(&format!("fdb/add br0 {sink} 0 {station}"))?;
             }
         }
+        self.keep_bond()?;
         for (number, file) in traces.sources.iter().enumerate() {
             let (port, file) = (number + 1, file.display());
             let device = match self.kind {
@@ -213,12 +237,8 @@ impl Subject {
                 "add-port br0 src{port} -- set interface src{port} ofport_request={port} {device}"
             ))?;
         }
-        if case.rules.watches() {
-            let watch = match self.kind {
-                Kind::Oxvs => "type=null",
-                Kind::Dpdk => "type=dpdk options:dpdk-devargs=net_null2,size=64,copy=0,no-rx=1",
-            };
-            self.vsctl(&super::rules::mirror(watch, traces.sources.len()))?;
+        if self.rules.watches() {
+            self.vsctl(&super::rules::mirror(&self.kind.sink(1), traces.sources.len()))?;
         }
         let errors = self
             .script
@@ -413,9 +433,10 @@ impl Subject {
     fn moved(&self, connection: &mut Connection) -> Result<Moved> {
         let (at, ports) = connection.ports()?;
         let (mut received, mut sent) = (0, 0);
+        let sinks = SINK..SINK + self.rules.sinks();
         for port in ports {
             match port.port.0 {
-                SINK => sent += port.tx_packets,
+                number if sinks.contains(&number) => sent += port.tx_packets,
                 number if number < SINK => received += port.rx_packets,
                 _ => {}
             }
@@ -428,14 +449,29 @@ impl Subject {
         })
     }
 
+    fn connection(&self) -> Result<Connection> {
+        let path = self.directory.join("br0.mgmt");
+        let stream = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
+        Connection::open(stream)
+    }
+
+    /// Keeps its bond up, if it has one, for the next 90 seconds.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn keep_bond(&self) -> Result<()> {
+        match self.rules.sinks() {
+            1 => Ok(()),
+            members => bond::speak(&mut self.connection()?, members),
+        }
+    }
+
     /// Measures its rates for a time.
     ///
     /// # Errors
     /// It does not answer.
     pub(crate) fn measure(&self, time: Duration) -> Result<Turn> {
-        let path = self.directory.join("br0.mgmt");
-        let stream = UnixStream::connect(&path).with_context(|| path.display().to_string())?;
-        let mut connection = Connection::open(stream)?;
+        let mut connection = self.connection()?;
         let from = self.moved(&mut connection)?;
         std::thread::sleep(time);
         Ok(Moved::turn(from, self.moved(&mut connection)?))
@@ -471,6 +507,7 @@ impl Subject {
         let (began, mut quiet) = (Instant::now(), 0);
         let mut before = upcalls(&self.hits()?);
         while quiet < 4 && began.elapsed() < LONGEST {
+            self.keep_bond()?;
             std::thread::sleep(WINDOW);
             let now = upcalls(&self.hits()?);
             // The host's own packets cause a few new flows.

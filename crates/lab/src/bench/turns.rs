@@ -1,8 +1,8 @@
 //! Rounds: each switch has a turn in each, and the machine is looked at before each turn.
 
 use super::canary::Canary;
-use super::report::{Figures, Measured, Round, Turn};
-use super::subject::Subject;
+use super::report::{Figures, Measured, Others, Round, Turn};
+use super::subject::{Kind, Subject};
 use super::{Case, Options};
 use crate::run::Stop;
 use crate::stats::Series;
@@ -56,8 +56,9 @@ pub(crate) fn measure(
                     .forget()
                     .and_then(|()| subject.measure_new(options.turn.min(NEW)))
             } else {
+                let kept = subject.keep_bond();
                 std::thread::sleep(BEFORE);
-                subject.measure(options.turn)
+                kept.and_then(|()| subject.measure(options.turn))
             };
             subject.pause();
             turns[number] = measured?;
@@ -79,11 +80,16 @@ pub(crate) fn measure(
         }
         hits.retain(|_, n| *n > 0);
         figures.insert(
-            subject.kind.name().to_owned(),
+            subject.name(case),
             Figures::new(&rounds, number, hits, &configurations[number], subject.configuration()),
         );
     }
-    Ok(Measured::new(*case, figures, rounds))
+    let place = |is: fn(&Subject, &Case) -> bool| subjects.iter().position(|subject| is(subject, case));
+    let others = Others {
+        peer: place(|subject, _| subject.kind == Kind::Dpdk),
+        beside: place(|subject, case| subject.rules != case.rules),
+    };
+    Ok(Measured::new(*case, figures, rounds, others))
 }
 
 /// Marks the rounds whose canary has its usual value. Returns their number.

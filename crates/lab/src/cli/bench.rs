@@ -191,7 +191,7 @@ fn list(cases: &[Case]) -> String {
     for rules in Rules::ALL {
         let value = rules.to_possible_value();
         let help = value.and_then(|value| value.get_help().map(ToString::to_string));
-        out += &format!("  {:<10}  {}\n", name(rules), help.unwrap_or_default());
+        out += &format!("  {:<11}  {}\n", name(rules), help.unwrap_or_default());
     }
     out += "\nCases:\n";
     for case in cases {
@@ -218,6 +218,6 @@ mod tests {
     fn the_list_has_a_line_for_every_rule_set_and_case() {
         let text = list(&quick());
         assert_eq!(text.lines().count(), 3 + Rules::ALL.len() + quick().len());
-        assert!(text.contains("io          Drop every packet"), "{text}");
+        assert!(text.contains("io           Drop every packet"), "{text}");
     }
 }
