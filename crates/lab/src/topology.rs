@@ -33,6 +33,7 @@ impl Topology {
         for bridge in &mut cabling.bridges {
             bridge.svis.clear();
             bridge.control = Control::default();
+            bridge.tree = None;
         }
         for link in &mut cabling.links {
             link.a.port = Port::default();
@@ -99,6 +100,19 @@ pub struct Bridge {
     /// The control of forwarding.
     #[serde(default)]
     pub control: Control,
+    /// Its spanning tree protocol, if any: bridges that have one may be joined in a circle. The
+    /// first bridge of the testbed is the root.
+    pub tree: Option<Tree>,
+}
+
+/// A spanning tree protocol, with the default timers of its standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tree {
+    /// IEEE 802.1D-1998.
+    Stp,
+    /// IEEE 802.1D-2004.
+    Rstp,
 }
 
 /// The control of a bridge's forwarding.
@@ -174,6 +188,9 @@ pub struct Port {
     /// It is one of several members of a port; all of its cables that name the same bond, at the
     /// same bridge, are set up alike.
     pub bond: Option<Bond>,
+    /// The interval in ms at which it sends BFD packets and wants them (RFC 5880), with a detection
+    /// multiplier of 3; none: no BFD.
+    pub bfd: Option<u32>,
 }
 
 /// A port of several cables.
@@ -187,6 +204,9 @@ pub struct Bond {
     /// Both ends speak LACP (IEEE 802.1AX).
     #[serde(default)]
     pub lacp: bool,
+    /// With LACP: they send every second, and notice silence after three, not ninety.
+    #[serde(default)]
+    pub fast: bool,
 }
 
 /// Which member of a bond takes a packet.

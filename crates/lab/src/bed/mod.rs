@@ -125,6 +125,21 @@ impl Bed {
         ends.map(|(_, _, device)| device).collect()
     }
 
+    /// The n-th cable between two hosts or bridges, in the topology's order.
+    ///
+    /// # Errors
+    /// There is no such cable.
+    pub(crate) fn cable(&self, a: &str, b: &str, which: usize) -> Result<&cable::Cable> {
+        let joins = |cable: &&cable::Cable| {
+            let (one, other) = (cable.a.at.as_str(), cable.b.at.as_str());
+            (one, other) == (a, b) || (one, other) == (b, a)
+        };
+        let mut cables = self.plan.cables.iter().filter(joins);
+        cables
+            .nth(which)
+            .with_context(|| format!("there is no cable {which} between {a} and {b}"))
+    }
+
     /// All ports of bridges, in the topology's order: the bridge, the cable's other end, the
     /// device.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &str, &str)> {

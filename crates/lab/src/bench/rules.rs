@@ -92,8 +92,7 @@ impl Rules {
         self == Rules::Mirror
     }
 
-    /// The number of ports that packets leave by, from [`SINK`] on; more than one are the members of
-    /// a bond.
+    /// The number of ports that packets leave by, from [`SINK`] on; several are a bond's members.
     pub(crate) fn sinks(self) -> u32 {
         if self == Rules::BalanceTcp { 2 } else { 1 }
     }

@@ -92,6 +92,7 @@ impl Network {
             name: name.clone(),
             svis: Vec::new(),
             control: Control::Learning,
+            tree: None,
         });
         name
     }

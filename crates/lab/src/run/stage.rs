@@ -58,6 +58,9 @@ impl Stage for Here {
             .context("there is no such system")?
             .start(&setup.topology, &ground.bed)?;
         ground.forget_neighbours();
+        if setup.topology.bridges.iter().any(|bridge| bridge.tree.is_some()) {
+            ground.wait_for_trees(&setup.topology)?;
+        }
         let mut table = Table {
             controller: None,
             running,
@@ -79,6 +82,28 @@ impl Ground {
             // A guest forgets by itself; losses until then are in its warm-up.
             let _ = host.command(&["ip", "neigh", "flush", "all"]).output();
         }
+    }
+
+    /// Waits until the first host reaches all others, and for what trees change after that.
+    fn wait_for_trees(&self, topology: &Topology) -> Result<()> {
+        let end = Instant::now() + TREES;
+        let mut hosts = self.bed.hosts();
+        let Some(first) = hosts.next() else {
+            return Ok(());
+        };
+        for host in &topology.hosts {
+            for address in host.addresses.iter().filter(|_| host.name != first.name()) {
+                let ip = address.ip.to_string();
+                let ping = || first.command(&["ping", "-c1", "-W1", &ip]).output();
+                while !ping().context("ping")?.status.success() {
+                    if Instant::now() > end {
+                        bail!("{} does not reach {} by the tree", first.name(), host.name);
+                    }
+                }
+            }
+        }
+        std::thread::sleep(CHANGES);
+        Ok(())
     }
 
     /// Ends all programs on the hosts.
@@ -122,6 +147,13 @@ type Observers = Vec<(String, Box<dyn observe::Observer>)>;
 
 /// The results of each observer.
 type Brought = Vec<Result<controller::Measured>>;
+
+/// How long spanning trees may take to open ports: a maximum age and two forward delays, of 20 and
+/// 15 seconds, and reserve.
+const TREES: Duration = Duration::from_secs(70);
+
+/// How long they may change after that: two hello times.
+const CHANGES: Duration = Duration::from_secs(2);
 
 /// Between two looks at whether the system lives and anybody wants us to stop.
 const LOOK: Duration = Duration::from_millis(50);

@@ -41,6 +41,9 @@ const FILES: &[(&str, &str)] = files![
     "s5-mixed.toml",
     "s5-tcp.toml",
     "s5-visibility.toml",
+    "s5-failover.toml",
+    "s5-ring.toml",
+    "s5-liveness.toml",
 ];
 
 /// All scenarios of the program.

@@ -23,7 +23,7 @@ pub use error::{Problem, ScenarioError};
 pub use estimate::estimate;
 pub(crate) use estimate::{bed as bed_seconds, repetition as repetition_seconds};
 pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile, Statistic};
-pub use setup::{Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup, Watcher};
+pub use setup::{Cause, Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup, Watcher};
 
 use expand::Names;
 use node::{Node, Value};

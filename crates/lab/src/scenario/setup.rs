@@ -193,15 +193,28 @@ pub enum Observe {
         flows: Vec<String>,
     },
     /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of
-    /// a measured flow after the cut, ms).
+    /// a measured flow, ms), and of all flows with datagrams of a constant rate `silence` (the
+    /// longest), `lost` and `overtaken` (datagrams).
     Cut {
         /// The two ends, as of a link.
         between: (String, String),
         /// Which of the links between them, counted from 0 in their order.
         #[serde(default)]
         which: usize,
+        /// What happens to it.
+        #[serde(default)]
+        by: Cause,
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
+    },
+    /// How often BFD and LACP take links for broken that are not, while traffic flows. Nothing but
+    /// the processor's time is short: a process of nothing but a timer measures that. Metrics of
+    /// BFD `intervals` (packets due), `alarms` (sessions that went down), `stalls`
+    /// (of the bare process, as long as the detection time), `rate` (alarms that no stall explains
+    /// in 100 000 intervals); of LACP `expired` (partners not heard in time).
+    Liveness {
+        /// The two bridges.
+        between: (String, String),
     },
     /// What the switch tells of a host's traffic, against what its rules have counted, warm-up
     /// included. Metrics of a mirror: `missed` (share of the bytes). Of sFlow and IPFIX: `error`
@@ -281,6 +294,19 @@ pub enum Observe {
     },
 }
 
+/// What happens to a cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Both ends lose the carrier.
+    #[default]
+    Carrier,
+    /// It loses all frames, and the carrier stays; only a cable with a rate can.
+    Silence,
+    /// An administrator takes it out of the bonds at both ends.
+    Removal,
+}
+
 /// What a switch tells of its traffic by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -307,6 +333,7 @@ impl Observe {
             | Observe::Witness { .. }
             | Observe::Fairness { .. }
             | Observe::Cut { .. }
+            | Observe::Liveness { .. }
             | Observe::Watch { .. }
             | Observe::Mininet { .. }
             | Observe::Addresses { .. } => false,

@@ -1,7 +1,7 @@
 //! The part of a topology that a switch implements, with the bed's devices.
 
 use crate::bed::Bed;
-use crate::topology::{Address, Bond, Class, Control, Port, Topology};
+use crate::topology::{Address, Bond, Class, Control, Port, Topology, Tree};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,6 +22,8 @@ pub(crate) struct Layout {
 pub(crate) struct BridgeLayout {
     pub(crate) name: String,
     pub(crate) control: Control,
+    /// Its spanning tree, with its priority: the first bridge is the root.
+    pub(crate) tree: Option<(Tree, u16)>,
     pub(crate) ports: Vec<PortLayout>,
     pub(crate) svis: Vec<Svi>,
 }
@@ -62,7 +64,9 @@ impl Layout {
             hosts: hosts.collect(),
             ..Layout::default()
         };
-        for bridge in &topology.bridges {
+        // Of the 16 priorities of the standards, beginning with the best.
+        let priorities = (0..16).map(|number| 4096 * number).chain(std::iter::repeat(61_440));
+        for (bridge, priority) in topology.bridges.iter().zip(priorities) {
             let mut ports: Vec<PortLayout> = Vec::new();
             for link in &topology.links {
                 for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
@@ -83,6 +87,7 @@ impl Layout {
             layout.bridges.push(BridgeLayout {
                 name: bridge.name.clone(),
                 control: bridge.control,
+                tree: bridge.tree.map(|tree| (tree, priority)),
                 ports,
                 svis: svis(&bridge.name, &bridge.svis),
             });
@@ -93,6 +98,15 @@ impl Layout {
     /// Whether the switch routes.
     pub(crate) fn routes(&self) -> bool {
         self.bridges.iter().any(|bridge| !bridge.svis.is_empty())
+    }
+
+    /// The device of the bond that a bridge's device is a member of.
+    pub(crate) fn bond_of(&self, bridge: &str, device: &str) -> Result<String> {
+        let bridge = self.bridges.iter().find(|known| known.name == bridge);
+        let mut bonds = bridge.into_iter().flat_map(BridgeLayout::bonds);
+        let bond = bonds.find(|(_, _, members)| members.iter().any(|member| member.device == device));
+        let (name, ..) = bond.with_context(|| format!("{device} is no member of a bond"))?;
+        Ok(name)
     }
 
     /// Every port, with its bridge.

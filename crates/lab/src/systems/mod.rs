@@ -53,6 +53,24 @@ pub struct Counted {
     pub bytes: u64,
 }
 
+/// What happens to a member of a bond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// It leaves the bond.
+    Remove,
+    /// It returns.
+    Add,
+}
+
+/// The protocols' counters of a bridge's end of links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alarms {
+    /// How often BFD sessions stopped or began to forward.
+    pub flaps: u64,
+    /// How often a partner of LACP was not heard in time.
+    pub expired: u64,
+}
+
 /// A running switch. Dropping it stops it and undoes its set-up.
 pub trait Running {
     /// The commands that set it up, as a user would type them.
@@ -134,6 +152,23 @@ pub trait Running {
     /// It does not answer.
     fn counted(&mut self, _bridge: &str, _host: &str) -> Result<Counted> {
         bail!("this system cannot count the datagrams of a host")
+    }
+
+    /// The command that changes a member of a bond, by its device.
+    ///
+    /// # Errors
+    /// It is no member of a bond.
+    fn member(&self, _bridge: &str, _device: &str, _change: MemberChange) -> Result<Command> {
+        bail!("this system has no bonds")
+    }
+
+    /// Whether all links of a bridge to another one are up by BFD and LACP, where they have them;
+    /// with the counters of these so far.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn liveness(&self, _bridge: &str, _to: &str) -> Result<(bool, Alarms)> {
+        bail!("this system does not tell of BFD and LACP")
     }
 
     /// Samples for collectors that it has dropped so far; none if it does not count them.

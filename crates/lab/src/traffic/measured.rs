@@ -160,6 +160,7 @@ impl Measured {
             lost_share(sent.sent, received.received).map(|lost| 1.0 - lost),
         );
         self.metric(name, "loss", lost_share(sent.sent, received.received));
+        self.metric(name, "missing", sent.sent.saturating_sub(received.received) as f64);
         self.metric(name, "reordered", received.reordered as f64);
         self.metric(name, "duplicates", received.duplicates as f64);
         if asked.new_flows {

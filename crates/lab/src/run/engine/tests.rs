@@ -84,6 +84,7 @@ fn cell(bed: &str, number: u32) -> Cell {
         name: bed.to_owned(),
         svis: Vec::new(),
         control: Control::Learning,
+        tree: None,
     };
     Cell {
         at: BTreeMap::from([("bed".to_owned(), bed.to_owned()), ("n".to_owned(), number.to_string())]),

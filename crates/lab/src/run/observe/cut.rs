@@ -1,65 +1,103 @@
 //! A cable that is cut while traffic flows.
 
 use super::{Observer, Seen};
-use crate::bed::command::run_words;
+use crate::bed::command::run;
 use crate::controller::Measured;
 use crate::run::stage::Table;
-use anyhow::{Context, Result};
+use crate::scenario::Cause;
+use crate::systems::MemberChange;
+use anyhow::{Context, Result, bail};
+use std::process::Command;
 use std::time::Duration;
 
 /// A cable, and when it is cut. It is mended when this is dropped.
 pub(super) struct Cut {
-    /// Namespace and device of both ends.
-    ends: [(String, String); 2],
+    /// What cuts it, and what mends it.
+    how: [Vec<Command>; 2],
     after: Duration,
     cut: bool,
 }
 
 impl Cut {
-    pub(super) fn begin(table: &Table, between: &(String, String), which: usize, after: f64) -> Result<Cut> {
-        let bed = &table.ground.bed;
-        let end = |at: &str, to: &str| {
-            if let Ok(host) = bed.host(at) {
-                return Ok((host.namespace().to_owned(), crate::bed::DEVICE.to_owned()));
-            }
-            let devices = bed.port_devices(at, to);
-            let device = devices
-                .get(which)
-                .with_context(|| format!("there is no cable {which} between {at} and {to}"))?;
-            Ok::<_, anyhow::Error>((bed.namespace().to_owned(), (*device).to_owned()))
+    pub(super) fn begin(table: &Table, (a, b): (&str, &str), which: usize, by: Cause, after: f64) -> Result<Cut> {
+        let cable = table.ground.bed.cable(a, b, which)?;
+        let set = |(namespace, device): (&str, &str), state| {
+            let mut command = Command::new("ip");
+            command.args(["-n", namespace, "link", "set", device, state]);
+            command
         };
-        let (a, b) = between;
+        let plugs = [&cable.a, &cable.b];
+        let how = match (by, &cable.namespace) {
+            // Where the cable has devices of its own, the switch's lose the carrier and nothing
+            // else.
+            (Cause::Carrier, Some(own)) => {
+                let all = |state| plugs.map(|plug| set((own, &plug.inner), state)).into();
+                [all("down"), all("up")]
+            }
+            (Cause::Carrier, None) => {
+                let all = |state| plugs.map(|plug| set((&plug.namespace, &plug.device), state)).into();
+                [all("down"), all("up")]
+            }
+            (Cause::Silence, own) => {
+                let own = own.as_deref().context("a bare cable cannot lose frames in silence")?;
+                let all = |state| vec![set((own, "bridge"), state)];
+                [all("down"), all("up")]
+            }
+            (Cause::Removal, _) => {
+                let all = |change| {
+                    let each = plugs.map(|plug| table.running.member(&plug.at, &plug.device, change));
+                    each.into_iter().collect::<Result<Vec<_>>>()
+                };
+                [all(MemberChange::Remove)?, all(MemberChange::Add)?]
+            }
+        };
         Ok(Cut {
-            ends: [end(a, b)?, end(b, a)?],
+            how,
             after: Duration::try_from_secs_f64(after).unwrap_or_default(),
             cut: false,
         })
     }
+}
 
-    fn set(&self, state: &str) -> Result<()> {
-        for (namespace, device) in &self.ends {
-            run_words(&["ip", "-n", namespace, "link", "set", device, state])?;
-        }
-        Ok(())
-    }
+/// Runs all of them at the same time: a cable has two ends.
+fn run_all(commands: &mut [Command]) -> Result<()> {
+    std::thread::scope(|scope| {
+        let running = commands
+            .iter_mut()
+            .map(|command| scope.spawn(|| run(command).map(drop)));
+        let running: Vec<_> = running.collect();
+        running.into_iter().try_for_each(|running| match running.join() {
+            Ok(result) => result,
+            Err(_) => bail!("a command's thread has panicked"),
+        })
+    })
 }
 
 impl Observer for Cut {
     fn at(&mut self, measured_for: Duration) -> Result<()> {
         if !self.cut && measured_for >= self.after {
             self.cut = true;
-            self.set("down").context("the cable cannot be cut")?;
+            run_all(&mut self.how[0]).context("the cable cannot be cut")?;
         }
         Ok(())
     }
 
     fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
         let mut measured = Measured::default();
+        let mut whole = [("silence", 0.0), ("lost", 0.0), ("overtaken", 0.0)];
         for flow in &seen.setup.measured {
-            if let Some(silence) = seen.metrics.get(&format!("{}.silence", flow.name)) {
-                measured.metrics.insert(format!("silence.{}", flow.name), *silence);
+            let of_flow = |metric: &str| seen.metrics.get(&format!("{}.{metric}", flow.name)).copied();
+            let [(_, silence), (_, lost), (_, overtaken)] = &mut whole;
+            *lost += of_flow("missing").unwrap_or(0.0);
+            *overtaken += of_flow("reordered").unwrap_or(0.0);
+            if let Some(of_flow) = of_flow("silence") {
+                *silence = of_flow.max(*silence);
+                measured.metrics.insert(format!("silence.{}", flow.name), of_flow);
             }
         }
+        measured
+            .metrics
+            .extend(whole.map(|(name, value)| (name.to_owned(), value)));
         Ok(measured)
     }
 }
@@ -67,7 +105,7 @@ impl Observer for Cut {
 impl Drop for Cut {
     fn drop(&mut self) {
         if self.cut
-            && let Err(error) = self.set("up")
+            && let Err(error) = run_all(&mut self.how[1])
         {
             eprintln!("oxvs lab: the cable cannot be mended: {error:#}");
         }

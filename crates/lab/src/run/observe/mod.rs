@@ -1,12 +1,14 @@
 //! Observations other than flows.
 //!
 //! [`work`] is the hosts' part: traffic and [`crate::traffic::observe`]. An [`Observer`] starts
-//! before it and ends after it: `cut`: a cable; `openflow`: requests to the switch during the
+//! before it and ends after it: `cut`: a cable; `liveness`: what BFD
+//! and LACP say of links; `openflow`: requests to the switch during the
 //! traffic, and rules before the run; `addresses`: the size of a learning switch's table;
 //! `mininet`: Mininet's own tests; `watch`: what the switch tells of its traffic.
 
 mod addresses;
 mod cut;
+mod liveness;
 mod mininet;
 mod openflow;
 mod watch;
@@ -88,9 +90,13 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
             | Observe::Broadcast { .. } => {
                 continue;
             }
-            Observe::Cut { between, which, after } => {
-                Box::new(cut::Cut::begin(table, between, *which, *after * setup.seconds)?)
-            }
+            Observe::Cut {
+                between: (a, b),
+                which,
+                by,
+                after,
+            } => Box::new(cut::Cut::begin(table, (a, b), *which, *by, *after * setup.seconds)?),
+            Observe::Liveness { between: (a, b) } => Box::new(liveness::Liveness::begin(table, setup, (a, b))?),
             Observe::Mininet { topology, rate } => Box::new(mininet::Mininet::begin(table, setup, topology, *rate)?),
             Observe::Watch {
                 by,

@@ -167,6 +167,9 @@ fn port(topology: &Topology, port: &Port, say: &mut dyn FnMut(&[&str], String)) 
             }
         }
     }
+    if port.bfd.is_some_and(|interval| !(1..=60_000).contains(&interval)) {
+        say(&["bfd"], "an interval of BFD is 1 to 60 000 ms".to_owned());
+    }
     if port.policing.is_some_and(|policing| policing.rate == 0) {
         say(
             &["policing", "rate"],
@@ -224,8 +227,12 @@ pub(super) fn plugs(topology: &Topology, filled: &Filled, faults: &mut Faults) {
     }
 }
 
-/// Bridges must not be joined in a circle; a bond counts as one cable.
+/// Bridges must not be joined in a circle, unless all have a spanning tree; a bond counts as one
+/// cable.
 pub(super) fn loops(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    if topology.bridges.iter().all(|bridge| bridge.tree.is_some()) {
+        return;
+    }
     let mut group: BTreeMap<&str, &str> = topology
         .bridges
         .iter()

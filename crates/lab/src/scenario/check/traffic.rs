@@ -2,8 +2,8 @@
 
 use super::{Faults, Filled};
 use crate::scenario::node::Fault;
-use crate::scenario::setup::{Observe, Setup};
-use crate::topology::{Link, Topology};
+use crate::scenario::setup::{Cause, Observe, Setup};
+use crate::topology::{End, Link, Topology};
 use crate::traffic::observe::witnessed;
 use crate::traffic::{Flow, Streams, Test};
 use std::collections::BTreeSet;
@@ -186,14 +186,38 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     say(&["flows"], format!("no measured flow is '{name}'"));
                 }
             }
-            Observe::Cut { between, which, after } => {
+            Observe::Cut {
+                between,
+                which,
+                by,
+                after,
+            } => {
                 let (a, b) = between;
                 let joins = |link: &&Link| (&link.a.at, &link.b.at) == (a, b) || (&link.a.at, &link.b.at) == (b, a);
-                if setup.topology.links.iter().filter(joins).count() <= *which {
-                    say(&["between"], format!("there is no such link between '{a}' and '{b}'"));
+                match (setup.topology.links.iter().filter(joins).nth(*which), by) {
+                    (None, _) => say(&["between"], format!("there is no such link between '{a}' and '{b}'")),
+                    (Some(link), Cause::Silence) if link.rate.is_none() || link.serial || link.delay > 0 => {
+                        let message = "only a link with a rate and without a delay can lose frames in silence";
+                        say(&["by"], message.to_owned());
+                    }
+                    (Some(link), Cause::Removal) if link.a.port.bond.is_none() || link.b.port.bond.is_none() => {
+                        say(&["by"], "only a link between two bonds can be taken out".to_owned());
+                    }
+                    _ => {}
                 }
                 if !(0.0..=1.0).contains(after) {
                     say(&["after"], "'after' is a share of the measured time, 0 to 1".to_owned());
+                }
+            }
+            Observe::Liveness { between: (a, b) } => {
+                let end = |name: &str, end: &End| {
+                    let lacp = end.port.bond.as_ref().is_some_and(|bond| bond.lacp);
+                    end.at == name && (end.port.bfd.is_some() || lacp)
+                };
+                let watched = |link: &Link| end(a, &link.a) && end(b, &link.b) || end(b, &link.a) && end(a, &link.b);
+                if !setup.topology.links.iter().any(watched) {
+                    let message = format!("no link between '{a}' and '{b}' has BFD or LACP at both ends");
+                    say(&["between"], message);
                 }
             }
             Observe::Watch {

@@ -10,12 +10,13 @@ use super::kernel::{Part, lacks};
 use super::kernel_drops;
 use super::layout::{BridgeLayout, Layout, unfit};
 use super::script::Script;
-use super::{Running, System};
+use super::{MemberChange, Running, System};
 use crate::bed::Bed;
 use crate::results::Loss;
-use crate::topology::{Control, QosKind, Topology};
+use crate::topology::{Control, QosKind, Topology, Tree};
 use anyhow::{Result, bail};
 use std::net::SocketAddr;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Linux's bridge.
@@ -55,6 +56,7 @@ impl System for LinuxBridge {
             ));
         }
         unfit(topology)
+            .or_else(|| protocols(topology))
             .or_else(|| lacks(Part::Bridge))
             .or_else(|| vlans(topology))
             .or_else(|| qos(topology))
@@ -84,6 +86,18 @@ impl System for LinuxBridge {
         };
         running.wait_until_it_forwards()?;
         Ok(Box::new(running))
+    }
+}
+
+/// The control protocols that the kernel does not have.
+fn protocols(topology: &Topology) -> Option<String> {
+    let rstp = topology.bridges.iter().any(|bridge| bridge.tree == Some(Tree::Rstp));
+    let mut ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
+    if rstp {
+        Some("Linux's bridge has no RSTP".to_owned())
+    } else {
+        ends.any(|end| end.port.bfd.is_some())
+            .then(|| "Linux's bridge has no BFD".to_owned())
     }
 }
 
@@ -147,7 +161,8 @@ struct RunningBridge {
 
 impl RunningBridge {
     fn wait_until_it_forwards(&self) -> Result<()> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let tree = self.layout.bridges.iter().any(|bridge| bridge.tree.is_some());
+        let end = Instant::now() + Duration::from_secs(if tree { 70 } else { 10 });
         loop {
             // Some versions of `bridge -j` print nothing without ports.
             let said = self.script.ask("bridge link show")?;
@@ -156,9 +171,10 @@ impl RunningBridge {
                     line.split_whitespace()
                         .any(|word| word.split(['@', ':']).next() == Some(device))
                 };
+                // A tree blocks ports.
                 said.lines()
                     .find(of_device)
-                    .is_some_and(|line| line.contains("state forwarding"))
+                    .is_some_and(|line| line.contains("state forwarding") || tree && line.contains("state blocking"))
             };
             let bridges: Vec<BridgeLayout> = self.layout.bridges.iter().map(setup::with_bonds_as_ports).collect();
             let mut ports = bridges.iter().flat_map(|bridge| &bridge.ports);
@@ -205,6 +221,20 @@ impl Running for RunningBridge {
 
     fn set_controller(&mut self, _bridge: &str, _controller: Option<SocketAddr>) -> Result<()> {
         bail!("Linux's bridge has no OpenFlow, and no controller")
+    }
+
+    fn member(&self, bridge: &str, device: &str, change: MemberChange) -> Result<Command> {
+        let bond = self.layout.bond_of(bridge, device)?;
+        Ok(match change {
+            MemberChange::Remove => self.script.command(&["ip", "link", "set", device, "nomaster"]),
+            MemberChange::Add => {
+                // A bond takes only devices that are down.
+                let line = format!(
+                    "ip link set {device} down && ip link set {device} master {bond} && ip link set {device} up"
+                );
+                self.script.command(&["sh", "-c", &line])
+            }
+        })
     }
 
     fn check(&mut self) -> Result<()> {

@@ -72,7 +72,8 @@ fn bond(name: &str, bond: &Bond, members: &[&PortLayout], lines: &mut Vec<Line>)
         (BondMode::BalanceTcp, _) => "802.3ad xmit_hash_policy layer3+4",
     };
     // The interval of link monitoring in ms, which has no other default.
-    let line = format!("ip link add {name} type bond mode {mode} miimon 100");
+    let rate = if bond.fast { " lacp_rate fast" } else { "" };
+    let line = format!("ip link add {name} type bond mode {mode} miimon 100{rate}");
     say_with(lines, line, format!("ip link del {name}"));
     for member in members {
         say(lines, format!("ip link set {} down", member.device));
@@ -113,7 +114,10 @@ fn address(device: &str, svi: &Svi, lines: &mut Vec<Line>) {
 
 /// A bridge without VLANs.
 fn plain(bridge: &BridgeLayout, lines: &mut Vec<Line>) {
-    make(&bridge.name, "", lines);
+    let tree = bridge
+        .tree
+        .map_or_else(String::new, |(_, priority)| format!(" stp_state 1 priority {priority}"));
+    make(&bridge.name, &tree, lines);
     for port in &bridge.ports {
         plug(port, &bridge.name, lines);
     }

@@ -101,13 +101,6 @@ impl Kind {
 
     /// Why its ports cannot have the required type, scheduler or policer.
     fn no_qos(self, topology: &Topology) -> Option<String> {
-        if self.is_oxvs() {
-            let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
-            let bonded = ends.filter(|end| end.port.bond.is_some()).count() > 0;
-            return bonded.then(|| {
-                "oxvs does not share the load among the interfaces of a port yet, nor does it speak LACP".to_owned()
-            });
-        }
         let by_source =
             |end: &End| matches!(&end.port.bond, Some(bond) if bond.mode == BondMode::BalanceSlb && !bond.lacp);
         if topology
@@ -115,8 +108,11 @@ impl Kind {
             .iter()
             .any(|link| by_source(&link.a) && by_source(&link.b))
         {
-            let why = "balance-slb of Open vSwitch takes broadcasts from one member only, and so needs a switch without a bond at the other end";
+            let why = "balance-slb without LACP takes broadcasts from one member only, and so needs a switch without a bond at the other end";
             return Some(why.to_owned());
+        }
+        if self.is_oxvs() {
+            return None;
         }
         let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
         let ports: Vec<_> = ends

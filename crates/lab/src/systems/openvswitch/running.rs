@@ -1,13 +1,13 @@
 //! A running switch and its answers.
 
-use super::{Kind, drops};
+use super::{Kind, drops, setup};
 use crate::results::Loss;
 use crate::scenario::Watcher;
 use crate::systems::daemon::Daemon;
 use crate::systems::kernel_drops;
-use crate::systems::layout::Layout;
+use crate::systems::layout::{BridgeLayout, Layout};
 use crate::systems::script::Script;
-use crate::systems::{Counted, Running};
+use crate::systems::{Alarms, Counted, MemberChange, Running};
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -264,6 +264,41 @@ impl Running for RunningSwitch {
         })
     }
 
+    fn member(&self, bridge: &str, device: &str, change: MemberChange) -> Result<Command> {
+        let bond = self.layout.bond_of(bridge, device)?;
+        let mut ports = self.layout.ports().map(|(_, port)| port);
+        let port = ports.find(|port| port.device == device);
+        let line = match change {
+            MemberChange::Remove => format!("--id=@i get interface {device} -- remove port {bond} interfaces @i"),
+            MemberChange::Add => format!(
+                "--id=@i create interface name={device}{} -- add port {bond} interfaces @i",
+                port.map_or_else(String::new, setup::bfd)
+            ),
+        };
+        let line = format!("{} --timeout=60 -- {line}", self.vsctl_name());
+        Ok(self.script.command(&line.split(' ').collect::<Vec<_>>()))
+    }
+
+    fn liveness(&self, bridge: &str, to: &str) -> Result<(bool, Alarms)> {
+        self.bridge(bridge)?;
+        let known = self.layout.bridges.iter().find(|known| known.name == bridge);
+        let (mut up, mut alarms) = (true, Alarms::default());
+        for port in known.into_iter().flat_map(|known| &known.ports) {
+            if port.to == to && port.port.bfd.is_some() {
+                let said = self.ask_vsctl(&format!("get interface {} bfd_status", port.device))?;
+                up &= status(&said, "state") == Some("up") && status(&said, "forwarding") == Some("true");
+                alarms.flaps += status(&said, "flap_count").and_then(|n| n.parse().ok()).unwrap_or(0);
+            }
+        }
+        for (bond, how, members) in known.into_iter().flat_map(BridgeLayout::bonds) {
+            if how.lacp && members.iter().any(|member| member.to == to) {
+                let said = self.appctl(&format!("lacp/show-stats {bond}"))?;
+                alarms.expired += expired(&said);
+            }
+        }
+        Ok((up, alarms))
+    }
+
     fn lost_samples(&self) -> Result<Option<u64>> {
         Ok(match self.tools {
             Tools::Oxvs => Some(drops::lost_samples(&drops::ports(&self.appctl("dpctl/show -s")?))),
@@ -295,6 +330,21 @@ impl Running for RunningSwitch {
 
 fn drop_text(_: String) {}
 
+/// A value of a map as `ovs-vsctl` prints it.
+fn status<'a>(said: &'a str, key: &str) -> Option<&'a str> {
+    let map = said.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let mut pairs = map.split(", ").filter_map(|pair| pair.split_once('='));
+    pairs.find_map(|(name, value)| (name == key).then(|| value.trim_matches('"')))
+}
+
+/// How often partners fell silent, of all members, by `lacp/show-stats`.
+fn expired(said: &str) -> u64 {
+    let lines = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Link Expired: "));
+    lines.filter_map(|number| number.parse::<u64>().ok()).sum()
+}
+
 /// A number of `ovs-ofctl dump-aggregate`.
 fn aggregate(said: &str, name: &str) -> Option<u64> {
     let mut words = said.split_whitespace();
@@ -325,6 +375,17 @@ impl Drop for RunningSwitch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn states_and_counters_of_links_are_read() {
+        let said = "{diagnostic=\"No Diagnostic\", flap_count=\"3\", forwarding=\"true\", state=up}\n";
+        assert_eq!(status(said, "state"), Some("up"));
+        assert_eq!(status(said, "flap_count"), Some("3"));
+        assert_eq!(status(said, "remote_state"), None);
+        assert_eq!(status("{}\n", "state"), None);
+        let said = "member: a:\n  RX PDUs: 7\n  Link Expired: 2\n\nmember: b:\n  Link Expired: 1\n";
+        assert_eq!(expired(said), 3);
+    }
 
     #[test]
     fn aggregates_are_read_in_both_versions_of_openflow() {

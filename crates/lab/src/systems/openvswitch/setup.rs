@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi};
-use crate::topology::{Bond, BondMode, Class, Control, Qos, QosKind};
+use crate::topology::{Bond, BondMode, Class, Control, Qos, QosKind, Tree};
 use std::fmt::Write;
 
 /// Makes a bridge.
@@ -15,6 +15,16 @@ pub(crate) fn bridge(bridge: &BridgeLayout, kind: Kind) -> String {
         // The controller is not reached through the bridge.
         Control::Reactive => line += " fail_mode=secure other_config:disable-in-band=true",
     }
+    if let Some((tree, priority)) = bridge.tree {
+        let protocol = match tree {
+            Tree::Stp => "stp",
+            Tree::Rstp => "rstp",
+        };
+        let _ = write!(
+            line,
+            " {protocol}_enable=true other_config:{protocol}-priority={priority}"
+        );
+    }
     line
 }
 
@@ -25,7 +35,21 @@ pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
     if kind.is_afxdp() {
         let _ = write!(line, " -- set interface {} type=afxdp", port.device);
     }
-    line + &options(port, kind)
+    line + &set_bfd(port) + &options(port, kind)
+}
+
+/// The settings of a port's BFD session, each after a blank.
+pub(crate) fn bfd(port: &PortLayout) -> String {
+    port.port.bfd.map_or_else(String::new, |interval| {
+        format!(" bfd:enable=true bfd:min_rx={interval} bfd:min_tx={interval} bfd:mult=3")
+    })
+}
+
+fn set_bfd(port: &PortLayout) -> String {
+    match bfd(port) {
+        none if none.is_empty() => none,
+        settings => format!(" -- set interface {}{settings}", port.device),
+    }
 }
 
 /// Sets up an existing port.
@@ -170,6 +194,9 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     if bond.lacp {
         line += " lacp=active";
     }
+    if bond.fast {
+        line += " other_config:lacp-time=fast";
+    }
     if let (BondMode::ActiveBackup, Some(first)) = (bond.mode, devices.first()) {
         // Both ends have to choose the same cable.
         let _ = write!(line, " other_config:bond-primary={first}");
@@ -177,10 +204,11 @@ pub(crate) fn bond(bridge: &str, name: &str, bond: &Bond, members: &[&PortLayout
     if let Some(first) = members.first() {
         line += &vlans(first);
     }
-    if kind.is_afxdp() {
-        for device in devices {
-            let _ = write!(line, " -- set interface {device} type=afxdp");
+    for member in members {
+        if kind.is_afxdp() {
+            let _ = write!(line, " -- set interface {} type=afxdp", member.device);
         }
+        line += &set_bfd(member);
     }
     line
 }
