@@ -26,6 +26,7 @@ step client-libraries ./scripts/client-libraries.sh
 step systemd ./scripts/systemd.sh 5
 step restarts ./scripts/bench/restarts.sh 100
 step recordings recordings
+step bonding ./scripts/bonding.sh
 step soak ./scripts/soak.sh 2
 [ -z "$failed" ] || echo "test-long: failed:$failed"
 [ -z "$failed" ] && echo "test-long: all passed, $SECONDS s"
