@@ -1,5 +1,5 @@
-# In a guest with Debian's kernel: a balance-tcp bond of oxvs, and the kernel's bonding by LACP at the
-# other end. Run by scripts/bonding.sh with busybox's shell.
+# In a guest with Debian's kernel: a balance-tcp bond of oxvs, and the kernel's bonding by LACP at
+# the other end. Run by scripts/bonding.sh with busybox's shell.
 set -eu
 export OVS_RUNDIR=/tmp/ovs OVS_DBDIR=/tmp/ovs OVS_LOGDIR=/tmp/ovs
 mkdir -p $OVS_RUNDIR

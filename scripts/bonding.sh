@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tries bonds and LACP with the kernel's bonding at the other end, in a virtual machine with Debian's
-# kernel: the running one may lack it.   usage: bonding.sh   (OXVS=target/release/oxvs)
+# Tries bonds and LACP with the kernel's bonding at the other end, in a virtual machine with
+# Debian's kernel: the running one may lack it.   usage: bonding.sh   (OXVS=target/release/oxvs)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
