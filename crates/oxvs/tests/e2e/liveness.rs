@@ -157,3 +157,61 @@ fn cfm_to_open_vswitch_comes_up_and_tells_both_ends_of_faults() {
         });
     }
 }
+
+#[test]
+fn a_fast_failover_group_leaves_a_port_whose_other_end_is_silent() {
+    needs!();
+    let cases = [
+        (
+            "bfd:enable=true bfd:min_rx=100",
+            "bfd:enable=true bfd:min_rx=100",
+            "set interface m1 bfd:enable=false",
+        ),
+        (
+            "cfm_mpid=1 other_config:cfm_interval=100",
+            "cfm_mpid=2 other_config:cfm_interval=100",
+            "clear interface m1 cfm_mpid",
+        ),
+    ];
+    for (ours, theirs, silence) in cases {
+        let pair = Pair::new(&["m1", "m2"]);
+        let hosts = [
+            Vswitch::host(&pair.near, "host", "host", "10.1.0.1/24"),
+            Vswitch::host(&pair.far, "host", "host", "10.1.0.2/24"),
+        ];
+        for (switch, settings) in [(&pair.ours, ours), (&pair.theirs, theirs)] {
+            switch.vsctl(&format!(
+                "add-port br0 m1 -- set interface m1 ofport_request=1 {settings} \
+                 -- add-port br0 m2 -- set interface m2 ofport_request=2 {settings} \
+                 -- add-port br0 host -- set interface host ofport_request=3"
+            ));
+            let ofctl = |words: &[&str]| drop(switch.tool("ovs-ofctl", words).expect_ok().to_owned());
+            let group = "group_id=1,type=ff,bucket=watch_port:1,actions=output:1,bucket=watch_port:2,actions=output:2";
+            ofctl(&["-O", "OpenFlow13", "add-group", "br0", group]);
+            ofctl(&["-O", "OpenFlow13", "del-flows", "br0"]);
+            ofctl(&["-O", "OpenFlow13", "add-flow", "br0", "in_port=3,actions=group:1"]);
+            for link in ["in_port=1,actions=output:3", "in_port=2,actions=output:3"] {
+                ofctl(&["-O", "OpenFlow13", "add-flow", "br0", link]);
+            }
+        }
+        // The bucket that the next packet takes, and then real ones.
+        let takes = |link: u32| {
+            eventually(&format!("the group uses m{link}"), || {
+                let flow = "in_port=3,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02";
+                let trace = pair.ours.appctl(&["ofproto/trace", "br0", flow]);
+                trace.contains(&format!("-> using bucket {}", link - 1)).then_some(())
+            });
+            eventually("pings", || (ping(&hosts[0], "10.1.0.2", 3).received == 3).then_some(()));
+        };
+        takes(1);
+        pair.theirs.vsctl(silence);
+        takes(2);
+        eventually("the port is not live", || {
+            (!port_state(&pair.ours).contains("LIVE")).then_some(())
+        });
+        // The link itself is up all the time.
+        assert_eq!(pair.ours.get("interface", "m1", "link_state"), "up");
+        pair.theirs.vsctl(&format!("set interface m1 {theirs}"));
+        takes(1);
+    }
+}

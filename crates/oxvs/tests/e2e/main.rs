@@ -20,6 +20,7 @@ mod exports_collectors;
 mod exports_headers;
 mod exports_load;
 mod fixture;
+mod floods;
 mod lab_controller;
 mod liveness;
 mod lldp;

@@ -511,3 +511,57 @@ fn a_port_with_many_flows_leaves_offloaded_flows_to_others() {
     };
     assert!(few, "a port finds no offloaded flows while another has {most}");
 }
+
+#[test]
+fn a_limit_of_storms_acts_on_offloaded_floods_and_leaves_known_stations_offloaded() {
+    let Some(lab) = Lab::new() else { return };
+    let socket = lab.hosts[0].enter(|| UdpSocket::bind("10.1.0.1:0").unwrap());
+    socket.set_broadcast(true).unwrap();
+    let storm = || {
+        for _ in 0..100 {
+            let _ = socket.send_to(&[0; 1000], "10.1.0.255:9");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    };
+    let link = lab.hosts[0].ip("link show eth0");
+    let mac = link.split("link/ether ").nth(1).unwrap()[..17].to_owned();
+    let broadcasts = || {
+        let flows = lab.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        let own = format!("eth(src={mac},dst=ff:ff:ff:ff:ff:ff)");
+        let found: Vec<String> = flows
+            .lines()
+            .filter(|flow| flow.contains(&own))
+            .map(str::to_owned)
+            .collect();
+        found
+    };
+    eventually("the flood has a flow", || {
+        storm();
+        (!broadcasts().is_empty()).then_some(())
+    });
+    lab.switch
+        .vsctl("set port h1 other_config:storm-control-unit=kbps other_config:storm-control-broadcast=8");
+    let capture = Capture::start(&lab.hosts[1], "eth0", "udp and dst port 9");
+    // In the limit are eight of these packets a second, and as many at once.
+    let before = Instant::now();
+    storm();
+    storm();
+    eventually("the limit acts", || {
+        let shown = lab.switch.appctl(&["storm-control/show", "br0"]);
+        let count =
+            |name: &str| -> Option<u64> { shown.split(name).nth(1)?.split(&[',', '\n'][..]).next()?.parse().ok() };
+        (count("passed=")? + count("dropped=")? >= 200).then_some(())
+    });
+    let passed = capture.finish().len() as u64;
+    let most = 8 + 1 + before.elapsed().as_secs() * 8 + 8;
+    assert!((1..=most).contains(&passed), "{passed} of 200, at most {most}");
+    let limited = broadcasts();
+    assert!(
+        limited
+            .iter()
+            .all(|flow| flow.contains("meter(") && !flow.contains("offloaded:")),
+        "{limited:?}"
+    );
+    let _pings = lab.ping_on();
+    lab.wait_for_offload();
+}

@@ -1,8 +1,8 @@
 //! Multicast snooping with the kernel's IGMP and MLD hosts, beside Debian's Open vSwitch.
 
-use crate::fixture::{binary, bridge_with_hosts};
+use crate::fixture::{binary, bridge_with_hosts, dummy, stand_in};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
-use testkit::{Capture, Devices, Netns, Options, Vswitch, eventually, ping, skip};
+use testkit::{Capture, Devices, Netns, Options, Packet, Vswitch, checksum, eventually, mac, pcap, ping, skip};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 0x99);
@@ -209,4 +209,140 @@ fn router_mac(host: &Netns) -> [u8; 6] {
     let mac = shown.split("link/ether ").nth(1).unwrap();
     let bytes = mac[..17].split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
     bytes.collect::<Vec<u8>>().try_into().unwrap()
+}
+
+/// Two access ports in VLANs of their own and a trunk, on a clock that stands still.
+fn dummies() -> Vswitch {
+    let switch = dummy();
+    switch.appctl(&["time/stop"]);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy mcast_snooping_enable=true");
+    for (port, settings) in [("p1", "tag=10"), ("p2", "tag=20"), ("p3", "trunks=10")] {
+        let pcap = switch.sandbox.arg(&format!("{port}.tx"));
+        switch.vsctl(&format!(
+            "add-port br0 {port} {settings} -- set interface {port} type=dummy options:tx_pcap={pcap}"
+        ));
+    }
+    switch
+}
+
+/// An IGMP message from a host or router, with the checksums.
+pub(crate) fn igmp(station: u32, from: Ipv4Addr, dst: Ipv4Addr, mut body: Vec<u8>) -> Packet {
+    let sum = checksum(&body);
+    body[2..4].copy_from_slice(&sum.to_be_bytes());
+    let mut ip = vec![0x46, 0xc0, 0, 24 + body.len() as u8, 0, 0, 0, 0, 1, 2, 0, 0];
+    ip.extend(from.octets());
+    ip.extend(dst.octets());
+    ip.extend([0x94, 4, 0, 0]);
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    ip.extend(body);
+    let [_, a, b, c] = dst.octets();
+    Packet::new(mac(station), [1, 0, 0x5e, a & 0x7f, b, c])
+        .payload(0x0800, &ip)
+        .padded()
+}
+
+fn report(number: u8) -> String {
+    let group = Ipv4Addr::new(239, 1, 2, number);
+    let mut body = vec![0x16, 0, 0, 0];
+    body.extend(group.octets());
+    igmp(1, Ipv4Addr::new(10, 0, 0, 1), group, body).hex()
+}
+
+#[test]
+fn a_querier_of_our_own_asks_in_each_vlan_until_another_does() {
+    skip!(unless "ovs-vsctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch has no querier");
+    }
+    let switch = dummies();
+    switch.vsctl(
+        "set bridge br0 other_config:mcast-snooping-querier=true \
+         other_config:mcast-snooping-querier-address=10.0.0.5 other_config:mcast-snooping-query-interval=100",
+    );
+    // IGMPv3 and MLDv2 queries, as they leave by a port: in no VLAN, or in VLAN 10.
+    let queries = |port: &str, tagged: bool| {
+        let at = if tagged { 18 } else { 14 };
+        let frames = pcap::frames(&switch.sandbox.path(&format!("{port}.tx")));
+        let is = |frame: &&Vec<u8>, kind: [u8; 2], proto: usize, message: u8| {
+            frame[at - 2..at] == kind && frame.get(at + proto) == Some(&message)
+        };
+        let v4 = frames.iter().filter(|frame| is(frame, [8, 0], 24, 0x11));
+        let v4: Vec<&Vec<u8>> = v4.collect();
+        assert!(v4.iter().all(|frame| frame[at + 12..at + 16] == [10, 0, 0, 5]));
+        let v6 = frames.iter().filter(|frame| is(frame, [0x86, 0xdd], 48, 130)).count();
+        (v4.len(), v6)
+    };
+    for (port, tagged) in [("p1", false), ("p2", false), ("p3", true)] {
+        eventually("the first query", || (queries(port, tagged) == (1, 1)).then_some(()));
+    }
+    switch.appctl(&["time/warp", "25000"]);
+    eventually("the second query follows soon", || {
+        (queries("p1", false) == (2, 2)).then_some(())
+    });
+    // A querier with a lower address, in VLAN 10 only.
+    let mut body = vec![0x11, 100, 0, 0, 0, 0, 0, 0, 2, 100];
+    body.extend([0; 2]);
+    let query = igmp(1, Ipv4Addr::new(10, 0, 0, 4), Ipv4Addr::new(224, 0, 0, 1), body).hex();
+    switch.appctl(&["netdev-dummy/receive", "p1", &query]);
+    eventually("it is known", || {
+        switch.appctl(&["mdb/show", "br0"]).contains("querier").then_some(())
+    });
+    switch.appctl(&["time/warp", "100000"]);
+    eventually("VLAN 20 is asked", || (queries("p2", false) == (3, 3)).then_some(()));
+    eventually("MLD goes on", || (queries("p1", false) == (2, 3)).then_some(()));
+    switch.vsctl("set bridge br0 other_config:mcast-snooping-querier-address=x");
+    switch.wait_for("bridge", "br0", "status", |s| {
+        s.contains("mcast-snooping-querier-address=x")
+    });
+}
+
+#[test]
+fn keys_bound_the_table_and_the_time_of_memberships() {
+    skip!(unless "ovs-vsctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch takes the oldest group");
+    }
+    let switch = dummies();
+    switch.vsctl(
+        "set bridge br0 other_config:mcast-snooping-table-size=10 other_config:mcast-snooping-aging-time=20 \
+         other_config:mcast-snooping-fast-leave=false",
+    );
+    let groups = || switch.appctl(&["mdb/show", "br0"]).matches("239.1.2.").count();
+    switch.appctl(&["netdev-dummy/receive", "p2", &report(200)]);
+    eventually("a member", || (groups() == 1).then_some(()));
+    for number in 1..=20 {
+        switch.appctl(&["netdev-dummy/receive", "p1", &report(number)]);
+    }
+    eventually("the last report is in", || {
+        switch
+            .appctl(&["mdb/show", "br0"])
+            .contains("239.1.2.20 ")
+            .then_some(())
+    });
+    assert_eq!(groups(), 10);
+    assert!(
+        switch.appctl(&["mdb/show", "br0"]).contains("239.1.2.200 "),
+        "the other port keeps its own"
+    );
+    let stats = switch.appctl(&["mdb/stats-show", "br0"]);
+    assert!(
+        stats.contains("p1: memberships=9, reports=20") && stats.contains("evicted=11"),
+        "{stats}"
+    );
+    // A leave message acts when the hosts had time to answer.
+    let mut body = vec![0x17, 0, 0, 0];
+    body.extend([239, 1, 2, 200]);
+    let leave = igmp(1, Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(224, 0, 0, 2), body).hex();
+    switch.appctl(&["netdev-dummy/receive", "p2", &leave]);
+    eventually("the message is in", || {
+        switch
+            .appctl(&["mdb/stats-show", "br0"])
+            .contains("p2: memberships=1, reports=2")
+            .then_some(())
+    });
+    switch.appctl(&["time/warp", "2000"]);
+    eventually("the member is gone", || (groups() == 9).then_some(()));
+    switch.appctl(&["time/warp", "18000"]);
+    eventually("all have aged", || (groups() == 0).then_some(()));
 }

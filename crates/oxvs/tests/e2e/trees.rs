@@ -239,7 +239,7 @@ fn receive(switch: &Vswitch, port: &str, packet: &Packet) {
 }
 
 /// A Configuration BPDU of a bridge with this priority and address, which is the root.
-fn bpdu(priority: u16, address: [u8; 6]) -> Packet {
+pub(crate) fn bpdu(priority: u16, address: [u8; 6]) -> Packet {
     let mut id = priority.to_be_bytes().to_vec();
     id.extend(address);
     let mut payload = vec![0x42, 0x42, 3, 0, 0, 0, 0, 0];
@@ -360,4 +360,67 @@ fn a_bpdu_filter_neither_sends_nor_takes_bpdus() {
     });
     let root = switch.get("bridge", "br0", "rstp_status:rstp_root_id");
     assert_eq!(root, switch.get("bridge", "br0", "rstp_status:rstp_bridge_id"));
+}
+
+#[test]
+fn a_ring_of_patches_carries_each_packet_once() {
+    skip!(unless "ovs-vsctl", "setpriv");
+    for protocol in ["stp", "rstp"] {
+        let switch = dummy();
+        switch.appctl(&["time/stop"]);
+        for n in 1..=3 {
+            let (next, pcap) = (n % 3 + 1, switch.sandbox.arg(&format!("h{n}.tx")));
+            switch.vsctl(&format!(
+                "add-br br{n} -- set bridge br{n} datapath_type=dummy {protocol}_enable=true \
+                 other_config:hwaddr=00:00:00:00:00:0{n} \
+                 -- add-port br{n} h{n} -- set interface h{n} type=dummy options:tx_pcap={pcap} \
+                 -- add-port br{n} a{n} -- set interface a{n} type=patch options:peer=b{next} \
+                 -- add-port br{n} b{n} -- set interface b{n} type=patch options:peer=a{}",
+                (n + 1) % 3 + 1
+            ));
+        }
+        for _ in 0..60 {
+            switch.appctl(&["time/warp", "1000"]);
+        }
+        let blocked = |switch: &Vswitch| {
+            let shown: Vec<String> = (1..=3)
+                .map(|n| switch.appctl(&[&format!("{protocol}/show"), &format!("br{n}")]))
+                .collect();
+            let lines = shown.iter().flat_map(|text| text.lines());
+            lines.filter(|line| line.to_lowercase().contains(" alternate ")).count()
+        };
+        eventually("one end of a patch is blocked", || {
+            switch.appctl(&["time/warp", "1000"]);
+            (blocked(&switch) == 1).then_some(())
+        });
+        let sent = |n: u32, packet: &Packet| {
+            let frames = pcap::frames(&switch.sandbox.path(&format!("h{n}.tx")));
+            frames.iter().filter(|frame| **frame == packet.clone().bytes()).count()
+        };
+        let broadcast = |n: u32| Packet::new(mac(n), [0xff; 6]).payload(0x88b5, b"hello").padded();
+        for n in 1..=3 {
+            receive(&switch, &format!("h{n}"), &broadcast(n));
+        }
+        eventually("all hosts have all packets", || {
+            let arrived = |n, to| n == to || sent(to, &broadcast(n)) == 1;
+            (1..=3).all(|n| (1..=3).all(|to| arrived(n, to))).then_some(())
+        });
+        for n in 1..=3 {
+            assert_eq!(sent(n, &broadcast(n)), 0, "nothing comes back");
+        }
+        // The way to the root fails, and the blocked end takes its place.
+        switch.vsctl("del-port br2 b2");
+        eventually("the detour forwards", || {
+            switch.appctl(&["time/warp", "1000"]);
+            (blocked(&switch) == 0).then_some(())
+        });
+        for _ in 0..40 {
+            switch.appctl(&["time/warp", "1000"]);
+        }
+        let again = Packet::new(mac(2), [0xff; 6]).payload(0x88b5, b"again").padded();
+        receive(&switch, "h2", &again);
+        eventually("the packet takes the detour", || {
+            (sent(1, &again) == 1 && sent(3, &again) == 1).then_some(())
+        });
+    }
 }

@@ -34,6 +34,7 @@ mod ofctl_mutations;
 mod ofctl_options;
 mod ofctl_switch;
 mod ovsdb;
+mod port_status;
 mod routes;
 mod run;
 mod snooping;
