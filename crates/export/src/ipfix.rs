@@ -224,11 +224,19 @@ impl Exporter {
             None => {}
         }
         let kind = Kind::of(sample);
-        let key = Arc::new(Key {
+        let key = Key {
             domain: sample.domain,
             template: kind.number(),
             fields: record::key(sample, &self.settings.virtual_obs_id),
-        });
+        };
+        // Without a cache each sample is a flow of its own.
+        if self.settings.active_timeout.is_zero() {
+            self.statistics.flows += 1;
+            let mut counts = Counts::new(now);
+            counts.add(sample, now);
+            return self.tell(key, kind, &counts, End::ActiveTimeout, now, wall);
+        }
+        let key = Arc::new(key);
         match self.cache.get_mut(&key) {
             Some((_, counts)) => counts.add(sample, now),
             None => {
@@ -256,18 +264,24 @@ impl Exporter {
         }
     }
 
-    /// Ends the oldest flow: its record joins the open message of its domain.
+    /// Ends the oldest flow.
     fn end(&mut self, why: End, now: Nanos, wall: Duration) {
         let Some((_, key)) = self.order.pop_front() else { return };
         let Some((kind, counts)) = self.cache.remove(&key) else {
             return;
         };
+        // The order and the cache are without it now.
+        self.tell(Arc::unwrap_or_clone(key), kind, &counts, why, now, wall);
+    }
+
+    /// Puts a flow's record into the open message of its domain.
+    fn tell(&mut self, key: Key, kind: Kind, counts: &Counts, why: End, now: Nanos, wall: Duration) {
         if self.ready.len() >= MOST_MESSAGES {
             self.statistics.lost_records += 1;
             return;
         }
         self.prepare(key.domain, now, wall);
-        let mut record = key.fields.clone();
+        let mut record = key.fields;
         counts.encode(&mut record, kind, now, why as u8);
         let Some(domain) = self.domains.get_mut(&key.domain) else {
             return;

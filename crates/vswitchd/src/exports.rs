@@ -149,7 +149,7 @@ impl Exports {
     }
 
     fn take(&self, state: &State, samples: &[Sample]) {
-        let now = state.shared.clock.now();
+        let (now, wall) = (state.shared.clock.now(), since_1970());
         let names: HashMap<u32, String> = {
             let switch = state.shared.switch.read();
             let numbers: HashSet<u32> = samples.iter().map(|sample| sample.bridge).collect();
@@ -165,7 +165,7 @@ impl Exports {
                 bridge.skip(&sample.data);
                 continue;
             }
-            bridge.take(sample, &ports, now);
+            bridge.take(sample, &ports, now, wall);
         }
     }
 

@@ -158,18 +158,18 @@ impl OfBridge {
         }
     }
 
-    /// Takes a sample.
-    pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos) {
+    /// Takes a sample. `wall` is the time since 1970.
+    pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos, wall: Duration) {
         match sample.data {
             SampleData::Sflow { .. } => {}
             SampleData::Ipfix { .. } => {
                 if let Some(ipfix) = &mut self.ipfix {
-                    ipfix.take(sample, ports, now);
+                    ipfix.take(sample, ports, now, wall);
                 }
             }
             SampleData::Flow(flow) => {
                 if let Some(set) = self.sets.get_mut(&flow.collector_set) {
-                    set.take(sample, ports, now);
+                    set.take(sample, ports, now, wall);
                 }
             }
         }

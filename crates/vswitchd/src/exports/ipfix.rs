@@ -10,6 +10,7 @@ use flow::{Field, Key, PacketMeta};
 use nanos::Nanos;
 use openflow::model::IpfixStats;
 use std::collections::HashMap;
+use std::time::Duration;
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -78,7 +79,7 @@ impl OfIpfix {
     }
 
     /// Takes a sample of a packet that has come in or goes out.
-    pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos) {
+    pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos, wall: Duration) {
         let (domain, point, weight, output_port, leaves, dropped) = match sample.data {
             SampleData::Sflow { .. } => return,
             SampleData::Ipfix { output_port, dropped } => {
@@ -110,7 +111,7 @@ impl OfIpfix {
             len: sample.total_len,
             dropped,
         };
-        self.exporter.sample(&sample, now, since_1970());
+        self.exporter.sample(&sample, now, wall);
     }
 }
 

@@ -16,7 +16,7 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// The exporters are woken for so many samples. The rest of the queue is for the time that the
 /// control thread takes to come: it shares the processors with all that sends and receives.
-const MANY: usize = 1024;
+const MANY: usize = 256;
 
 /// Samples, and what their handles stand for.
 #[derive(Default)]
