@@ -1,8 +1,10 @@
-//! What tunnels know of the underlay: neighbours, path MTUs, and the range of UDP source ports.
+//! What tunnels know of the underlay: neighbours, path MTUs, and the range of UDP source ports; and
+//! the tunnel ports.
 //!
 //! The tables change under a lock, one change at a time. Each change publishes an [`Underlay`],
 //! which translations read.
 
+use dp::PortNo;
 use nanos::Nanos;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use tunnel::format::SourcePorts;
 use tunnel::neighbour::{self, BridgeName};
 use tunnel::path_mtu;
 use tunnel::underlay::Underlay;
+use tunnel::vport;
 
 telemetry::counters! {
     /// Neighbours that were not added because there were too many.
@@ -39,13 +42,20 @@ pub(crate) struct Tunnels {
 pub(crate) struct Tables {
     pub(crate) neighbours: neighbour::Table,
     pub(crate) path_mtus: path_mtu::Table,
-    pub(crate) ports: SourcePorts,
+    pub(crate) source_ports: SourcePorts,
+    /// The tunnel ports of all bridges.
+    pub(crate) ports: vport::Table<PortNo>,
 }
 
 impl Tunnels {
     /// The underlay as the last change left it.
     pub(crate) fn underlay(&self) -> Arc<Underlay> {
         self.published.read().clone()
+    }
+
+    /// Reads the tables.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Tables) -> R) -> R {
+        look(&self.tables.lock())
     }
 
     /// Changes the tables and publishes them.
@@ -57,7 +67,7 @@ impl Tunnels {
         let underlay = Underlay {
             neighbours: tables.neighbours.neighbours(),
             path_mtus: tables.path_mtus.path_mtus(),
-            ports: tables.ports,
+            ports: tables.source_ports,
         };
         *self.published.write() = Arc::new(underlay);
         result
@@ -65,9 +75,10 @@ impl Tunnels {
 
     /// When the next neighbour or path MTU expires.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let tables = self.tables.lock();
-        let due = [tables.neighbours.next_event(), tables.path_mtus.next_event()];
-        due.into_iter().flatten().min()
+        self.look(|tables| {
+            let due = [tables.neighbours.next_event(), tables.path_mtus.next_event()];
+            due.into_iter().flatten().min()
+        })
     }
 
     /// Forgets what has expired.

@@ -14,6 +14,10 @@ const NEIGHBOURS: Group = Group {
     setup: &["ovs-vsctl add-br br0 -- set bridge br0 datapath_type=dummy \
          -- add-br br1 -- set bridge br1 datapath_type=dummy"],
     rows: &[
+        row("ovs-appctl tnl/ports/show"),
+        row("ovs-appctl tnl/ports/show -v"),
+        row("ovs-appctl tnl/ports/show x"),
+        row("ovs-appctl ofproto/list-tunnels"),
         row("ovs-appctl tnl/egress_port_range"),
         row("ovs-appctl tnl/egress_port_range 1"),
         row("ovs-appctl tnl/egress_port_range"),

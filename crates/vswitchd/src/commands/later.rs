@@ -38,7 +38,6 @@ const LATER: &[Entry] = &[
     ("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2),
     ("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2),
     ("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3),
-    ("tnl/ports/show", "-v", 0, 1),
 ];
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {

@@ -10,8 +10,6 @@ use switch::tables::{Condition, Cursor, Found};
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, dump_flows);
     add("bridge/reconnect", "[bridge]", 0, 1, reconnect);
-    // Tunnels are not supported yet.
-    add("ofproto/list-tunnels", "", 0, 0, |_, _| Ok(String::new()));
 }
 
 /// Rules printed under one lock of the switch.

@@ -50,7 +50,7 @@ fn add_route(state: &State, args: &[String]) -> Answer {
 }
 
 /// The addresses of a device: those of a dummy, or the kernel's.
-fn addresses(state: &State, device: &str) -> Vec<Prefix> {
+pub(super) fn addresses(state: &State, device: &str) -> Vec<Prefix> {
     let bridges = state.bridges.borrow();
     let open = bridges.interface(device).and_then(|interface| interface.device.clone());
     match open.as_ref().and_then(|device| device.as_dummy()) {
