@@ -116,7 +116,8 @@ impl Switch {
         };
         let mut shown = whole_labels(&translated.translation.actions, &key);
         // In Open vSwitch the slow path itself looks at these packets.
-        let slow: BTreeSet<&str> = shown.iter().filter_map(slow_path).collect();
+        let mut slow: BTreeSet<&str> = shown.iter().filter_map(slow_path).collect();
+        slow.extend(report.slow_path().then_some(NOT_IN_DATAPATH));
         shown.retain(|step| slow_path(step).is_none());
         let actions = ActionList::new(&shown, &key)
             .with_names(&device_name)
@@ -157,6 +158,8 @@ impl Switch {
     }
 }
 
+const NOT_IN_DATAPATH: &str = "Uses action(s) not supported by datapath.";
+
 /// Why Open vSwitch's slow path handles a packet that a control protocol gets, in its words.
 fn slow_path(step: &Step) -> Option<&'static str> {
     let Step::Punt { reason, .. } = step else { return None };
@@ -166,7 +169,7 @@ fn slow_path(step: &Step) -> Option<&'static str> {
         PuntReason::Lacp => Some("Consists of LACP packets."),
         PuntReason::Lldp => Some("Consists of LLDP packets."),
         PuntReason::Stp => Some("Consists of STP packets."),
-        PuntReason::Igmp => Some("Uses action(s) not supported by datapath."),
+        PuntReason::Igmp => Some(NOT_IN_DATAPATH),
         PuntReason::Controller | PuntReason::Sample | PuntReason::Capture => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Reading Nicira's actions.
 
 use super::standard::{checked_move, checked_set};
-use super::{DEBUG_RECIRC, Scope, TEST_ACTIONS, ct, decode_list, learn, port10};
+use super::{DEBUG_RECIRC, DEBUG_SLOW, Scope, TEST_ACTIONS, ct, decode_list, learn, port10};
 use crate::buf::Reader;
 use crate::model::{
     Action, Bundle, BundleAlgorithm, Controller, EncapProperty, HashFields, Multipath, MultipathAlgorithm, Port,
@@ -146,6 +146,7 @@ pub(super) fn decode(scope: Scope, subtype: u16, mut body: Reader<'_>) -> Result
         49 => return check_pkt_larger(body),
         50 => return delete_field(body),
         DEBUG_RECIRC if TEST_ACTIONS.load(Ordering::Relaxed) => empty(&mut body, Action::DebugRecirc)?,
+        DEBUG_SLOW if TEST_ACTIONS.load(Ordering::Relaxed) => empty(&mut body, Action::DebugSlow)?,
         _ => return Err(OfError::BacBadVendorType),
     };
     body.end()?;

@@ -196,6 +196,7 @@ const MORE: Group = Group {
         "ovs-ofctl -O OpenFlow13 add-flow br0 in_port=3,dl_vlan=3,actions=strip_vlan,output:2",
         "ovs-ofctl add-flow br0 in_port=3,dl_vlan=4,actions=normal",
         "ovs-ofctl add-flow br0 in_port=2,dl_vlan=77,actions=mod_vlan_vid:9,debug_recirc,resubmit(,9)",
+        "ovs-ofctl add-flow br0 in_port=2,dl_vlan=78,actions=debug_slow,3",
         "ovs-ofctl add-flow br0 table=9,dl_vlan=9,actions=output:3",
     ],
     rows: &[
@@ -236,6 +237,7 @@ const MORE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=3"),
         row("ovs-appctl ofproto/trace br0 in_port=3,dl_vlan=4"),
         row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=77"),
+        row("ovs-appctl ofproto/trace br0 in_port=2,dl_vlan=78"),
         row("ovs-appctl ofproto/trace-packet-out br0 in_port=1 'conjunction(1,1/2)'"),
         step(
             "ovs-ofctl -O OpenFlow15 add-flow br0 cookie=9,in_port=3,dl_type=0x1234,actions=controller(id=5,max_len=77),output:2",

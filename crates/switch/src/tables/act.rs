@@ -118,6 +118,7 @@ impl Pipeline<'_> {
             }),
             Action::CheckPktLarger { pkt_len, dst } => self.freeze(Why::Length(*pkt_len, *dst)),
             Action::DebugRecirc => self.freeze(Why::Recirculate),
+            Action::DebugSlow => self.ask_for_slow_path(),
             Action::Exit => self.exit = true,
             Action::Meter(meter) => self.meter(*meter),
             Action::WriteMetadata { value, mask } => self.write(MatchField::Metadata, (*value).into(), (*mask).into()),

@@ -124,6 +124,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         | Action::Conjunction { .. }
         | Action::Exit
         | Action::DebugRecirc
+        | Action::DebugSlow
         | Action::WriteMetadata { .. } => Ok(()),
         _ => Err(OfError::BacBadType),
     }

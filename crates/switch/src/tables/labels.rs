@@ -50,6 +50,7 @@ fn looks_behind(action: &Action) -> bool {
         | Action::Note(_)
         | Action::Exit
         | Action::DebugRecirc
+        | Action::DebugSlow
         | Action::Push(_)
         | Action::Meter(_)
         | Action::WriteMetadata { .. }

@@ -61,6 +61,8 @@ pub(crate) struct Report {
     restoring: Option<usize>,
     /// Bits of the key that Open vSwitch would have in the megaflow.
     shown: Vec<(Field, u128)>,
+    /// Whether an action asked for Open vSwitch's slow path.
+    slow_path: bool,
     /// Bytes of the lines, with their indentation.
     bytes: usize,
 }
@@ -88,6 +90,11 @@ impl Report {
     /// Bits of the key that Open vSwitch has in a megaflow, and this translation need not.
     pub(crate) fn shown(&self) -> &[(Field, u128)] {
         &self.shown
+    }
+
+    /// Whether an action asked for Open vSwitch's slow path.
+    pub(crate) fn slow_path(&self) -> bool {
+        self.slow_path
     }
 
     /// The names of a bridge's ports.
@@ -328,6 +335,13 @@ impl Pipeline<'_> {
         self.failed = false;
         if let Some(report) = &mut self.report {
             report.error = None;
+        }
+    }
+
+    /// Reports that an action asks for Open vSwitch's slow path, which this switch does not need.
+    pub(super) fn ask_for_slow_path(&mut self) {
+        if let Some(report) = &mut self.report {
+            report.slow_path = true;
         }
     }
 
