@@ -138,6 +138,11 @@ impl Controllers {
         }
     }
 
+    /// Whether a bridge has primary controllers, connected or not.
+    pub(crate) fn are_given(&self, bridge: &str) -> bool {
+        self.given.borrow().get(bridge).copied().unwrap_or_default()
+    }
+
     /// The state of each controller, by row.
     pub(crate) fn statuses(&self, now: Nanos) -> Vec<(Uuid, Status)> {
         let all = self.bridges.borrow();

@@ -451,7 +451,8 @@ impl<'a> Reader<'a> {
         self.usable.only(Protocols::matching(of, None));
         let mask = match (&value, mask) {
             (Value::Word(value), _) if value & !of.info().valid != 0 => {
-                return error(format!("{text}: value {value:#x} does not fit into the field"));
+                let value = text.split_once("->").map_or(text, |(value, _)| value);
+                return error(format!("{value} is not a valid value for field {name}"));
             }
             (_, mask) => mask,
         };

@@ -72,7 +72,7 @@ impl BridgeAgent {
             if kind == Kind::Service {
                 tracing::info!(target: "connmgr", "{bridge}: added service controller \"{remote}\"");
             }
-            let task = spawn_local(listen(this.clone(), remote, kind));
+            let task = spawn_local(listen(this.clone(), bridge.clone(), remote, kind));
             this.listeners.borrow_mut().push(task.abort_handle());
         }
         let task = spawn_local(background(this.clone()));
@@ -269,11 +269,17 @@ telemetry::counters! {
 }
 
 /// Accepts connections. When there are too many, closes the peer that has been silent longest.
-async fn listen(bridge: Rc<BridgeAgent>, remote: Remote, kind: Kind) {
+async fn listen(bridge: Rc<BridgeAgent>, name: String, remote: Remote, kind: Kind) {
+    // Without a controller there is nothing to overhear; Open vSwitch closes the connection too.
+    let is_vain = || {
+        let state = bridge.state.upgrade();
+        kind == Kind::Snoop && !state.is_some_and(|state| state.controllers.are_given(&name))
+    };
     let mut listener = bind(&bridge, &remote).await;
     let mut peers: Vec<ConnId> = Vec::new();
     loop {
         match listener.accept().await {
+            Ok((stream, _)) if is_vain() => drop(stream),
             Ok((stream, name)) => {
                 if peers.len() >= MOST_PEERS {
                     bridge.make_room(&mut peers, &remote);
