@@ -1,7 +1,7 @@
 //! Bridges and their controllers, as Debian's `ovs-vsctl` configures them.
 
 mod overheard;
-mod secure;
+pub(crate) mod secure;
 mod several;
 
 use crate::fixture::{dummy, dummy_bridge, stand_in};

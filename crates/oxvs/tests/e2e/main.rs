@@ -33,6 +33,7 @@ mod offload;
 mod openflow;
 mod other_tools;
 mod port_security;
+mod python_idl;
 mod qos;
 mod qos_config;
 mod restart;

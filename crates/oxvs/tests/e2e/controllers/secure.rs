@@ -5,7 +5,7 @@ use crate::fixture::start;
 use testkit::{Netns, Options};
 
 /// Makes keys for a switch (`sw`) and a controller (`ctl`) in the switch's sandbox.
-pub(super) fn make_keys(switch: &Vswitch) {
+pub(crate) fn make_keys(switch: &Vswitch) {
     let dir = switch.sandbox.arg("");
     let make = format!(
         "cd {dir} && exec >pki.log 2>&1 && P='ovs-pki --dir={dir}/pki --log={dir}/pki.log' && $P init && $P req+sign sw switch && $P req+sign ctl controller"
@@ -21,7 +21,7 @@ pub(super) fn make_keys(switch: &Vswitch) {
 }
 
 /// The options of a client that uses these keys.
-pub(super) fn keys(switch: &Vswitch, name: &str, ca: &str) -> [String; 3] {
+pub(crate) fn keys(switch: &Vswitch, name: &str, ca: &str) -> [String; 3] {
     let file = |name: &str| switch.sandbox.arg(name);
     [
         format!("--private-key={}", file(&format!("{name}-privkey.pem"))),
