@@ -43,7 +43,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
             Ok(code) => code,
             Err(why) => {
                 // A daemon's user may see its log only.
-                tracing::error!(target: "ovsdb_server", "{why}");
+                vlog::fatal("ovsdb_server", &why);
                 fail(&why)
             }
         },
@@ -189,7 +189,10 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
         }
         server.run_local().await.map_err(|error| error.to_string())?;
         spawn_local(mgmt::reclaim::run());
-        tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
+        // With `--run` it is a command, not a daemon.
+        if wanted.run.is_none() {
+            tracing::info!(target: "ovsdb_server", "{}", version::line(PROGRAM));
+        }
         daemon.ready();
         // In a task of its own: the runtime polls the future that it blocks on at every event, and
         // this one is large.
@@ -198,7 +201,7 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
             tokio::select! {
                 () = serving.exit_requested() => Ended::Done(ExitCode::SUCCESS),
                 number = signals.end() => Ended::Signal(number),
-                code = run_command(wanted.run) => Ended::Done(code),
+                result = run_command(wanted.run) => Ended::Command(result),
             }
         });
         let ended = ended.await.map_err(|error| error.to_string())?;
@@ -211,23 +214,31 @@ fn serve(wanted: Wanted) -> Result<ExitCode, String> {
     drop(daemon);
     match ended {
         Ended::Done(code) => Ok(code),
+        Ended::Command(result) => result.map(|()| ExitCode::SUCCESS),
         Ended::Signal(number) => daemon::exit_by_signal(number),
     }
 }
 
 enum Ended {
     Done(ExitCode),
+    /// The command of `--run` has ended, well or not.
+    Command(Result<(), String>),
     Signal(i32),
 }
 
 /// Runs the command of `--run`; without one it waits forever.
-async fn run_command(command: Option<String>) -> ExitCode {
+///
+/// # Errors
+/// The command did not end with status 0.
+async fn run_command(command: Option<String>) -> Result<(), String> {
     let Some(command) = command else {
         return std::future::pending().await;
     };
-    let status = spawn_blocking(move || Command::new("/bin/sh").arg("-c").arg(command).status()).await;
-    match status {
-        Ok(Ok(status)) if status.success() => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    let shell = command.clone();
+    let status = spawn_blocking(move || Command::new("/bin/sh").arg("-c").arg(shell).status()).await;
+    match status.map_err(|error| error.to_string())? {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command}: child exited, {}", daemon::describe_exit(status))),
+        Err(error) => Err(format!("{command}: {}", os_text(&error))),
     }
 }

@@ -170,7 +170,7 @@ fn a_damaged_schema_and_what_is_no_regular_file_are_errors_in_the_log_as_well() 
         let name = file.file_name().unwrap().to_str().unwrap();
         assert!(said.contains(error) && said.contains(name), "{said}");
         let logged = fs::read_to_string(&log).unwrap();
-        let is_it = |line: &&str| line.contains("|ERR|") && line.contains(error) && line.contains(name);
+        let is_it = |line: &&str| line.contains("|EMER|") && line.contains(error) && line.contains(name);
         assert_eq!(logged.lines().filter(is_it).count(), 1, "{logged}");
     }
     assert_eq!(fs::read(&file).unwrap(), content, "the file is as it was");

@@ -48,6 +48,23 @@ pub(crate) fn finish(program: &str, result: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// Whether the file of an SSL option is there. If not, the log says so in the words of Open
+/// vSwitch, and the option has no effect.
+pub(crate) fn has_file(option: &str, value: &str) -> bool {
+    let what = match option {
+        "private-key" => "SSL_use_PrivateKey_file".to_owned(),
+        "certificate" => "SSL_use_certificate_file".to_owned(),
+        "ca-cert" if value != "none" => format!("failed to load client certificates from {value}"),
+        "peer-ca-cert" => format!("failed to load certificates from {value}"),
+        _ => return true,
+    };
+    let result = std::fs::metadata(value);
+    if let Err(e) = &result {
+        tracing::error!(target: "stream_ssl", "{what}: error:80000002:system library::{}", os_text(e));
+    }
+    result.is_ok()
+}
+
 /// The command that the first word names, and its arguments. `spec` gives a command's name and the
 /// fewest and the most of its arguments.
 ///

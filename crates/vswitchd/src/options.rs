@@ -49,6 +49,7 @@ const OPTIONS: &[Opt] = &[
     Opt::maybe("enable-dummy", None),
     Opt::value("dummy-numa", None),
     Opt::flag("disable-system", None),
+    Opt::flag("dpdk", None),
     Opt::flag("disable-system-route", None),
 ];
 
@@ -74,9 +75,12 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
             Item::Arg(arg) => options.args.push(arg),
             Item::Opt("help", _) => return Ok(Asked::Print(help(program))),
             Item::Opt("version", _) => {
-                return Ok(Asked::Print(telemetry::version::text(Program::NAME)));
+                return Ok(Asked::Print(format!("{}\n", telemetry::version::text(Program::NAME))));
             }
             Item::Opt("enable-dummy", value) => options.dummies = dummies(value.as_deref())?,
+            Item::Opt("dpdk", _) => {
+                return Err(Error("Using --dpdk to configure DPDK is not supported.".to_owned()));
+            }
             Item::Opt("dummy-numa", value) => options.dummy_numa = value,
             Item::Opt("disable-system-route", _) => options.system_routes = false,
             Item::Opt("remote", value) => options.remotes.extend(value),
@@ -90,10 +94,10 @@ pub(crate) fn parse(program: Program, args: &mut dyn Iterator<Item = OsString>) 
         }
     }
     let most = if program == Program::Run { usize::MAX } else { 1 };
-    if let Some(extra) = options.args.get(most) {
-        return Err(Error(format!(
-            "at most one remote may be given; '{extra}' is one too many"
-        )));
+    if options.args.len() > most {
+        return Err(Error(
+            "at most one non-option argument accepted; use --help for usage".to_owned(),
+        ));
     }
     Ok(Asked::Serve(Box::new(options)))
 }
@@ -103,9 +107,7 @@ fn dummies(value: Option<&str>) -> Result<Dummies, Error> {
         None | Some("") => Ok(Dummies::Allowed),
         Some("override") => Ok(Dummies::Override),
         Some("system") => Ok(Dummies::System),
-        Some(other) => Err(Error(format!(
-            "--enable-dummy={other}: neither 'override' nor 'system'"
-        ))),
+        Some(other) => Err(Error(format!("{other}: unknown dummy level"))),
     }
 }
 

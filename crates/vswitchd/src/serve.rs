@@ -46,7 +46,7 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
         }
         Ok(Asked::Serve(options)) => *options,
         Err(error) => {
-            eprintln!("{called}: {error}\nTry '{called} --help'.");
+            eprintln!("{called}: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -54,8 +54,9 @@ fn start(program: Program, args: &mut dyn Iterator<Item = OsString>) -> ExitCode
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(signal)) => process::exit_by_signal(signal),
         Err(error) => {
-            // The console log shows the error to the user.
-            tracing::error!(target: "daemon", "{error:#}");
+            // A daemon's user may see its log only.
+            telemetry::vlog::fatal("daemon", &format!("{error:#}"));
+            eprintln!("{called}: {error:#}");
             ExitCode::FAILURE
         }
     }

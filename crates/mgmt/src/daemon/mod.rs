@@ -32,6 +32,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use telemetry::vlog::{self, Destination, Level};
 
+pub use monitor::describe_exit;
 pub use options::{LOG_OPTIONS, OPTIONS, Options, accept_tool_log, help, log_help};
 pub use signals::{Signals, exit_by_signal, terminated};
 
@@ -106,7 +107,11 @@ pub fn start(options: Options) -> Result<Daemon, StartError> {
     // Until `Signals` is there, a SIGHUP has nothing to do: the log file is new.
     signals::survive_hangup().map_err(io_error("catching SIGHUP"))?;
     set_name(&options.program);
-    options.open_log_file();
+    if !options.open_log_file() && !options.monitor {
+        // The warning is all that the program says, as in Open vSwitch. A monitor's daemon serves
+        // without a log file, rather than not at all after a crash.
+        std::process::exit(1);
+    }
     raise_descriptor_limit();
     if options.mlockall {
         use rustix::mm::{MlockAllFlags, mlockall};

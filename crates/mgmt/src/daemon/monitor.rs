@@ -35,7 +35,7 @@ pub(super) fn run(options: &Options, awaited: bool) -> io::Result<i32> {
             Some(status) => status,
             None => spawned.child.wait()?,
         };
-        let how = describe(status);
+        let how = describe_exit(status);
         // Opened only now: the daemon's file may have been renamed since it began.
         options.open_log_file();
         if !is_crash(status) || (early.is_some() && crashes == 0) {
@@ -63,7 +63,8 @@ fn is_crash(status: ExitStatus) -> bool {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+/// How a process ended: `exit status 1`, `killed (Aborted), core dumped`.
+pub fn describe_exit(status: ExitStatus) -> String {
     let core = if status.core_dumped() { ", core dumped" } else { "" };
     match status.signal() {
         Some(signal) => format!("killed ({}){core}", signals::name(signal)),

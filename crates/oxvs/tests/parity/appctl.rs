@@ -6,7 +6,7 @@ use crate::run::{Daemons, Group, Table, binary, ours, row, run, step};
 use std::process::Stdio;
 use testkit::{Client, Options, Vswitch, eventually, skip, try_run, try_run_in};
 
-const TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "appctl",
     groups: &[CLIENT, SWITCH, arguments::COUNTS, END],
 };

@@ -4,7 +4,7 @@
 use crate::run::{Daemons, Group, Table, binary, row, run};
 use testkit::{Client, Options, Vswitch, skip};
 
-const TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "dpctl",
     groups: &[Group {
         daemons: Daemons::None,

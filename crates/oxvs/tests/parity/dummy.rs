@@ -2,7 +2,7 @@
 
 use crate::run::{Daemons, Group, Table, row, run, step};
 
-const TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "dummy",
     groups: &[DEVICES, RECEIVE, WITHOUT, BESIDE, INSTEAD, NODES, CABLES, ROUTES],
 };

@@ -146,6 +146,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("**`--record` and `--replay`**"),
     },
     Exception {
+        table: "options",
+        rows: "--ssl-protocols=x",
+        change: Change::Refusal,
+        cites: Cite::Page("refuse protocols and ciphers of TLS that they do not know"),
+    },
+    Exception {
         table: "trace",
         rows: "tp_dst=23",
         change: Change::Output,

@@ -33,6 +33,7 @@ mod ofctl_answers;
 mod ofctl_mutations;
 mod ofctl_options;
 mod ofctl_switch;
+mod options;
 mod ovsdb;
 mod port_status;
 mod routes;

@@ -2,7 +2,7 @@
 
 use crate::run::{Daemons, Group, Table, row, run, step};
 
-const TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     name: "ovsdb",
     groups: &[TOOL, LOG, SERVER, CLIENT, REPLICATION],
 };

@@ -50,10 +50,19 @@ pub(super) fn write(module: &str, level: Level, message: &str) {
     write_lines(module, level, (message, false));
 }
 
-/// The same; the message may have lines.
+/// The same without the console.
+pub(super) fn write_beside_console(module: &str, level: Level, message: &str) {
+    write_where(module, level, (message, false), |d| d != Destination::Console);
+}
+
+/// Writes one message that may have lines.
 fn write_lines(module: &str, level: Level, message: (&str, bool)) {
+    write_where(module, level, message, |_| true);
+}
+
+fn write_where(module: &str, level: Level, message: (&str, bool), wanted: impl Fn(Destination) -> bool) {
     let module = REGISTRY.module(module);
-    let wanted = Destination::ALL.map(|d| module.level(d) >= level);
+    let wanted = Destination::ALL.map(|d| module.level(d) >= level && wanted(d));
     SINKS.lock().write(wanted, module.name(), level, message);
 }
 

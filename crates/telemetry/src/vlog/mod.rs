@@ -246,6 +246,11 @@ pub fn emergency(module: &str, message: &str) {
     layer::write(module, Level::Emer, message);
 }
 
+/// The same, but not to the console: for a program that prints there by itself why it ends.
+pub fn fatal(module: &str, message: &str) {
+    layer::write_beside_console(module, Level::Emer, message);
+}
+
 /// The log file, if one was set.
 pub fn file() -> Option<PathBuf> {
     SINKS.lock().file_path()

@@ -158,7 +158,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Parsed, Failure> {
             }
             "sort" | "rsort" => options.sort.push(criterion(value.as_deref(), name == "rsort")?),
             name if tls::OPTIONS.iter().any(|known| known.long == name) => {
-                if super::conn::has_file(name, text) {
+                if crate::common::has_file(name, text) {
                     tls::accept(&mut options.tls, name, value.as_deref())?;
                 }
             }

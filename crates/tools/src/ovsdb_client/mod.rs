@@ -23,7 +23,7 @@ use mgmt::stream::{Remote, RemoteError, Tls, connect_or_accept, tls};
 use mgmt::{os_text, paths};
 use serde_json::Value;
 
-use crate::common::{Failure, finish, parse_timeout, print, run};
+use crate::common::{Failure, finish, has_file, parse_timeout, print, run};
 use crate::table::{self, Format, Printer, Style, Table};
 
 const PROGRAM: &str = "ovsdb-client";
@@ -145,6 +145,9 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Opt(name, _) if OPTIONS.iter().any(|o| o.long == name) => {}
             Item::Opt(name, value) => {
                 let value = value.as_deref();
+                if !has_file(name, value.unwrap_or_default()) {
+                    continue;
+                }
                 if !style.accept(name, value)? && !tls::accept(&mut keys, name, value)? {
                     options.accept(name, value)?;
                 }
@@ -173,7 +176,10 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
         "steal",
         "unlock",
     ];
-    options.detach &= detaches.contains(&command.name);
+    if !detaches.contains(&command.name) {
+        // Other commands are no daemons.
+        (options.detach, options.monitor, options.pidfile) = (false, false, None);
+    }
     let daemon = daemon::start(options).map_err(|e| Failure::new(e.to_string()))?;
     let mut client = Client {
         command: name,

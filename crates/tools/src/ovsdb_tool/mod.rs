@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::{daemon, paths};
 use ovsdb::log::{commit_record, schema_record, snapshot_record};
-use ovsdb::{Database, DatabaseSchema, Outcome, TxnCtx, schemas};
+use ovsdb::{Database, DatabaseSchema, Outcome, Rbac, TxnCtx, schemas};
 use serde_json::{Value, json};
 use telemetry::version;
 
@@ -69,7 +69,7 @@ where
 }
 
 fn execute(mut parser: Parser) -> Result<(), Failure> {
-    let mut detail = 0;
+    let (mut detail, mut role) = (0, None);
     let mut words: Vec<String> = Vec::new();
     while let Some(item) = parser.next()? {
         match item {
@@ -77,9 +77,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             Item::Opt("more", _) => detail += 1,
             Item::Opt("help", _) => return print(&help()),
             Item::Opt("version", _) => return print(&format!("{}\n", version::text(PROGRAM))),
-            Item::Opt("rbac-role", _) => {
-                return Err(Failure::new("--rbac-role: roles are not supported yet"));
-            }
+            Item::Opt("rbac-role", value) => role = value,
             Item::Opt("cid" | "election-timer", _) => {}
             Item::Opt(name, value) => {
                 daemon::accept_tool_log(PROGRAM, name, value.as_deref())?;
@@ -87,10 +85,10 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
         }
     }
     let ((name, ..), args) = command(COMMANDS, &words, |(name, fewest, most)| (name, *fewest, *most))?;
-    run(name, args, detail)
+    run(name, args, detail, role.as_deref())
 }
 
-fn run(command: &str, words: &[String], detail: u32) -> Result<(), Failure> {
+fn run(command: &str, words: &[String], detail: u32, role: Option<&str>) -> Result<(), Failure> {
     let default_db = paths::default_db_file().display().to_string();
     let db = words.first().unwrap_or(&default_db);
     match command {
@@ -114,9 +112,9 @@ fn run(command: &str, words: &[String], detail: u32) -> Result<(), Failure> {
             let db = if words.len() > 1 { db } else { &default_db };
             let transaction = parse_json(&words[words.len() - 1])?;
             if command == "query" {
-                query(db, &transaction)
+                query(db, &transaction, role)
             } else {
-                transact(db, &transaction)
+                transact(db, &transaction, role)
             }
         }
         "show-log" => show_log::show_log(db, detail),
@@ -124,6 +122,9 @@ fn run(command: &str, words: &[String], detail: u32) -> Result<(), Failure> {
             Kind::Standalone => Err(Failure::new(format!("{db}: not a clustered database"))),
             Kind::Clustered => Err(clusters_unsupported()),
         },
+        "cluster-to-standalone" if file::kind(&words[1])? == Kind::Standalone => {
+            Err(Failure::new("Database is not clustered db.\n"))
+        }
         "help" => print(&help()),
         _ => Err(clusters_unsupported()),
     }
@@ -164,17 +165,17 @@ fn rewrite(
     target.as_ref().unwrap_or(&source).replace(&bytes)
 }
 
-fn query(db: &str, transaction: &Value) -> Result<(), Failure> {
+fn query(db: &str, transaction: &Value, role: Option<&str>) -> Result<(), Failure> {
     let mut database = file::load(db)?.database;
     // Changes stay in this copy.
-    let (reply, _) = apply(&mut database, transaction);
+    let (reply, _) = apply(&mut database, transaction, role);
     print(&format!("{reply}\n"))
 }
 
-fn transact(db: &str, transaction: &Value) -> Result<(), Failure> {
+fn transact(db: &str, transaction: &Value, role: Option<&str>) -> Result<(), Failure> {
     let locked = Locked::new(db)?;
     let mut loaded = file::load(db)?;
-    let (reply, commit) = apply(&mut loaded.database, transaction);
+    let (reply, commit) = apply(&mut loaded.database, transaction, role);
     if let Some(commit) = commit
         && let Some(record) = commit_record(loaded.database.schema(), &commit, now())
     {
@@ -183,7 +184,12 @@ fn transact(db: &str, transaction: &Value) -> Result<(), Failure> {
     print(&format!("{reply}\n"))
 }
 
-fn apply(database: &mut Database, transaction: &Value) -> (Value, Option<std::sync::Arc<ovsdb::Commit>>) {
+/// Executes a transaction, for a client with `role` that has no name of its own.
+fn apply(
+    database: &mut Database,
+    transaction: &Value,
+    role: Option<&str>,
+) -> (Value, Option<std::sync::Arc<ovsdb::Commit>>) {
     let name = database.schema().name();
     let operations = match transaction.as_array().map(Vec::as_slice) {
         Some([first, operations @ ..]) if first == name => operations,
@@ -196,7 +202,11 @@ fn apply(database: &mut Database, transaction: &Value) -> (Value, Option<std::sy
             return (error, None);
         }
     };
-    match database.transact(operations, &TxnCtx::PLAIN) {
+    let context = TxnCtx {
+        rbac: role.map(|role| Rbac { role, client: None }),
+        ..TxnCtx::PLAIN
+    };
+    match database.transact(operations, &context) {
         Outcome::Done { reply, commit } => (reply, commit),
         // Nothing will change the file meanwhile.
         Outcome::Blocked { .. } => (
@@ -300,8 +310,9 @@ Clustered databases are not supported yet. These commands end with an error:
   db-sid DB
   db-local-address DB
   cluster-to-standalone DB DB
-and these options have no effect: --cid=UUID, --election-timer=MS. There are no roles either:
---rbac-role=ROLE is an error.
+and these options have no effect: --cid=UUID, --election-timer=MS.
+
+  --rbac-role=ROLE              query and transact as a client with that role
 {log}
 Other options:
   -m, --more                    more about each transaction (show-log)

@@ -11,6 +11,7 @@ use telemetry::vlog::{self, Destination, Level};
 
 use super::grammar::{self, Command};
 use super::{PROGRAM, Stop, help};
+use crate::common::has_file;
 use crate::table::{self, Style};
 
 /// The values of the global options.
@@ -97,6 +98,9 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
             "version" => return Ok(Action::Print(format!("{}\n", telemetry::version::with_schema(PROGRAM)))),
             "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
             _ if tls::OPTIONS.iter().any(|known| known.long == name) => {
+                if !has_file(name, text) {
+                    continue;
+                }
                 tls::accept(&mut options.tls, name, value.as_deref()).map_err(mistake)?;
             }
             _ if grammar::local_options().iter().any(|known| known.long == name) => leading.push(match value {
@@ -115,7 +119,11 @@ pub(super) fn parse(args: &[OsString]) -> Result<Action, Stop> {
 }
 
 fn mistake(error: mgmt::cli::Error) -> Stop {
-    Stop::Fatal(error.to_string())
+    match error.to_string() {
+        // The log has the reason.
+        text if text.is_empty() => Stop::Exit(1),
+        text => Stop::Fatal(text),
+    }
 }
 
 fn timeout(text: &str) -> Result<Duration, Stop> {

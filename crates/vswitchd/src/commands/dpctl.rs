@@ -278,7 +278,7 @@ fn cache_get_size(state: &State, args: &[String]) -> Answer {
 
 fn parse(_: &State, args: &[String]) -> Answer {
     let mut out = String::new();
-    for arg in args {
+    for arg in Asked::read(args)?.words {
         match parse_actions(arg) {
             Ok(actions) if actions.is_empty() => out.push_str("drop\n"),
             Ok(actions) => _ = writeln!(out, "{}", dp::ActionList::new(&actions, &Key::ZERO)),
