@@ -41,10 +41,10 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nfdump* | *pmacct* | *lldpd*)
+    *openvswitch* | *ovn* | *nfdump* | *pmacct* | *lldpd* | *frr*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk \
-            nfdump nfacctd pmacctd sfacctd uacctd lldpd; do
+            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
         done
         ;;
@@ -102,6 +102,8 @@ if [ "$goal" = long ]; then
     need ovn-northd ovn-central "is what ovsdbapp's tests of OVN's databases run on oxvs's database server"
     need ovn-controller ovn-host "the same"
     need vtep-ctl openvswitch-vtep "has the schema of ovsdbapp's tests of hardware VTEPs"
+    # Its daemons lie outside of every PATH.
+    [ -x /usr/lib/frr/bfdd ] || need /usr/lib/frr/bfdd frr "is the peer that BFD is tried with (its service stays off)"
 fi
 if [ "$goal" = test ]; then
     need valgrind valgrind "counts the instructions of the fast path"

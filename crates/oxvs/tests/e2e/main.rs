@@ -23,6 +23,7 @@ mod fixture;
 mod floods;
 mod lab_controller;
 mod liveness;
+mod liveness_frr;
 mod lldp;
 mod memory;
 mod mirror_captures;
