@@ -96,6 +96,13 @@ impl Rate {
     }
 }
 
+/// A device's number, other than that of the cable's side. Where the two happen to be the same, the
+/// kernel takes the device for one without a lower one, and tells of a lost carrier up to a second
+/// later.
+fn index(mac: [u8; 6]) -> u32 {
+    1000 + u32::from(u16::from_be_bytes([mac[4], mac[5]]))
+}
+
 /// Whether packets at an end are tagged: a bridge's trunk, or a host whose addresses are all in
 /// VLANs.
 fn is_tagged(end: &End, topology: &Topology) -> bool {
@@ -112,7 +119,8 @@ impl Cable {
         };
         let outer = |plug: &Plug| {
             format!(
-                "name {} address {} netns {}",
+                "index {} name {} address {} netns {}",
+                index(plug.mac),
                 plug.device,
                 mac(plug.mac),
                 plug.namespace
