@@ -1,9 +1,10 @@
 //! New connections: the limits, who goes when there is no room, and the insertion.
 
+use crate::alg::Expected;
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
 use crate::limits::Reached;
-use crate::nat::{Candidates, Nat};
+use crate::nat::{Candidates, Nat, Range};
 use crate::state::State;
 use crate::table::entry::{Birth, Entry, Kind};
 use crate::table::{Found, Id, SHARDS};
@@ -25,6 +26,10 @@ pub(crate) struct Commit {
     pub(crate) timeout: Timeout,
     pub(crate) bytes: u64,
     pub(crate) in_port: u32,
+    pub(crate) mark: u32,
+    pub(crate) label: u128,
+    /// The expectation that it fulfils.
+    pub(crate) expected: Option<Expected>,
 }
 
 impl Conntrack {
@@ -41,6 +46,9 @@ impl Conntrack {
         let made = self.insert(request, commit, now);
         match made {
             Ok((id, true)) => {
+                if commit.expected.is_some() {
+                    self.alg.fulfil(&commit.tuple, request.zone);
+                }
                 self.counters.created.fetch_add(1, Ordering::Relaxed);
                 self.limits
                     .note_half_open(request.zone, commit.in_port, id, |id| self.is_half_open(id));
@@ -119,18 +127,35 @@ impl Conntrack {
 
     /// Inserts the connection; false if it is there already.
     fn insert(&self, request: &Request, commit: &Commit, now: Nanos) -> Result<(Id, bool), Refusal> {
-        let translated = match &request.nat {
-            None | Some(Nat::Existing) => None,
-            Some(nat) => Some(nat),
-        };
-        let Some(nat) = translated else {
-            let made = self.insert_as(request, commit, (commit.tuple.reverse(), None), now);
-            return made?.ok_or(Refusal::TupleTaken);
-        };
-        let candidates =
-            Candidates::new(&commit.tuple, nat, commit.hash, self.random()).ok_or(Refusal::NatExhausted)?;
+        let plain = (commit.tuple.reverse(), Kind::default());
+        if let (Some(expected), Some(_)) = (&commit.expected, &request.nat) {
+            let (range, flags) = as_control(&commit.tuple, expected);
+            return match range {
+                None => self.insert_as(request, commit, plain, now)?.ok_or(Refusal::TupleTaken),
+                Some((tuple, nat)) => self.insert_one_of(request, commit, (&tuple, &nat), flags, now),
+            };
+        }
+        match &request.nat {
+            None | Some(Nat::Existing) => self.insert_as(request, commit, plain, now)?.ok_or(Refusal::TupleTaken),
+            Some(nat @ Nat::Source(_)) => self.insert_one_of(request, commit, (&commit.tuple, nat), Kind::SNAT, now),
+            Some(nat @ Nat::Destination(_)) => {
+                self.insert_one_of(request, commit, (&commit.tuple, nat), Kind::DNAT, now)
+            }
+        }
+    }
+
+    /// Inserts the connection with the first free tuple of a range.
+    fn insert_one_of(
+        &self,
+        request: &Request,
+        commit: &Commit,
+        (tuple, nat): (&Tuple, &Nat),
+        flags: Kind,
+        now: Nanos,
+    ) -> Result<(Id, bool), Refusal> {
+        let candidates = Candidates::new(tuple, nat, commit.hash, self.random()).ok_or(Refusal::NatExhausted)?;
         for candidate in candidates {
-            if let Some(made) = self.insert_as(request, commit, (candidate.reverse(), Some(nat)), now)? {
+            if let Some(made) = self.insert_as(request, commit, (candidate.reverse(), flags), now)? {
                 return Ok(made);
             }
         }
@@ -143,14 +168,13 @@ impl Conntrack {
         &self,
         request: &Request,
         commit: &Commit,
-        (reply, nat): (Tuple, Option<&Nat>),
+        (reply, flags): (Tuple, Kind),
         now: Nanos,
     ) -> Result<Option<(Id, bool)>, Refusal> {
-        let kind = Kind::new(&commit.tuple, request.zone, request.policy.0);
-        let kind = match nat {
-            Some(Nat::Source(_)) => kind.with(Kind::SNAT),
-            Some(Nat::Destination(_)) => kind.with(Kind::DNAT),
-            Some(Nat::Existing) | None => kind,
+        let kind = Kind::new(&commit.tuple, request.zone, request.policy.0).with_helper(request.helper);
+        let kind = match commit.expected {
+            None => kind.with(flags),
+            Some(_) => kind.with(flags).with(Kind::RELATED),
         };
         let birth = Birth {
             kind,
@@ -159,10 +183,10 @@ impl Conntrack {
             sides: commit.sides,
             stage: commit.stage,
             expires: self.policies.deadline(request.policy.0, commit.timeout, now),
-            mark: request.mark.map_or(0, |(value, mask)| value & mask),
-            label: request.label.map_or(0, |(value, mask)| value & mask),
+            mark: commit.mark,
+            label: commit.label,
             in_port: commit.in_port,
-            parent: None,
+            parent: commit.expected.map(|expected| expected.parent),
         };
         let hashes = (commit.hash, self.table.hash(&reply, request.zone));
         for _ in 0..ATTEMPTS {
@@ -199,4 +223,30 @@ impl Conntrack {
         }
         Err(Refusal::TupleTaken)
     }
+}
+
+/// How a data connection is translated like its control connection: the tuple behind the
+/// translation of the destination, and the range for the source. `None` if nothing changes.
+fn as_control(tuple: &Tuple, expected: &Expected) -> (Option<(Tuple, Nat)>, Kind) {
+    let source = if expected.src != tuple.src() {
+        Kind::SNAT
+    } else {
+        Kind::default()
+    };
+    let changed = (expected.dst, expected.dst_port) != (tuple.dst(), tuple.dst_port());
+    let destination = if changed { Kind::DNAT } else { Kind::default() };
+    let flags = source.with(destination);
+    if !flags.is_translated() {
+        return (None, flags);
+    }
+    let nat = Nat::Source(Range {
+        addresses: Some((expected.src, expected.src)),
+        ..Range::default()
+    });
+    (
+        tuple
+            .with_dst(expected.dst, expected.dst_port)
+            .map(|tuple| (tuple, nat)),
+        flags,
+    )
 }

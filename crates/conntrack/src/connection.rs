@@ -1,13 +1,14 @@
 //! A connection as commands see it, and walks over all connections in bounded steps.
 
+use crate::alg::Helper;
 use crate::conntrack::Conntrack;
 use crate::counters::Ended;
 use crate::sctp::SctpState;
 use crate::table::Id;
 use crate::table::arena::SEGMENT;
 use crate::table::entry::{Entry, Kind};
-use crate::tcp::{Scale, Tcp, TcpState};
-use crate::timeout::PolicyId;
+use crate::tcp::{Tcp, TcpState, WindowScale};
+use crate::timeout::{PolicyId, Timeout};
 use crate::tracker::{ConnectionId, Tracker};
 use crate::tuple::{SCTP, TCP, Tuple};
 use nanos::Nanos;
@@ -43,6 +44,8 @@ pub struct Connection {
     pub policy: PolicyId,
     /// Whether it was established once; otherwise it is half-open.
     pub assured: bool,
+    /// The helper that reads its packets.
+    pub helper: Option<Helper>,
     /// The original tuple of the control connection that announced it.
     pub parent: Option<Tuple>,
 }
@@ -54,8 +57,8 @@ pub enum Protocol {
     Tcp {
         /// State of each side.
         states: [TcpState; 2],
-        /// Window scale of each side; 0 where it does not scale.
-        scales: [u8; 2],
+        /// Window scale of each side.
+        scales: [WindowScale; 2],
     },
     /// SCTP.
     Sctp {
@@ -110,6 +113,29 @@ impl Tracker {
         found
     }
 
+    /// Adds packets that were forwarded without the tracker, by an offload; the connection lasts as
+    /// if they had passed here at `now`. False if it has ended.
+    ///
+    /// Only packets that change no state may pass there: of TCP those of an established connection
+    /// without SYN, FIN and RST.
+    pub fn credit(&mut self, id: ConnectionId, reply: bool, packets: u64, bytes: u64, now: Nanos) -> bool {
+        let shared = self.shared.clone();
+        self.pin.enter(&shared.table.epochs);
+        let entry = shared.table.entry(id.0.index).filter(|entry| entry.life() == id.0.life);
+        if let Some(entry) = entry {
+            entry.packets[usize::from(reply)].fetch_add(packets, Ordering::Relaxed);
+            entry.bytes[usize::from(reply)].fetch_add(bytes, Ordering::Relaxed);
+            let connection = shared.describe(id.0, entry, now);
+            if let Some(timeout) = connection.lasting().filter(|_| packets > 0) {
+                let deadline = shared.policies.deadline(connection.policy.0, timeout, now);
+                // A worker may have seen a later packet.
+                entry.expires.fetch_max(deadline, Ordering::Relaxed);
+            }
+        }
+        self.pin.leave();
+        entry.is_some()
+    }
+
     /// Removes connections that have timed out, among the next `budget` entries of the table.
     /// Several threads may sweep at the same time.
     pub fn sweep(&mut self, budget: usize, now: Nanos) -> Swept {
@@ -155,6 +181,19 @@ impl Tracker {
     }
 }
 
+impl Connection {
+    /// The timeout that packets of an established connection set; `None` if it is not established.
+    fn lasting(&self) -> Option<Timeout> {
+        match self.protocol {
+            Protocol::Tcp { states, .. } => (states == [TcpState::Established; 2]).then_some(Timeout::TcpEstablished),
+            Protocol::Sctp { state, .. } => (state == SctpState::Established).then_some(Timeout::SctpEstablished),
+            Protocol::Other if !self.assured => None,
+            Protocol::Other if self.original.is_icmp() => Some(Timeout::IcmpReply),
+            Protocol::Other => Some(Timeout::UdpMultiple),
+        }
+    }
+}
+
 impl Conntrack {
     /// The caller is in a batch.
     pub(crate) fn describe(&self, id: Id, entry: &Entry, now: Nanos) -> Connection {
@@ -177,6 +216,7 @@ impl Conntrack {
             in_port: entry.in_port(),
             policy: PolicyId(kind.policy()),
             assured: stage & crate::tcp::ASSURED != 0,
+            helper: kind.helper(),
             parent: self.table.parent(entry),
         }
     }
@@ -186,13 +226,9 @@ fn protocol(kind: Kind, sides: [u64; 2], stage: u64) -> Protocol {
     match kind.protocol() {
         TCP => {
             let tcp = Tcp::unpack(sides, stage);
-            let scale = |scale| match scale {
-                Scale::Shift(shift) => shift,
-                Scale::None | Scale::Unknown => 0,
-            };
             Protocol::Tcp {
                 states: tcp.sides.map(|side| side.state),
-                scales: tcp.sides.map(|side| scale(side.scale)),
+                scales: tcp.sides.map(|side| side.scale),
             }
         }
         SCTP => Protocol::Sctp {

@@ -1,5 +1,6 @@
 //! The connections and their settings, shared by all workers.
 
+use crate::alg::Alg;
 use crate::counters::{Counters, Ended, Statistics};
 use crate::limits::{Limits, ZoneLimit};
 use crate::random;
@@ -18,6 +19,7 @@ pub struct Conntrack {
     pub(crate) limits: Limits,
     pub(crate) policies: Policies,
     pub(crate) counters: Counters,
+    pub(crate) alg: Alg,
     check_sequence: AtomicBool,
     pickup: AtomicBool,
     /// Where the next sweep begins.
@@ -34,6 +36,7 @@ impl Conntrack {
             limits: Limits::new(),
             policies: Policies::new(),
             counters: Counters::default(),
+            alg: Alg::default(),
             check_sequence: AtomicBool::new(true),
             pickup: AtomicBool::new(true),
             sweep: AtomicU32::new(0),
@@ -136,7 +139,17 @@ impl Conntrack {
 
     /// Events so far.
     pub fn statistics(&self) -> Statistics {
-        self.counters.read()
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            expectations_refused: load(&self.alg.refused),
+            announcements_ignored: load(&self.alg.ignored),
+            ..self.counters.read()
+        }
+    }
+
+    /// Connections that helpers expect.
+    pub fn expected(&self) -> usize {
+        self.alg.len()
     }
 
     /// Bytes that connections and their table occupy.
@@ -155,6 +168,9 @@ impl Conntrack {
             return false;
         };
         self.limits.give(kind.zone());
+        if kind.helper().is_some() {
+            self.alg.forget(id);
+        }
         self.counters.ended(why);
         true
     }

@@ -74,6 +74,10 @@ counters! {
     tuple_taken,
     /// Connections refused since NAT has no free tuple for them.
     nat_exhausted,
+    /// Announced connections that are not expected, since there are too many.
+    expectations_refused,
+    /// Announcements of an address that is not the sender's own, or that NAT hides.
+    announcements_ignored,
     /// Packets that are cut short or contradict themselves.
     malformed,
     /// Packets with a wrong checksum.

@@ -23,6 +23,23 @@
 //!
 //! Who adds, changes (mark, label) or removes a connection locks the shards of its two hashes.
 //!
+//! # Where things are
+//!
+//! | module | content |
+//! |---|---|
+//! | `packet`, `tuple`, `checksum` | what the tracker reads of a packet |
+//! | `tracker`, `commit` | the way of a packet: lookup, known and new connections |
+//! | `table` | connections in memory, lookups, when memory may be used again |
+//! | `tcp`, `sctp`, `datagram` | the machines of the protocols |
+//! | `nat` | choice of a tuple, rewriting of packets |
+//! | [`alg`] | FTP and TFTP |
+//! | [`fragment`] | reassembly before tracking, fragments behind it |
+//! | `timeout`, `limits`, `counters` | policies, limits and statistics |
+//! | `connection`, `flush`, `show` | what commands see and do |
+//!
+//! The caller sweeps ([`Tracker::sweep`]) and expires fragments in steps of its own choice, and
+//! drops packets of refused connections if its rules say so.
+//!
 //! # Invariants
 //! - A packet of one zone never sees a connection of another one.
 //! - A tuple of a zone belongs to one connection at most, in one direction.
@@ -32,6 +49,7 @@
 //! - A packet cannot make the tracker allocate except by a commit.
 #![deny(unsafe_code)]
 
+pub mod alg;
 mod checksum;
 mod commit;
 mod connection;
@@ -39,11 +57,13 @@ mod conntrack;
 mod counters;
 mod datagram;
 mod flush;
+pub mod fragment;
 mod limits;
 mod nat;
 mod packet;
 mod random;
 mod sctp;
+mod show;
 mod sparse;
 mod state;
 mod table;
@@ -52,6 +72,7 @@ mod timeout;
 mod tracker;
 mod tuple;
 
+pub use alg::Helper;
 pub use checksum::Checksum;
 pub use connection::{Connection, Cursor, Protocol, Swept};
 pub use conntrack::Conntrack;
@@ -62,8 +83,9 @@ pub use nanos::Nanos;
 pub use nat::{Nat, PortsBy, Range};
 pub use packet::{Before, Invalid, Packet};
 pub use sctp::SctpState;
+pub use show::{Line, Style};
 pub use state::State;
-pub use tcp::TcpState;
+pub use tcp::{TcpState, WindowScale};
 pub use timeout::{PolicyId, Timeout};
 pub use tracker::{ConnectionId, Outcome, Request, Tracker};
 pub use tuple::Tuple;

@@ -5,6 +5,7 @@ use crate::checksum::{self, Checksum};
 use crate::sctp::Chunk;
 use crate::state::State;
 use crate::tcp::Segment;
+use crate::tracker::ConnectionId;
 use crate::tuple::{ICMP, ICMPV6, SCTP, TCP, Tuple, UDP, pack_v4, pack_v6};
 use wire::headers::{self, Frag, Ip, Ipv6};
 
@@ -31,6 +32,8 @@ pub struct Before {
     pub state: State,
     /// `ct_zone`.
     pub zone: u16,
+    /// The connection, if the metadata has kept it.
+    pub connection: Option<ConnectionId>,
     /// The connection's original tuple.
     pub original: Tuple,
 }

@@ -90,7 +90,7 @@ impl TcpState {
 
 /// What is known of a side's window scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Scale {
+pub enum WindowScale {
     /// It does not scale, or has not said so yet.
     #[default]
     None,
@@ -100,10 +100,11 @@ pub(crate) enum Scale {
     Unknown,
 }
 
-impl Scale {
-    fn shift(self) -> u8 {
+impl WindowScale {
+    /// The shift; 0 where it is not known.
+    pub const fn shift(self) -> u8 {
         match self {
-            Scale::Shift(shift) => shift,
+            WindowScale::Shift(shift) => shift,
             _ => 0,
         }
     }
@@ -118,7 +119,7 @@ pub(crate) struct Side {
     pub(crate) high: u32,
     /// Its largest window, unscaled.
     pub(crate) window: u16,
-    pub(crate) scale: Scale,
+    pub(crate) scale: WindowScale,
     pub(crate) state: TcpState,
 }
 
@@ -165,9 +166,9 @@ pub(crate) fn begin(segment: &Segment, pickup: bool) -> Option<(Tcp, Timeout)> {
         return None;
     }
     let scale = match (has(SYN), segment.shift) {
-        (true, Some(shift)) => Scale::Shift(shift.min(MAX_SHIFT)),
-        (true, None) => Scale::None,
-        (false, _) => Scale::Unknown,
+        (true, Some(shift)) => WindowScale::Shift(shift.min(MAX_SHIFT)),
+        (true, None) => WindowScale::None,
+        (false, _) => WindowScale::Unknown,
     };
     let beyond = segment.len + 1 + u32::from(has(SYN)) + u32::from(has(FIN));
     let first = Side {
@@ -181,7 +182,11 @@ pub(crate) fn begin(segment: &Segment, pickup: bool) -> Option<(Tcp, Timeout)> {
     let second = Side {
         high: 1,
         window: 1,
-        scale: if has(SYN) { Scale::None } else { Scale::Unknown },
+        scale: if has(SYN) {
+            WindowScale::None
+        } else {
+            WindowScale::Unknown
+        },
         ..Side::default()
     };
     let tcp = Tcp {
@@ -260,9 +265,9 @@ impl Side {
     #[inline]
     fn pack(&self) -> u64 {
         let scale = match self.scale {
-            Scale::None => 0,
-            Scale::Shift(shift) => 0x80 | shift & 0xf,
-            Scale::Unknown => 0x40,
+            WindowScale::None => 0,
+            WindowScale::Shift(shift) => 0x80 | shift & 0xf,
+            WindowScale::Unknown => 0x40,
         };
         u64::from(self.window) | u64::from(scale) << 16 | (self.state as u64) << 24
     }
@@ -275,9 +280,9 @@ impl Side {
             high: numbers as u32,
             window: stage as u16,
             scale: match scale & 0xc0 {
-                0 => Scale::None,
-                0x40 => Scale::Unknown,
-                _ => Scale::Shift(scale & 0xf),
+                0 => WindowScale::None,
+                0x40 => WindowScale::Unknown,
+                _ => WindowScale::Shift(scale & 0xf),
             },
             state: TcpState::from_bits((stage >> 24) as u8),
         }
@@ -300,8 +305,8 @@ fn step(src: &mut Side, dst: &mut Side, segment: &Segment, check: bool) -> Verdi
         }
     }
     let (mut src_shift, mut dst_shift) = match (src.scale, dst.scale) {
-        (Scale::Shift(a), Scale::Shift(b)) if !has(SYN) => (a, b),
-        (Scale::Unknown, Scale::Unknown) if !has(SYN) => (MAX_SHIFT, MAX_SHIFT),
+        (WindowScale::Shift(a), WindowScale::Shift(b)) if !has(SYN) => (a, b),
+        (WindowScale::Unknown, WindowScale::Unknown) if !has(SYN) => (MAX_SHIFT, MAX_SHIFT),
         _ => (0, 0),
     };
     let mut window = segment.window;
@@ -314,19 +319,19 @@ fn step(src: &mut Side, dst: &mut Side, segment: &Segment, check: bool) -> Verdi
     if src.state < TcpState::SynSent {
         // Its first packet: its numbers begin here.
         if has(SYN)
-            && let Scale::Shift(shift) = dst.scale
+            && let WindowScale::Shift(shift) = dst.scale
         {
             match segment.shift {
                 Some(own) => {
                     let own = own.min(MAX_SHIFT);
-                    src.scale = Scale::Shift(own);
+                    src.scale = WindowScale::Shift(own);
                     (src_shift, dst_shift) = (own, shift);
                     window = unscale(window, own);
                 }
                 None => {
                     // Neither side scales if one does not: the other's window was divided in vain.
                     dst.window = u16::try_from(u32::from(dst.window) << shift).unwrap_or(u16::MAX);
-                    dst.scale = Scale::None;
+                    dst.scale = WindowScale::None;
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! A thread's handle on the connections: tracks packets, one by one or in batches.
 
+use crate::alg::{Control, Helper};
 use crate::commit::Commit;
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
@@ -37,6 +38,8 @@ pub struct Request {
     pub policy: PolicyId,
     /// Address translation.
     pub nat: Option<Nat>,
+    /// The helper that reads the packets of new connections.
+    pub helper: Option<Helper>,
 }
 
 /// A connection, for as long as it lives.
@@ -101,160 +104,190 @@ impl Tracker {
     /// If there are fewer outcomes than packets.
     pub fn track_batch(&mut self, request: &Request, packets: &mut [Packet<'_>], now: Nanos, outcomes: &mut [Outcome]) {
         assert!(outcomes.len() >= packets.len(), "an outcome for each packet");
-        let shared = self.shared.clone();
-        self.pin.enter(&shared.table.epochs);
+        let Tracker { shared, views, pin } = self;
+        pin.enter(&shared.table.epochs);
         for (packets, outcomes) in packets.chunks_mut(BATCH).zip(outcomes.chunks_mut(BATCH)) {
-            self.chunk(&shared, request, packets, now, outcomes);
+            chunk(shared, views, request, packets, now, outcomes);
         }
-        self.pin.leave();
+        pin.leave();
     }
+}
 
-    fn chunk(
-        &mut self,
-        shared: &Conntrack,
-        request: &Request,
-        packets: &mut [Packet<'_>],
-        now: Nanos,
-        outcomes: &mut [Outcome],
-    ) {
-        let mut parsed = [(Err(Invalid::Malformed), 0); BATCH];
-        for (packet, (parsed, hash)) in packets.iter().zip(&mut parsed) {
-            *parsed = parse(packet.data, packet.v6, packet.checksum);
-            if let Ok(parsed) = parsed {
-                *hash = shared.table.hash(&parsed.tuple, request.zone);
-            }
-        }
-        if packets.len() > 1 {
-            let mut candidates = [0; BATCH];
-            for ((_, hash), candidate) in parsed[..packets.len()].iter().zip(&mut candidates) {
-                *candidate = shared.table.touch_slots(&mut self.views, *hash).unwrap_or(0);
-            }
-            for candidate in &candidates[..packets.len()] {
-                shared.table.touch_entry(*candidate);
-            }
-        }
-        for ((packet, (parsed, hash)), outcome) in packets.iter_mut().zip(&parsed).zip(outcomes) {
-            *outcome = match parsed {
-                Ok(parsed) => self.one(shared, request, packet, parsed, *hash, now),
-                Err(why) => invalid(shared, request.zone, *why),
-            };
-        }
+fn chunk(
+    shared: &Conntrack,
+    views: &mut Views,
+    request: &Request,
+    packets: &mut [Packet<'_>],
+    now: Nanos,
+    outcomes: &mut [Outcome],
+) {
+    let read = |packet: &Packet<'_>| {
+        let parsed = parse(packet.data, packet.v6, packet.checksum);
+        let hash = |parsed: &Parsed| shared.table.hash(&parsed.tuple, request.zone);
+        parsed.map(|parsed| (parsed, hash(&parsed)))
+    };
+    if let ([packet], [outcome, ..]) = (&mut *packets, &mut *outcomes) {
+        let parsed = read(packet);
+        *outcome = decide(shared, views, request, packet, &parsed, now);
+        return;
     }
+    let mut batch = [Err(Invalid::Malformed); BATCH];
+    for (packet, parsed) in packets.iter().zip(&mut batch) {
+        *parsed = read(packet);
+    }
+    // All loads before the first use: the misses of the batch are in flight together.
+    let hashes = batch[..packets.len()]
+        .iter()
+        .filter_map(|parsed| Some(parsed.as_ref().ok()?.1));
+    let mut candidates = [0; BATCH];
+    for (hash, candidate) in hashes.zip(&mut candidates) {
+        *candidate = shared.table.touch_slots(views, hash).unwrap_or(0);
+    }
+    for candidate in candidates {
+        shared.table.touch_entry(candidate);
+    }
+    for ((packet, parsed), outcome) in packets.iter_mut().zip(&batch).zip(outcomes) {
+        *outcome = decide(shared, views, request, packet, parsed, now);
+    }
+}
 
-    fn one(
-        &mut self,
-        shared: &Conntrack,
-        request: &Request,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed,
-        hash: u64,
-        now: Nanos,
-    ) -> Outcome {
-        let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
-        let found = shared
-            .table
-            .find(&mut self.views, hash, &parsed.tuple, kind, now.0)
-            .or_else(|| self.translated_before(shared, request.zone, packet, kind, now));
-        if let Some(found) = found
-            && let Some(entry) = shared.table.entry(found.index)
-        {
-            match request.commit && request.force && found.reply {
-                false => {
-                    if let Some(outcome) = known(shared, request, packet, parsed, found, entry, now) {
-                        return outcome;
-                    }
+fn decide(
+    shared: &Conntrack,
+    views: &mut Views,
+    request: &Request,
+    packet: &mut Packet<'_>,
+    parsed: &Result<(Parsed, u64), Invalid>,
+    now: Nanos,
+) -> Outcome {
+    let (parsed, hash) = match parsed {
+        Ok((parsed, hash)) => (parsed, *hash),
+        Err(why) => return invalid(shared, request.zone, *why),
+    };
+    let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
+    let found = shared
+        .table
+        .find(views, hash, &parsed.tuple, kind, now.0)
+        .or_else(|| translated_before(shared, views, request.zone, packet, kind, now));
+    if let Some(found) = found
+        && let Some(entry) = shared.table.entry(found.index)
+    {
+        match request.commit && request.force && found.reply {
+            false => {
+                if let Some(outcome) = known(shared, request, packet, parsed, found, entry, now) {
+                    return outcome;
                 }
-                true => replace(shared, found.index, entry),
             }
+            true => replace(shared, found.index, entry),
         }
-        self.unknown(shared, request, packet, parsed, hash, now)
     }
+    unknown(shared, request, packet, parsed, hash, now)
+}
 
-    /// The connection of a packet that was translated in this zone before.
-    #[inline]
-    fn translated_before(
-        &mut self,
-        shared: &Conntrack,
-        zone: u16,
-        packet: &Packet<'_>,
-        kind: Kind,
-        now: Nanos,
-    ) -> Option<Found> {
-        let before = packet.before.as_ref().filter(|before| was_translated(before, zone))?;
-        let hash = shared.table.hash(&before.original, zone);
-        let found = shared
-            .table
-            .find(&mut self.views, hash, &before.original, kind, now.0)?;
-        Some(Found {
-            reply: before.state.has(State::RPL),
-            ..found
-        })
+/// The connection of a packet that was translated in this zone before.
+#[inline]
+fn translated_before(
+    shared: &Conntrack,
+    views: &mut Views,
+    zone: u16,
+    packet: &Packet<'_>,
+    kind: Kind,
+    now: Nanos,
+) -> Option<Found> {
+    let before = packet.before.as_ref().filter(|before| was_translated(before, zone))?;
+    let reply = before.state.has(State::RPL);
+    if let Some(ConnectionId(id)) = before.connection
+        && let Some(entry) = shared.table.entry(id.index)
+        && entry.life() == id.life
+        && entry.kind().zone() == zone
+    {
+        let index = id.index;
+        return Some(Found { index, reply });
     }
+    // Of a related packet the tuple is that of another connection.
+    if before.state.has(State::REL) {
+        return None;
+    }
+    let hash = shared.table.hash(&before.original, zone);
+    let found = shared.table.find(views, hash, &before.original, kind, now.0)?;
+    Some(Found { reply, ..found })
+}
 
-    /// A packet of no connection.
-    #[cold]
-    fn unknown(
-        &mut self,
-        shared: &Conntrack,
-        request: &Request,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed,
-        hash: u64,
-        now: Nanos,
-    ) -> Outcome {
-        let pickup = shared.picks_up();
-        let begun = match &parsed.content {
-            Content::Error(_) => return invalid(shared, request.zone, Invalid::Unrelated),
-            Content::Tcp(segment) => tcp::begin(segment, pickup).map(|(tcp, timeout)| {
-                let (sides, stage) = tcp.pack();
-                (sides, stage, timeout)
-            }),
-            Content::Sctp(chunk) => sctp::begin(chunk, pickup),
-            Content::Echo { request: false } => None,
-            Content::Echo { request: true } | Content::Datagram => {
-                let (stage, timeout) = datagram::begin(parsed.tuple.is_icmp());
-                Some(([0; 2], stage, timeout))
+/// A packet of no connection.
+#[cold]
+fn unknown(
+    shared: &Conntrack,
+    request: &Request,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed,
+    hash: u64,
+    now: Nanos,
+) -> Outcome {
+    let pickup = shared.picks_up();
+    let begun = match &parsed.content {
+        Content::Error(_) => return invalid(shared, request.zone, Invalid::Unrelated),
+        Content::Tcp(segment) => tcp::begin(segment, pickup).map(|(tcp, timeout)| {
+            let (sides, stage) = tcp.pack();
+            (sides, stage, timeout)
+        }),
+        Content::Sctp(chunk) => sctp::begin(chunk, pickup),
+        Content::Echo { request: false } => None,
+        Content::Echo { request: true } | Content::Datagram => {
+            let (stage, timeout) = datagram::begin(parsed.tuple.is_icmp());
+            Some(([0; 2], stage, timeout))
+        }
+    };
+    let Some((sides, stage, timeout)) = begun else {
+        return invalid(shared, request.zone, Invalid::Beginning);
+    };
+    let expected = shared.alg.find(&parsed.tuple, request.zone, now);
+    let related = if expected.is_some() { State::REL } else { State::NONE };
+    let new = Outcome {
+        state: State::NEW | State::TRK | related,
+        zone: request.zone,
+        mark: expected.map_or(0, |expected| expected.mark),
+        label: expected.map_or(0, |expected| expected.label),
+        original: Some(expected.map_or(parsed.tuple, |expected| expected.parent)),
+        ..Outcome::default()
+    };
+    if !request.commit {
+        return new;
+    }
+    let commit = Commit {
+        tuple: parsed.tuple,
+        hash,
+        sides,
+        stage,
+        timeout,
+        bytes: parsed.end as u64,
+        in_port: packet.in_port,
+        mark: masked(new.mark, request.mark),
+        label: request
+            .label
+            .map_or(new.label, |(value, mask)| new.label & !mask | value & mask),
+        expected,
+    };
+    match shared.commit(request, &commit, now) {
+        Ok((id, translated)) => {
+            if let Some(entry) = shared.table.entry(id.index) {
+                help(shared, packet.data, parsed, id, entry, false, now);
             }
-        };
-        let Some((sides, stage, timeout)) = begun else {
-            return invalid(shared, request.zone, Invalid::Beginning);
-        };
-        let new = Outcome {
-            state: State::NEW | State::TRK,
-            zone: request.zone,
-            original: Some(parsed.tuple),
-            ..Outcome::default()
-        };
-        if !request.commit {
-            return new;
-        }
-        let commit = Commit {
-            tuple: parsed.tuple,
-            hash,
-            sides,
-            stage,
-            timeout,
-            bytes: parsed.end as u64,
-            in_port: packet.in_port,
-        };
-        match shared.commit(request, &commit, now) {
-            Ok((id, translated)) => Outcome {
+            Outcome {
                 state: new.state | translated.map_or(State::NONE, |(_, state)| state),
                 translated: translated.is_some_and(|(to, _)| {
                     nat::translate(packet.data, parsed, &to, packet.checksum);
                     to != parsed.tuple
                 }),
-                mark: request.mark.map_or(0, |(value, mask)| value & mask),
-                label: request.label.map_or(0, |(value, mask)| value & mask),
+                mark: commit.mark,
+                label: commit.label,
                 connection: Some(ConnectionId(id)),
                 ..new
-            },
-            Err(refusal) => {
-                shared.counters.refused(refusal);
-                Outcome {
-                    refused: Some(refusal),
-                    ..new
-                }
+            }
+        }
+        Err(refusal) => {
+            shared.counters.refused(refusal);
+            Outcome {
+                refused: Some(refusal),
+                ..new
             }
         }
     }
@@ -314,6 +347,14 @@ fn known(
             shared.set_marks(request, found.index, entry);
         }
     }
+    let life = entry.life();
+    let id = Id {
+        index: found.index,
+        life,
+    };
+    if valid && kind.helper().is_some() {
+        help(shared, packet.data, parsed, id, entry, found.reply, now);
+    }
     let mut translated = false;
     if valid && kind.is_translated() {
         if let Some(before) = packet
@@ -334,7 +375,6 @@ fn known(
             translated = true;
         }
     }
-    let life = entry.life();
     Some(Outcome {
         translated,
         state,
@@ -342,13 +382,39 @@ fn known(
         mark: entry.mark(),
         label: entry.label(),
         original: Some(original(shared, entry, kind)),
-        connection: Some(ConnectionId(Id {
-            index: found.index,
-            life,
-        })),
+        connection: Some(ConnectionId(id)),
         invalid: (!valid).then_some(Invalid::OutOfState),
         refused: None,
     })
+}
+
+/// Hands a packet of a control connection to its helper.
+#[cold]
+fn help(shared: &Conntrack, data: &[u8], parsed: &Parsed, id: Id, entry: &Entry, reply: bool, now: Nanos) {
+    let Some(helper) = entry.kind().helper() else { return };
+    let (original, answer) = shared.table.tuples(entry);
+    let control = Control {
+        id,
+        entry,
+        zone: entry.kind().zone(),
+        original,
+        reply: answer,
+        mark: entry.mark(),
+        label: entry.label(),
+        from_server: reply,
+    };
+    match (helper, &parsed.content) {
+        (Helper::Ftp, Content::Tcp(segment)) => {
+            let payload = parsed.end - segment.len as usize..parsed.end;
+            shared.alg.read_ftp(&control, segment, &data[payload], now);
+        }
+        (Helper::Tftp, Content::Datagram) => shared.alg.read_tftp(&control, &data[parsed.l4 + 8..parsed.end], now),
+        _ => {}
+    }
+}
+
+fn masked(old: u32, change: Option<(u32, u32)>) -> u32 {
+    change.map_or(old, |(value, mask)| old & !mask | value & mask)
 }
 
 /// The bits of `ct_state` of a translated connection.

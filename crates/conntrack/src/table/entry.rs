@@ -2,6 +2,7 @@
 //! the protocol's state, the second one what every packet adds to. IPv6 addresses and the tuple of
 //! a control connection are in an [`Extension`].
 
+use crate::alg::Helper;
 use crate::tuple::Tuple;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -59,6 +60,9 @@ impl Kind {
     pub(crate) const DNAT: Kind = Kind(1 << 26);
     /// A control connection announced it.
     pub(crate) const RELATED: Kind = Kind(1 << 27);
+    /// The helper of a control connection.
+    const FTP: Kind = Kind(1 << 28);
+    const TFTP: Kind = Kind(1 << 29);
     /// The label is not zero, or changes.
     const LABEL: u64 = 1 << 30;
     /// Where the number of the timeout policy begins.
@@ -93,6 +97,23 @@ impl Kind {
     }
     pub(crate) const fn with(self, flag: Kind) -> Kind {
         Kind(self.0 | flag.0)
+    }
+    /// With the helper of a control connection.
+    pub(crate) fn with_helper(self, helper: Option<Helper>) -> Kind {
+        match helper.filter(|helper| helper.fits(self.protocol())) {
+            None => self,
+            Some(Helper::Ftp) => self.with(Kind::FTP),
+            Some(Helper::Tftp) => self.with(Kind::TFTP),
+        }
+    }
+    /// The helper of a control connection.
+    #[inline]
+    pub(crate) fn helper(self) -> Option<Helper> {
+        match (self.0 >> 28) & 3 {
+            0 => None,
+            1 => Some(Helper::Ftp),
+            _ => Some(Helper::Tftp),
+        }
     }
     /// Whether a side is translated.
     #[inline]

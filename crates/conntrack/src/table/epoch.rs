@@ -50,7 +50,7 @@ impl Epochs {
     /// The epoch of a removal, to be called after the entry was unlinked.
     pub(crate) fn stamp(&self) -> u64 {
         fence(Ordering::SeqCst);
-        self.now.load(Ordering::SeqCst)
+        self.now.load(Ordering::Relaxed)
     }
 
     /// Begins a new epoch. Entries whose stamp is below the returned one may be used again.
@@ -67,7 +67,7 @@ impl Pin {
     /// Begins a batch.
     #[inline]
     pub(crate) fn enter(&self, epochs: &Epochs) {
-        self.0.store(epochs.now.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.0.store(epochs.now.load(Ordering::Relaxed), Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 

@@ -1,8 +1,12 @@
 //! The tracker from outside: packets in, states out, on virtual time.
 
+mod alg;
 mod basics;
 mod flood;
+mod fragments;
 mod model;
 mod nat;
+mod oracle;
 mod packets;
+mod show;
 mod threads;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use testkit::Rng;
 
 /// A direction of a connection, in a zone.
-type Way = (u16, u8, IpAddr, u16, IpAddr, u16);
+pub(crate) type Way = (u16, u8, IpAddr, u16, IpAddr, u16);
 
 fn back((zone, protocol, src, sport, dst, dport): Way) -> Way {
     (zone, protocol, dst, dport, src, sport)
@@ -46,8 +46,9 @@ enum Says {
     No,
 }
 
+/// The model.
 #[derive(Default)]
-struct Model {
+pub(crate) struct Model {
     known: BTreeMap<Way, Known>,
 }
 
@@ -182,7 +183,7 @@ impl Model {
         }
     }
 
-    fn pass(&mut self, request: &Request, way: Way, tcp: Option<&Tcp>, now: u64) -> (State, u32, u128) {
+    pub(crate) fn pass(&mut self, request: &Request, way: Way, tcp: Option<&Tcp>, now: u64) -> (State, u32, u128) {
         let mut found = self.find(way, now);
         if let Some((key, true)) = found
             && request.force
@@ -289,8 +290,7 @@ impl Model {
 }
 
 /// One random packet, near what its connection would send, and how the model names it.
-fn packet(rng: &mut Rng, zone: u16, model: &Model) -> (Vec<u8>, Way, Option<Tcp>) {
-    let v6 = rng.chance(30);
+pub(crate) fn packet(rng: &mut Rng, zone: u16, model: &Model, v6: bool) -> (Vec<u8>, Way, Option<Tcp>) {
     let (mut a, mut b) = ((host(v6, rng.below(2) as u16), 1), (host(v6, 7), 80));
     if rng.chance(50) {
         std::mem::swap(&mut a, &mut b);
@@ -344,7 +344,8 @@ fn run(seed: u64, steps: usize) {
     let mut model = Model::default();
     for step in 0..steps {
         let zone = rng.below(3) as u16;
-        let (mut bytes, way, fields) = packet(&mut rng, zone, &model);
+        let v6 = rng.chance(30);
+        let (mut bytes, way, fields) = packet(&mut rng, zone, &model, v6);
         let commits = rng.chance(60);
         let request = Request {
             zone,

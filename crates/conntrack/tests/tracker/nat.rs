@@ -157,20 +157,26 @@ fn a_packet_is_translated_once_in_a_zone_and_again_in_another() {
     let before = Before {
         state: first.state,
         zone: 1,
+        connection: None,
         original: first.original.unwrap(),
     };
-    let again = |bench: &mut Bench, zone, bytes: &mut Vec<u8>, range| {
+    let again = |bench: &mut Bench, zone, bytes: &mut Vec<u8>, range, kept| {
         let mut packet = Packet::new(bytes, false);
-        packet.before = Some(before);
+        packet.before = Some(Before {
+            connection: kept,
+            ..before
+        });
         bench
             .tracker
             .track(&nat(zone, Nat::Source(to(range))), &mut packet, bench.now)
     };
-    let second = again(&mut bench, 1, &mut bytes, other);
-    assert_eq!((second.state, second.translated), (NEW | SNAT, false));
-    assert_eq!(second.connection, first.connection);
+    for kept in [None, first.connection] {
+        let second = again(&mut bench, 1, &mut bytes, other, kept);
+        assert_eq!((second.state, second.translated), (NEW | SNAT, false));
+        assert_eq!(second.connection, first.connection);
+    }
     assert_eq!(ends(&bytes).0.0, outside);
-    let third = again(&mut bench, 2, &mut bytes, other);
+    let third = again(&mut bench, 2, &mut bytes, other, first.connection);
     assert_eq!((third.state, third.translated), (NEW | SNAT, true));
     assert_eq!(ends(&bytes), ((other, 9), b));
     // Back through both zones.

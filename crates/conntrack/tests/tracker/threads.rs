@@ -120,3 +120,55 @@ fn packets_of_both_directions_on_two_threads_are_all_counted_and_valid() {
     assert_eq!(found[0].packets, [2 + u64::from(PACKETS), 1 + u64::from(PACKETS)]);
     assert_eq!(found[0].bytes[1], 40 + u64::from(PACKETS) * 41);
 }
+
+/// Threads make connections through one small range: each has a tuple of its own.
+#[test]
+fn threads_that_share_a_range_of_ports_never_share_a_tuple() {
+    let conntrack = Conntrack::new(9);
+    let outside = host(false, 200);
+    let request = Request {
+        nat: Some(conntrack::Nat::Source(conntrack::Range {
+            addresses: Some((outside, outside)),
+            ports: Some((1000, 1299)),
+            ..Default::default()
+        })),
+        ..commit(0)
+    };
+    let now = Nanos::from_secs(1);
+    let server = (host(false, 2), 53);
+    std::thread::scope(|scope| {
+        for seed in 0..3u16 {
+            let mut tracker = conntrack.tracker();
+            scope.spawn(move || {
+                for n in 0..200 {
+                    // Every second client is the same for all threads.
+                    let client = (host(false, if n % 2 == 0 { n } else { 1000 * (seed + 1) + n }), 7);
+                    let mut bytes = udp(client, server, b"");
+                    let outcome = tracker.track(&request, &mut Packet::new(&mut bytes, false), now);
+                    assert_eq!(outcome.translated, outcome.refused.is_none());
+                    if outcome.refused.is_some() {
+                        continue;
+                    }
+                    let mut answer = udp(server, ends(&bytes).0, b"");
+                    let back = Request {
+                        nat: Some(conntrack::Nat::Existing),
+                        ..look(0)
+                    };
+                    let outcome = tracker.track(&back, &mut Packet::new(&mut answer, false), now);
+                    assert!(outcome.state.has(EST_REPLY));
+                    assert_eq!(ends(&answer).1, client);
+                }
+            });
+        }
+    });
+    // 100 clients of all threads, and 100 of each: more than there are ports.
+    assert_eq!(conntrack.len(), 300);
+    assert!(conntrack.statistics().nat_exhausted >= 100);
+    let mut found = Vec::new();
+    conntrack
+        .tracker()
+        .connections(Default::default(), 100_000, now, &mut found);
+    found.sort_by_key(|c| c.reply.dst_port());
+    let ports: Vec<u16> = found.iter().map(|c| c.reply.dst_port()).collect();
+    assert_eq!(ports, (1000..1300).collect::<Vec<u16>>());
+}
