@@ -3,6 +3,7 @@
 //! A worker looks bonds up in a copy of its own ([`BondView`]), which it discards when the version
 //! of [`Bonds`] advances, and only then takes a lock. Each worker counts in counters of its own.
 
+use crate::batch::Run;
 use dp::{BOND_BUCKETS, BondTable};
 use flow::{Key, PortNo};
 use hashbrown::HashMap;
@@ -93,6 +94,11 @@ impl BondView {
         }
     }
 
+    /// As [`Bonds::set`], for all who share them.
+    pub(crate) fn set(&self, id: u32, table: Option<BondTable>) {
+        self.bonds.set(id, table);
+    }
+
     /// Advances with each change of a bond.
     pub(crate) fn version(&self) -> u64 {
         self.bonds.version()
@@ -107,6 +113,31 @@ impl BondView {
         let member = known.bond.table.members[bucket]?;
         add(&known.sent[bucket], len as u64);
         Some(member)
+    }
+
+    /// The members for packets of runs, as [`BondView::member`] for each of them: one for each
+    /// packet in `to`. Returns how many packets have no member.
+    #[inline]
+    pub(crate) fn members(&mut self, id: u32, runs: &[Run], to: &mut [Option<PortNo>]) -> usize {
+        let Some(known) = self.bond(id) else {
+            to.fill(None);
+            return to.len();
+        };
+        let (table, mut rest, mut without) = (&known.bond.table, to, 0);
+        for run in runs {
+            let bucket = usize::from(table.bucket(&run.key));
+            let member = table.members[bucket];
+            let Some((own, others)) = rest.split_at_mut_checked(run.packets as usize) else {
+                break;
+            };
+            own.fill(member);
+            rest = others;
+            match member {
+                Some(_) => add(&known.sent[bucket], run.bytes.into()),
+                None => without += run.packets as usize,
+            }
+        }
+        without
     }
 
     /// The member for packets of a flow, and where their bytes are to be counted ([`add`]).

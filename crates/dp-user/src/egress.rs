@@ -51,6 +51,8 @@ pub(crate) struct TxPort {
     reopen: Nanos,
     frames: Vec<Frame>,
     scheduled: Option<Scheduled>,
+    /// Its link is down.
+    down: bool,
     /// The queue of its own that it had when the device last had no room.
     spare: Option<Arc<PortQueue>>,
 }
@@ -97,6 +99,7 @@ impl Egress {
             reopen: Nanos::ZERO,
             frames: Vec::new(),
             scheduled: None,
+            down: false,
             spare: None,
         });
         let place = match self.places.iter().position(Option::is_none) {
@@ -170,6 +173,25 @@ impl Egress {
         }
     }
 
+    /// Takes note of whether a port's link is up. What waits for a link that goes down is dropped,
+    /// and so is what came while it was down: its flows go on elsewhere, and it would arrive behind
+    /// what is younger.
+    pub(crate) fn set_link(&mut self, port: PortNo, up: bool, worker: &WorkerStats) {
+        let place = self.ports.get(&port).copied();
+        let Some(Some(tx_port)) = place.and_then(|place| self.places.get_mut(place as usize)) else {
+            return;
+        };
+        let was_down = std::mem::replace(&mut tx_port.down, !up);
+        if was_down || !up {
+            let lost = tx_port
+                .scheduled
+                .as_ref()
+                .map_or(0, |scheduled| scheduled.queue.clear());
+            let port = Some(&*tx_port.stats);
+            DropSink { worker, port }.count(DropCause::PortDown, lost);
+        }
+    }
+
     /// The device of a port.
     pub(crate) fn device(&self, port: PortNo) -> Option<Arc<dyn Netdev>> {
         Some(self.tx_port(port)?.device.clone())
@@ -232,6 +254,33 @@ impl Egress {
         }
         tx_port.frames.push(frame);
         Ok(())
+    }
+
+    /// Queues those of the frames that `to` has `port` for, and takes them out of both, for
+    /// [`Egress::flush`]; drops them if the port does not exist.
+    pub(crate) fn queue_those(
+        &mut self,
+        port: PortNo,
+        frames: &mut Vec<Frame>,
+        to: &mut Vec<Option<PortNo>>,
+        drops: DropSink<'_>,
+    ) {
+        let mut at = 0;
+        let is_its = |_: &mut Frame| {
+            at += 1;
+            to[at - 1] == Some(port)
+        };
+        let place = self.ports.get(&port).copied();
+        match place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) {
+            Some((place, tx_port)) => {
+                if tx_port.frames.is_empty() {
+                    self.waiting.push(place);
+                }
+                tx_port.frames.extend(frames.extract_if(.., is_its));
+            }
+            None => drops.count(DropCause::PortDown, frames.extract_if(.., is_its).count() as u64),
+        }
+        to.retain(|to| *to != Some(port));
     }
 
     /// Queues all `frames` for [`Egress::flush`]; drops them if the port does not exist.

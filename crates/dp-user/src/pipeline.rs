@@ -46,7 +46,7 @@ use crate::meters::{MeterView, Meters};
 use crate::rx_queue::Source;
 use crate::signature::SignatureCache;
 use crate::stats::WorkerStats;
-use dp::{CacheStats, Change, Changes, DropCause, Effect, PortCounters, PutFlowError, Slowpath};
+use dp::{BondTable, CacheStats, Change, Changes, DropCause, Effect, PortCounters, PutFlowError, Slowpath};
 use flow::PortNo;
 use nanos::Nanos;
 use netdev::{Frame, Netdev, Rx};
@@ -88,6 +88,8 @@ pub struct Pipeline {
     changed: Vec<Change>,
     effects: Vec<Effect>,
     upcalls: Upcalls,
+    /// The members of a bond that the packets of a batch leave by; empty between batches.
+    members: Vec<Option<PortNo>>,
 }
 
 impl Pipeline {
@@ -127,6 +129,7 @@ impl Pipeline {
             changed: Vec::new(),
             effects: Vec::new(),
             upcalls: Upcalls::default(),
+            members: Vec::new(),
         }
     }
 
@@ -134,6 +137,11 @@ impl Pipeline {
     pub fn add_port(&mut self, port: PortNo, device: Arc<dyn Netdev>) {
         let (facts, tx) = (DeviceFacts::of(&*device), device.open_tx().ok());
         self.add_tx_port(port, device, facts, tx, Arc::default());
+    }
+
+    /// Adds, changes or removes a bond, for all workers that share it.
+    pub fn set_bond(&self, id: u32, table: Option<BondTable>) {
+        self.actor.bonds.set(id, table);
     }
 
     /// A receive queue of a port, for [`Pipeline::receive`].

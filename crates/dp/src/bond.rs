@@ -33,25 +33,26 @@ impl BondTable {
 #[inline]
 pub fn bucket_of_bond(key: &Key, basis: u32) -> u8 {
     let both = |a: Field, b: Field| key.get(a) ^ key.get(b);
-    let kind = key.get(Field::EthType);
-    let mut sum = both(Field::EthSrc, Field::EthDst) as u64 ^ (kind as u64) << 48;
-    let addresses = match EtherType(kind as u16) {
-        EtherType::IPV4 => both(Field::Ipv4Src, Field::Ipv4Dst),
-        EtherType::IPV6 => both(Field::Ipv6Src, Field::Ipv6Dst),
-        _ => 0,
-    };
-    let mut hash = u64::from(basis);
-    if matches!(EtherType(kind as u16), EtherType::IPV4 | EtherType::IPV6) {
+    let kind = EtherType(key.get(Field::EthType) as u16);
+    let stations = both(Field::EthSrc, Field::EthDst) as u64 ^ u64::from(kind.0) << 48;
+    // One multiplication for most packets.
+    let mut hash = stations ^ u64::from(basis);
+    let mut flow = 0;
+    if matches!(kind, EtherType::IPV4 | EtherType::IPV6) {
         let protocol = key.get(Field::IpProto);
-        let mut behind = protocol as u64;
+        flow = (protocol as u64) << 48;
         if WITH_PORTS.contains(&protocol) && key.get(Field::IpFrag) == 0 {
-            behind |= (both(Field::TpSrc, Field::TpDst) as u64) << 8;
+            flow |= (both(Field::TpSrc, Field::TpDst) as u64) << 32;
         }
-        sum ^= behind.rotate_left(24);
+        if kind == EtherType::IPV4 {
+            flow |= both(Field::Ipv4Src, Field::Ipv4Dst) as u64;
+        } else {
+            let addresses = both(Field::Ipv6Src, Field::Ipv6Dst);
+            hash = flow::mix(hash, (addresses >> 64) as u64);
+            hash = flow::mix(hash, addresses as u64);
+        }
     }
-    for word in [sum, addresses as u64, (addresses >> 64) as u64] {
-        hash = flow::mix(hash, word);
-    }
+    hash = flow::mix(hash, flow);
     (hash >> 24) as u8
 }
 

@@ -5,7 +5,7 @@
 //! arguments, the cases. The difference of two runs with different numbers of packets is the cost
 //! of the additional packets; everything else, warm caches included, is the same in both.
 
-use dp::{Action, Effect, PortNo, PuntReason, SetField, Slowpath, Translation, Upcall};
+use dp::{Action, BondTable, Effect, PortNo, PuntReason, SetField, Slowpath, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use nanos::Nanos;
@@ -29,10 +29,15 @@ struct Case {
     limit: usize,
     /// How often each packet is recirculated.
     recirculations: u32,
+    /// Packets leave by two members of a bond.
+    bond: bool,
 }
 
 /// Packets before those that count, at least: more than the signature cache has places.
 const WARM: usize = 32 * 1024;
+
+/// The number of a case's bond.
+const BOND: u32 = 1;
 
 const STATIONS: &[Field] = &[Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanTci0];
 
@@ -67,6 +72,11 @@ const CASES: &[Case] = &[
     case("vlan", 1000, &[], 1, vlan),
     case("mirrored", 1000, &[], 1, mirrored),
     case("sampled", 1000, &[], 1, sampled),
+    // Beside `stations` it shows what a member chosen by a hash costs.
+    Case {
+        bond: true,
+        ..case("bond", 1000, STATIONS, 1, none)
+    },
     Case {
         limit: 500,
         ..case("misses", 20_000, STATIONS, 1, none)
@@ -88,6 +98,7 @@ const fn case(
         change,
         limit: 1_000_000,
         recirculations: 0,
+        bond: false,
     }
 }
 
@@ -135,6 +146,7 @@ impl Slowpath for &'static Case {
         let number = upcall.key.get(Field::RecircId) as u32;
         let output = match number < self.recirculations {
             true => Action::Recirc(number + 1),
+            false if self.bond => Action::OutputBond(BOND),
             false => Action::Output(PortNo(2)),
         };
         mask.add(Field::RecircId);
@@ -191,6 +203,10 @@ fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
     for (port, name) in [(PortNo(2), "sink"), (PortNo(3), "watcher")] {
         let sink = netdev::open(&Spec::Null { name: name.to_owned() })?;
         pipeline.add_port(port, sink);
+    }
+    if case.bond {
+        let members = std::array::from_fn(|bucket| Some(PortNo(2 + bucket as u32 % 2)));
+        pipeline.set_bond(BOND, Some(BondTable { basis: 0, members }));
     }
     let mut rx_queue = Pipeline::rx_queue(PortNo(1), queues.remove(0), Budget::new(BATCH as u32, 256));
     // Until all megaflows are there, whose upcalls are only so many a turn, and known by one hash.

@@ -102,6 +102,12 @@ impl Pipeline {
             self.queue_all(to, batch, from);
             return false;
         }
+        if let Ending::Bond(bond) = ending
+            && one_ending
+            && batch.has_keys
+        {
+            return self.queue_by_bond(bond, batch, from);
+        }
         let mut context = self.actor.context(from, depth, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
         // `Drain` it is taken apart first.
@@ -126,6 +132,35 @@ impl Pipeline {
                 }
             }
         }
+        false
+    }
+
+    /// Stage 7 for a batch that goes to the members of a bond as it is. Frames are taken out of the
+    /// batch member by member, which moves each of them once.
+    fn queue_by_bond(&mut self, bond: u32, batch: &mut Batch, from: &Source) -> bool {
+        let drops = DropSink {
+            worker: &self.stats,
+            port: from.stats.as_deref(),
+        };
+        let (runs, frames) = batch.parts_mut();
+        let to = &mut self.members;
+        to.resize(frames.len(), None);
+        if self.actor.bonds.members(bond, runs, to) > 0 {
+            let packets = frames.len();
+            let mut members = to.iter();
+            frames.retain(|_| members.next().is_some_and(Option::is_some));
+            to.retain(Option::is_some);
+            drops.count(DropCause::PortDown, (packets - frames.len()) as u64);
+        }
+        while let [Some(first), rest @ ..] = &to[..] {
+            let first = *first;
+            if rest.iter().all(|to| *to == Some(first)) {
+                self.actor.egress.queue_all(first, frames, drops);
+                break;
+            }
+            self.actor.egress.queue_those(first, frames, to, drops);
+        }
+        to.clear();
         false
     }
 

@@ -102,8 +102,11 @@ impl Pipeline {
     }
 
     /// Suspends the offloaded flows from and to a port, whose device has this state now; `None`
-    /// where it has gone. Sends at the speed of its link from now on.
+    /// where it has gone. Sends at the speed of its link from now on, and drops what waits for a
+    /// link that is down.
     pub(crate) fn link_changed(&mut self, port: PortNo, device: Option<State>) {
+        let up = device.as_ref().is_some_and(|state| state.admin_up && state.carrier);
+        self.actor.egress.set_link(port, up, &self.stats);
         if let Some(state) = &device {
             self.actor.egress.set_speed(port, DeviceFacts::speed_of(state));
         }

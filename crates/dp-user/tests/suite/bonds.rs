@@ -4,8 +4,9 @@ use crate::common::{FakeSwitch, dummy, eventually, number, output, packet, trans
 use dp::{Action, BondTable, Datapath, DropCause, PortNo};
 use dp_user::{DpUser, Options};
 use flow::Field;
-use netdev::Dummy;
-use std::collections::BTreeMap;
+use netdev::{Dummy, Netdev};
+use qos::{Discipline, FifoConfig, LeafConfig, PortConfig};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use testkit::Packet;
 
@@ -107,4 +108,64 @@ fn packets_of_a_bond_without_members_are_dropped_and_counted() {
     assert_eq!(datapath.take_bond_loads(9), Some([0; 256]));
     datapath.set_bond(9, None);
     assert_eq!(datapath.take_bond_loads(9), None);
+}
+
+/// The number in a packet of the flow from port 7.
+fn numbered(number: u32) -> Vec<u8> {
+    let packet = Packet::new(testkit::mac(1), testkit::mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    packet.udp(7, 53, &number.to_be_bytes()).bytes()
+}
+
+#[test]
+fn what_waits_for_a_member_that_fails_is_lost_and_counted_and_nothing_overtakes() {
+    const EACH: u32 = 50;
+    let (datapath, devices, _) = datapath();
+    // The first member takes some packets; the others wait.
+    devices[1].set_room(Some(10));
+    let fifo = LeafConfig::Fifo(FifoConfig::new(1000).unwrap());
+    let queue = PortConfig::new(Discipline::Leaf(fifo));
+    datapath.set_qos(PortNo(1), Some(&queue)).unwrap();
+    let waiting = || {
+        let report = datapath.qos(PortNo(1)).unwrap();
+        let queued = report.queues.iter().map(|(_, stats)| stats.backlog_packets);
+        queued.sum::<u64>() + report.held_packets
+    };
+    let dropped = || {
+        let drops = datapath.drops();
+        drops.iter().find(|(cause, _)| *cause == DropCause::PortDown).unwrap().1
+    };
+    let link = |up: bool| {
+        devices[1].set_up(up).unwrap();
+        datapath.links_changed(&BTreeSet::from(["p1"]));
+    };
+    let mut arrived = Vec::new();
+    let mut take = |member: usize| {
+        let sent = devices[member].take_sent();
+        let number = |packet: &Vec<u8>| u32::from_be_bytes(packet[42..46].try_into().unwrap());
+        arrived.extend(sent.iter().map(number));
+        (arrived.len() as u32, arrived.is_sorted())
+    };
+    datapath.set_bond(9, table(|_| Some(1)));
+    (0..EACH).for_each(|n| assert!(devices[0].inject(&numbered(n))));
+    eventually("packets wait for the first member", || waiting() > u64::from(EACH) / 2);
+
+    // The link is down before the bond knows of it.
+    link(false);
+    eventually("what waits is dropped", || dropped() > u64::from(EACH) / 2);
+    (EACH..2 * EACH).for_each(|n| assert!(devices[0].inject(&numbered(n))));
+    eventually("the next packets come to it, too", || {
+        waiting() + dropped() > u64::from(EACH) * 3 / 2
+    });
+    datapath.set_bond(9, table(|_| Some(2)));
+    let (by_first, _) = take(1);
+    (2 * EACH..3 * EACH).for_each(|n| assert!(devices[0].inject(&numbered(n))));
+    eventually("the second member carries the flow", || take(2).0 == by_first + EACH);
+
+    // The link comes back: nothing of what was queued does.
+    link(true);
+    eventually("all others are counted", || waiting() == 0);
+    devices[1].set_room(None);
+    let (arrived, in_order) = take(1);
+    assert!(in_order);
+    assert_eq!(u64::from(arrived) + dropped(), u64::from(3 * EACH));
 }
