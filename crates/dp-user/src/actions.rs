@@ -9,27 +9,39 @@
 
 mod headers;
 mod sample;
+mod tunnels;
 
-use crate::bonds::BondView;
+use crate::bonds::{BondView, Bonds};
 use crate::edit::{Before, edit, edit_each};
 use crate::egress::Egress;
 use crate::layers::Layers;
-use crate::meters::{self, MeterView, Verdict};
+use crate::meters::{self, MeterView, Meters, Verdict};
 use crate::rewrite::{self, set_field};
 use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
-use flow::{Field, Key, PortNo};
+use flow::{Field, Key, PortNo, Tunnel};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
+use std::hash::RandomState;
 use std::slice;
 use std::sync::Arc;
+use tunnels::Tunnels;
 use wire::EtherType;
 use wire::headers::behind_tags;
 
 /// Length of an Ethernet header: no packet is cut shorter.
 const ETHERNET: usize = 14;
+
+/// What the actions of all workers of a datapath share.
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    pub(crate) bonds: Arc<Bonds>,
+    pub(crate) meters: Arc<Meters>,
+    /// The secret of the hashes of tunnel options.
+    pub(crate) secret: RandomState,
+}
 
 /// What actions of one worker need.
 pub(crate) struct Actor {
@@ -37,6 +49,7 @@ pub(crate) struct Actor {
     pub(crate) bonds: BondView,
     meters: MeterView,
     sampler: Sampler,
+    tunnels: Tunnels,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
     /// Recirculated packets, in order: collected until the pipeline takes them.
@@ -49,6 +62,7 @@ pub(crate) struct Context<'a> {
     bonds: &'a mut BondView,
     meters: &'a mut MeterView,
     sampler: &'a mut Sampler,
+    tunnels: &'a mut Tunnels,
     slowpath: &'a dyn Slowpath,
     /// Copies that may be punted to the control plane; `None` for any number, for packets that it
     /// sends itself.
@@ -63,17 +77,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Actor {
-    pub(crate) fn new(
-        bonds: BondView,
-        meters: MeterView,
-        slowpath: Arc<dyn Slowpath>,
-        stats: Arc<WorkerStats>,
-    ) -> Actor {
+    pub(crate) fn new(shared: Shared, slowpath: Arc<dyn Slowpath>, stats: Arc<WorkerStats>) -> Actor {
         Actor {
             egress: Egress::default(),
-            bonds,
-            meters,
+            bonds: BondView::new(shared.bonds),
+            meters: MeterView::new(shared.meters),
             sampler: Sampler::new(),
+            tunnels: Tunnels::new(shared.secret),
             slowpath,
             stats,
             recirculated: Vec::new(),
@@ -88,6 +98,7 @@ impl Actor {
             bonds: &mut self.bonds,
             meters: &mut self.meters,
             sampler: &mut self.sampler,
+            tunnels: &mut self.tunnels,
             slowpath: &*self.slowpath,
             budgets: from.punts.as_mut(),
             drops: DropSink {
@@ -251,6 +262,24 @@ impl Context<'_> {
                     headers::push_pbb(&mut frame, &mut layers, *tci)
                 }
                 Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
+                Action::TunnelPush(push) => {
+                    if frame.offload.gso != Gso::None {
+                        return self.segments(&actions[at - 1..], frame, limit);
+                    }
+                    layers.forget();
+                    match self.tunnels.push(&mut frame, push, self.now) {
+                        Ok(()) => Ok(()),
+                        Err(cause) => return self.dropped(cause),
+                    }
+                }
+                Action::TunnelPop { port, format } => {
+                    self.pop_tunnel(frame.duplicate(), *port, *format);
+                    Ok(())
+                }
+                Action::SetTunnel(tunnel) => {
+                    frame.meta.extra_mut().tunnel = Some(Tunnel::clone(tunnel));
+                    Ok(())
+                }
             };
             if done.is_err() {
                 // No room for another header. No real packet has that many.
@@ -273,6 +302,7 @@ impl Context<'_> {
                 self.passes(*id, &mut frame, &mut layers);
             }
             Action::Recirc(id) => self.recirculate(*id, frame),
+            Action::TunnelPop { port, format } => self.pop_tunnel(frame, *port, *format),
             _ => {}
         }
     }
@@ -431,7 +461,12 @@ impl Context<'_> {
 fn shows(action: &Action) -> bool {
     matches!(
         action,
-        Action::Output(_) | Action::OutputBond(_) | Action::Punt { .. } | Action::Meter(_) | Action::Recirc(_)
+        Action::Output(_)
+            | Action::OutputBond(_)
+            | Action::Punt { .. }
+            | Action::Meter(_)
+            | Action::Recirc(_)
+            | Action::TunnelPop { .. }
     )
 }
 

@@ -1,14 +1,13 @@
 //! The control side: what [`Datapath`] asks, said to the workers.
 
 use crate::Options;
-use crate::bonds::Bonds;
+use crate::actions::Shared;
 use crate::command::{AssignedQueue, Command, CommandQueue, FlowEdit};
 use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::device_facts::DeviceFacts;
 use crate::devices::Devices;
 use crate::ingress::Ingress;
 use crate::load::{QueueLoad, WorkerLoad};
-use crate::meters::Meters;
 use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
@@ -55,8 +54,7 @@ pub struct DpUser {
     /// Held while ports come and go, so that these do so one at a time.
     control: Mutex<()>,
     ports: RwLock<HashMap<PortNo, Port>>,
-    bonds: Arc<Bonds>,
-    meters: Arc<Meters>,
+    shared: Shared,
     /// Those of a worker, where they have been changed.
     limits: Mutex<Option<Limits>>,
     /// Queued packets that were dropped when a configuration changed or a port went.
@@ -139,8 +137,7 @@ impl DpUser {
             began: (clock(), sys::cycles::now()),
             control: Mutex::new(()),
             ports: RwLock::default(),
-            bonds: Arc::default(),
-            meters: Arc::default(),
+            shared: Shared::default(),
             limits: Mutex::default(),
             drops: ControlDrops::default(),
             spin: Arc::new(SpinTime::new(options.spin)),
@@ -170,7 +167,7 @@ impl DpUser {
             limits.idle,
             slowpath.clone(),
             self.changes.clone(),
-            (self.bonds.clone(), self.meters.clone()),
+            self.shared.clone(),
         );
         pipeline.set_limits(limits);
         pipeline.set_offload(*self.offload_enabled.lock());
@@ -431,24 +428,24 @@ impl Datapath for DpUser {
     }
 
     fn set_bond(&self, id: u32, table: Option<BondTable>) {
-        let members = self.bonds.set(id, table);
+        let members = self.shared.bonds.set(id, table);
         self.suspend_offloaded(&members);
     }
 
     fn take_bond_loads(&self, id: u32) -> Option<[u64; BOND_BUCKETS]> {
-        self.bonds.take_loads(id)
+        self.shared.bonds.take_loads(id)
     }
 
     fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), DpError> {
-        self.meters.set(id, config)
+        self.shared.meters.set(id, config)
     }
 
     fn del_meter(&self, id: u32) -> Option<MeterStats> {
-        self.meters.remove(id)
+        self.shared.meters.remove(id)
     }
 
     fn meter_stats(&self, id: u32) -> Option<MeterStats> {
-        self.meters.stats(id)
+        self.shared.meters.stats(id)
     }
 
     fn set_qos(&self, port: PortNo, config: Option<&PortConfig>) -> Result<(), DpError> {

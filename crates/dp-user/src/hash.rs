@@ -21,12 +21,17 @@ enum Carrier {
     Ipv4,
     /// Those of IPv6, and no others.
     Ipv6,
+    /// Those from tunnels.
+    Tunnel,
     Other,
 }
 
 const IPV4_PAIRS: [usize; 4] = pairs_of(Carrier::Ipv4);
 const IPV6_PAIRS: [usize; 2] = pairs_of(Carrier::Ipv6);
-const OTHER_PAIRS: [usize; PAIRS - 6] = pairs_of(Carrier::Other);
+const TUNNEL_PAIRS: [usize; 5] = pairs_of(Carrier::Tunnel);
+const OTHER_PAIRS: [usize; PAIRS - 11] = pairs_of(Carrier::Other);
+/// A word that is not zero in packets from tunnels, whose time to live is not zero.
+const TUNNEL: usize = Field::TunTtl.word();
 /// Words of IPv4's pairs that are zero in most packets: tags and marks.
 const RARE: [usize; 2] = [Field::VlanTpid0.word(), Field::PktMark.word()];
 /// The other words of these pairs.
@@ -70,6 +75,7 @@ const fn carrier_of(pair: usize) -> Carrier {
             match info.prerequisite {
                 P::None | P::Tag0 | P::Tag1 | P::Ipv4 | P::Ip | P::Ports | P::Tcp | P::Icmp => return Carrier::Ipv4,
                 P::Ipv6 => carrier = Carrier::Ipv6,
+                P::Tunnel => carrier = Carrier::Tunnel,
                 P::Arp | P::Mpls | P::Pbb | P::Nd => {}
             }
         }
@@ -105,8 +111,9 @@ impl KeyHasher {
         // packets.
         let mut sum = FULL.into_iter().fold(across(COMMON), part);
         let [tag, marks] = RARE;
-        if key.words()[tag] | key.words()[marks] != 0 {
+        if key.words()[tag] | key.words()[marks] | key.words()[TUNNEL] != 0 {
             sum = sum.wrapping_add(across(RARE));
+            sum = TUNNEL_PAIRS.into_iter().fold(sum, part);
         }
         let kind = EtherType(key.get(Field::EthType) as u16);
         if kind != EtherType::IPV4 {
@@ -345,6 +352,7 @@ mod tests {
                     P::Icmp | P::Nd => protocol == 58,
                     P::Mpls => kind == 0x8847,
                     P::Pbb => kind == 0x88e7,
+                    P::Tunnel => key.get(Field::TunTtl) != 0,
                 };
                 let mut other = key;
                 other.set(*field, key.get(*field) ^ 1);

@@ -36,13 +36,12 @@
 //! - Every frame is sent, or counted under a [`DropCause`].
 
 use crate::actions::Actor;
+use crate::actions::Shared;
 use crate::batch::Batch;
-use crate::bonds::{BondView, Bonds};
 use crate::command::FlowEdit;
 use crate::device_facts::DeviceFacts;
 use crate::hash::KeyHasher;
 use crate::megaflow::FlowTable;
-use crate::meters::{MeterView, Meters};
 use crate::rx_queue::Source;
 use crate::signature::SignatureCache;
 use crate::stats::WorkerStats;
@@ -96,7 +95,7 @@ impl Pipeline {
     /// A pipeline without ports, with at most `flow_limit` megaflows, each of which goes when it
     /// has carried nothing for `idle`.
     pub fn new(flow_limit: usize, idle: Duration, slowpath: Arc<dyn Slowpath>, changes: Arc<Changes>) -> Pipeline {
-        Pipeline::with_shared(flow_limit, idle, slowpath, changes, (Arc::default(), Arc::default()))
+        Pipeline::with_shared(flow_limit, idle, slowpath, changes, Shared::default())
     }
 
     /// With what all workers share.
@@ -105,7 +104,7 @@ impl Pipeline {
         idle: Duration,
         slowpath: Arc<dyn Slowpath>,
         changes: Arc<Changes>,
-        (bonds, meters): (Arc<Bonds>, Arc<Meters>),
+        shared: Shared,
     ) -> Pipeline {
         let hasher = Arc::new(KeyHasher::new());
         let stats = Arc::<WorkerStats>::default();
@@ -113,12 +112,7 @@ impl Pipeline {
             flows: FlowTable::new(hasher.clone(), flow_limit, idle),
             hasher,
             signatures: SignatureCache::new(),
-            actor: Actor::new(
-                BondView::new(bonds),
-                MeterView::new(meters),
-                slowpath.clone(),
-                stats.clone(),
-            ),
+            actor: Actor::new(shared, slowpath.clone(), stats.clone()),
             slowpath,
             // There is nothing yet that could be stale.
             epoch: changes.epoch(),

@@ -76,12 +76,22 @@ impl PortStats {
 }
 
 /// Dropped packets by cause.
-#[derive(Default)]
 struct DropCounters([Counter; DropCause::ALL.len()]);
 
+impl Default for DropCounters {
+    fn default() -> DropCounters {
+        DropCounters(std::array::from_fn(|_| Counter::default()))
+    }
+}
+
 /// Drops that the control plane was the cause of, by its own threads.
-#[derive(Default)]
 pub(crate) struct ControlDrops([AtomicU64; DropCause::ALL.len()]);
+
+impl Default for ControlDrops {
+    fn default() -> ControlDrops {
+        ControlDrops(std::array::from_fn(|_| AtomicU64::default()))
+    }
+}
 
 impl ControlDrops {
     pub(crate) fn add(&self, cause: DropCause, packets: u64) {

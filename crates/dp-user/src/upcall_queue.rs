@@ -109,6 +109,7 @@ impl WaitingPacket {
         Upcall {
             key: &self.key,
             packet: self.frame.data(),
+            tunnel_options: self.frame.meta.tunnel().map_or(&[], |tunnel| tunnel.options.bytes()),
         }
     }
 }

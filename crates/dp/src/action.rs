@@ -2,16 +2,18 @@
 
 use crate::show::Context;
 use crate::user_data::{ToController, UserData};
-use crate::{PuntReason, SetField};
-use flow::PortNo;
+use crate::{PuntReason, SetField, TunnelPush};
+use flow::{PortNo, Tunnel};
 use std::fmt;
+use std::sync::Arc;
+use tunnel::format::Format;
 use wire::{EtherType, VlanTag};
 
 /// An action of a datapath; an empty list drops the packet.
 ///
 /// Actions run in order on one packet: a tag that one action pushes is on the packet for all later
 /// ones. A change keeps correct checksums correct, and wrong ones wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send the packet, as it is at this point, out of a port.
     Output(PortNo),
@@ -115,6 +117,22 @@ pub enum Action {
     /// outermost. Nothing happens to a packet without one, or with less than an Ethernet header
     /// behind it.
     PopPbb,
+    /// Put a tunnel's outer headers before the packet. From there on it is the packet with the
+    /// outer headers, which the tunnel's underlay sends. What is pending on the inner packet is
+    /// done before. [`DropCause::TooBig`](crate::DropCause::TooBig) if no IP packet is that long.
+    TunnelPush(Arc<TunnelPush>),
+    /// Take a tunnel's outer headers off and recirculate what is left, as a packet that the
+    /// tunnel's datapath port has just received. A packet that the format refuses is dropped, and
+    /// its cause counted.
+    TunnelPop {
+        /// The tunnel's datapath port.
+        port: PortNo,
+        /// What it takes for an encapsulation.
+        format: Format,
+    },
+    /// Later outputs to a tunnel's datapath port go to this tunnel: its metadata becomes the
+    /// packet's.
+    SetTunnel(Arc<Tunnel>),
 }
 
 impl Action {
@@ -181,6 +199,9 @@ impl fmt::Display for Action {
                 write!(f, "push_pbb(isid={isid},uca={uca},pcp={pcp})")
             }
             Action::PopPbb => f.write_str("pop_pbb"),
+            Action::TunnelPush(push) => fmt::Display::fmt(push, f),
+            Action::TunnelPop { port, .. } => write!(f, "tnl_pop({port})"),
+            Action::SetTunnel(tunnel) => crate::encapsulation::set(f, tunnel),
         }
     }
 }

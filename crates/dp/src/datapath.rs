@@ -172,7 +172,7 @@ pub struct QosReport {
 }
 
 /// Packets and bytes through one port. Bytes count from the Ethernet header, without FCS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets received.
     pub rx_packets: u64,
@@ -195,6 +195,22 @@ pub struct PortCounters {
     /// counts at its ingress port; if the egress device caused the drop, the copy counts at the
     /// egress port.
     pub drops: [u64; DropCause::ALL.len()],
+}
+
+impl Default for PortCounters {
+    fn default() -> PortCounters {
+        PortCounters {
+            rx_packets: 0,
+            rx_bytes: 0,
+            rx_dropped: 0,
+            rx_errors: 0,
+            tx_packets: 0,
+            tx_bytes: 0,
+            tx_dropped: 0,
+            tx_errors: 0,
+            drops: [0; DropCause::ALL.len()],
+        }
+    }
 }
 
 /// How many megaflows are cached, and for how long.

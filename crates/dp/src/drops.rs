@@ -67,11 +67,30 @@ pub enum DropCause {
     MacLimit,
     /// Broadcast, multicast or unknown unicast beyond the limit of its ingress port.
     StormControl,
+    /// A tunnel's outer headers contradict themselves or the bytes.
+    TunnelMalformed,
+    /// A checksum in a tunnel's outer headers is wrong.
+    TunnelChecksum,
+    /// A fragment of a packet with a tunnel's outer headers.
+    TunnelFragment,
+    /// A tunnel's outer headers ask for what its port does not support.
+    TunnelUnsupported,
+    /// The outer source is no unicast address.
+    TunnelSource,
+    /// Congestion marks of the outer header that the inner one cannot have (RFC 6040 §4.2).
+    TunnelEcn,
+    /// It came through a tunnel that no port is configured for.
+    NoTunnel,
+    /// No route leads to the other end of its tunnel, or the options of the tunnel do not allow the
+    /// packet.
+    TunnelRoute,
+    /// The next hop to the other end of its tunnel has not answered yet.
+    TunnelNeighbour,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 28] = [
+    pub const ALL: [DropCause; 37] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -100,6 +119,15 @@ impl DropCause {
         DropCause::PortSecurity,
         DropCause::MacLimit,
         DropCause::StormControl,
+        DropCause::TunnelMalformed,
+        DropCause::TunnelChecksum,
+        DropCause::TunnelFragment,
+        DropCause::TunnelUnsupported,
+        DropCause::TunnelSource,
+        DropCause::TunnelEcn,
+        DropCause::NoTunnel,
+        DropCause::TunnelRoute,
+        DropCause::TunnelNeighbour,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -133,6 +161,15 @@ impl DropCause {
             DropCause::PortSecurity => "drop_port_security",
             DropCause::MacLimit => "drop_mac_limit",
             DropCause::StormControl => "drop_storm_control",
+            DropCause::TunnelMalformed => "drop_tunnel_malformed",
+            DropCause::TunnelChecksum => "drop_tunnel_checksum",
+            DropCause::TunnelFragment => "drop_tunnel_fragment",
+            DropCause::TunnelUnsupported => "drop_tunnel_unsupported",
+            DropCause::TunnelSource => "drop_tunnel_source",
+            DropCause::TunnelEcn => "drop_tunnel_ecn",
+            DropCause::NoTunnel => "drop_no_tunnel",
+            DropCause::TunnelRoute => "drop_tunnel_route",
+            DropCause::TunnelNeighbour => "drop_tunnel_neighbour",
         }
     }
 }

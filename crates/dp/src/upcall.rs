@@ -4,7 +4,9 @@ use crate::{Action, Change, Dep, DropCause, Punt};
 use flow::{Key, Mask, PortNo};
 use nanos::Nanos;
 use smallvec::SmallVec;
+use std::net::IpAddr;
 use std::sync::Arc;
+use tunnel::neighbour::Heard;
 use wire::{MacAddr, Vid};
 
 /// A packet that no cached megaflow covers.
@@ -14,6 +16,19 @@ pub struct Upcall<'a> {
     pub key: &'a Key,
     /// The packet's bytes from the Ethernet header on.
     pub packet: &'a [u8],
+    /// The options of the tunnel that it came from: the key has a hash of them only.
+    pub tunnel_options: &'a [u8],
+}
+
+impl<'a> Upcall<'a> {
+    /// A packet without tunnel options.
+    pub const fn new(key: &'a Key, packet: &'a [u8]) -> Upcall<'a> {
+        Upcall {
+            key,
+            packet,
+            tunnel_options: &[],
+        }
+    }
 }
 
 /// The answer to an upcall: what happens to the packet and to all packets like it.
@@ -97,6 +112,20 @@ pub enum Effect {
     },
     /// A context of the switch, by its handle: a rule to add, say.
     Context(u32),
+    /// A neighbour of a bridge that tunnels lead through has told its address.
+    Heard {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// What it told.
+        heard: Heard,
+    },
+    /// A tunnel needs the address of a neighbour of a bridge that it leads through.
+    Resolve {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The neighbour.
+        address: IpAddr,
+    },
 }
 
 /// The switch as datapaths see it. Workers call it in parallel.

@@ -207,6 +207,105 @@ impl<'a> Masked<'a> {
         f.write_str(")")
     }
 
+    /// The tunnel that the packet came from. Type of service and versions that are zero do not
+    /// show, as in Open vSwitch.
+    fn tunnel(&self, f: &mut dyn Write) -> fmt::Result {
+        use Field as F;
+        let is_v6 = self.key.get(F::TunIpv6Dst) != 0;
+        if !is_v6 && self.key.get(F::TunDst) == 0 {
+            return Ok(());
+        }
+        let mut text = String::new();
+        let parts = [
+            ("tun_id", F::TunId, Style::TunId),
+            ("src", F::TunSrc, Style::Ipv4),
+            ("dst", F::TunDst, Style::Ipv4),
+            ("ipv6_src", F::TunIpv6Src, Style::Ipv6),
+            ("ipv6_dst", F::TunIpv6Dst, Style::Ipv6),
+            ("tos", F::TunTos, Style::Hex),
+            ("ttl", F::TunTtl, Style::Decimal),
+        ];
+        let shown = parts.into_iter().filter(|(_, field, _)| match field {
+            F::TunSrc | F::TunDst => !is_v6,
+            F::TunIpv6Src | F::TunIpv6Dst => is_v6,
+            F::TunTos => self.value(F::TunTos) != 0,
+            _ => true,
+        });
+        self.group(&mut text, "tunnel", &shown.collect::<Vec<_>>())?;
+        let mut text = match text.strip_suffix(')') {
+            Some(text) => format!("{},", text.trim_start_matches(',')),
+            None => String::from("tunnel("),
+        };
+        self.tunnel_details(&mut text)?;
+        let bits = self.bits(F::TunFlags) as u16;
+        if bits != 0 {
+            text.push_str("flags(");
+            let exact = bits == crate::tunnel::ALL_FLAGS || u128::from(bits) == F::TunFlags.max_value();
+            let mut separator = "";
+            for (name, flag) in crate::Tunnel::FLAGS {
+                let set = self.value(F::TunFlags) as u16 & flag != 0;
+                if !exact && bits & flag != 0 {
+                    write!(text, "{}{name}", if set { '+' } else { '-' })?;
+                } else if exact && set {
+                    write!(text, "{separator}{name}")?;
+                    separator = "|";
+                }
+            }
+            text.push_str("),");
+        }
+        write!(f, "{}),", text.trim_end_matches(','))
+    }
+
+    fn tunnel_details(&self, text: &mut String) -> fmt::Result {
+        use Field as F;
+        let erspan: &[(&str, F, Style)] = match self.value(F::TunErspanVer) {
+            1 => &[
+                ("ver", F::TunErspanVer, Style::Decimal),
+                ("idx", F::TunErspanIdx, Style::Hex),
+            ],
+            2 => &[
+                ("ver", F::TunErspanVer, Style::Decimal),
+                ("dir", F::TunErspanDir, Style::Decimal),
+                ("hwid", F::TunErspanHwid, Style::Hex),
+            ],
+            _ => &[],
+        };
+        for (name, close, parts) in [
+            (
+                "vxlan(gbp",
+                "),",
+                &[
+                    ("id", F::TunGbpId, Style::Decimal),
+                    ("flags", F::TunGbpFlags, Style::Hex),
+                ][..],
+            ),
+            ("erspan", ",", erspan),
+            (
+                "gtpu",
+                ",",
+                &[
+                    ("flags", F::TunGtpuFlags, Style::Hex),
+                    ("msgtype", F::TunGtpuMsgtype, Style::Decimal),
+                ][..],
+            ),
+        ] {
+            if parts.iter().all(|(_, field, _)| self.value(*field) == 0) {
+                continue;
+            }
+            let mut group = String::new();
+            self.group(&mut group, name, parts)?;
+            if !group.is_empty() {
+                text.push_str(group.trim_start_matches(','));
+                text.push_str(close);
+            }
+        }
+        if self.bits(F::TunOptions) != 0 {
+            // Their values are not in the key.
+            write!(text, "geneve(hash=0x{:x}),", self.value(F::TunOptions))?;
+        }
+        Ok(())
+    }
+
     /// Metadata; empty if the mask covers none of it.
     fn mark(&self, f: &mut dyn Write, name: &str, field: Field) -> fmt::Result {
         let bits = self.bits(field);
@@ -274,6 +373,7 @@ impl fmt::Display for Masked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Field as F;
         self.mark(f, "skb_priority", F::SkbPriority)?;
+        self.tunnel(f)?;
         self.mark(f, "skb_mark", F::PktMark)?;
         if self.wildcards {
             // Connections are not tracked.
@@ -330,6 +430,8 @@ pub(crate) const TCP_FLAGS: [&str; 12] = [
 enum Style {
     Decimal,
     Hex,
+    /// Hexadecimal with a prefix, also where it is zero.
+    TunId,
     Mac,
     Ipv4,
     Ipv6,
@@ -340,6 +442,7 @@ impl Style {
     fn write(&self, f: &mut dyn Write, value: u128) -> fmt::Result {
         match self {
             Style::Decimal => write!(f, "{value}"),
+            Style::TunId => write!(f, "0x{value:x}"),
             Style::Hex if value == 0 => f.write_str("0"),
             Style::Hex => write!(f, "0x{value:x}"),
             Style::Mac => write!(f, "{}", MacAddr::from_u64(value as u64)),

@@ -1,13 +1,13 @@
 //! The registry of fields: which word of a key has a field, and where in it. Nothing else knows a
 //! word's number. The words of metadata and those of the packet's bytes are two groups.
 //!
-//! A mask has a bit for each word, 64 in all. That leaves room for tunnels (8 words: identifier,
-//! flags, ports, addresses of both versions), connections (9: state, zone, mark, label, original
-//! addresses and ports) and service headers (3). The values of tunnel options (up to 32 words) have
-//! no room: they become a value beside the key, which only packets from tunnels have.
+//! A mask has a bit for each word, 64 in all. That leaves room for connections (9: state, zone,
+//! mark, label, original addresses and ports) and service headers (3). The values of tunnel options
+//! (up to 32 words) have no room: a key has a hash of them, and only packets from tunnels have them
+//! beside the key.
 //!
 //! Until packets have them, these fields are words of a [`FlowState`](crate::FlowState) only. In
-//! the key they would cost each megaflow and each waiting packet 160 bytes that are always zero.
+//! the key they would cost each megaflow and each waiting packet 96 bytes that are always zero.
 
 /// Words in a key.
 pub const KEY_WORDS: usize = {
@@ -35,7 +35,7 @@ pub const ETHERNET_WORDS: usize = {
 };
 
 // See the module's page.
-const _: () = assert!(KEY_WORDS + 20 <= u64::BITS as usize);
+const _: () = assert!(KEY_WORDS + 12 <= u64::BITS as usize);
 
 // Each word belongs to one group, and the front of a key to Ethernet and metadata.
 const _: () = {
@@ -92,6 +92,8 @@ pub enum Prerequisite {
     Pbb,
     /// A neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4).
     Nd,
+    /// It came from a tunnel.
+    Tunnel,
 }
 
 impl Prerequisite {
@@ -249,6 +251,42 @@ registry! {
         PbbIsid "pbb_isid" "pbb_isid" 21 0 24 Pbb;
         /// Whether a backbone header says that the customer addresses are to be used.
         PbbUca "pbb_uca" "pbb_uca" 21 24 1 Pbb;
+    }
+    Metadata {
+        /// The key of the tunnel that the packet came from; 0 without one.
+        TunId "tun_id" "tun_id" 22 0 64 Tunnel;
+        /// Outer IPv4 source.
+        TunSrc "tun_src" "tun_src" 23 0 32 Tunnel;
+        /// Outer IPv4 destination.
+        TunDst "tun_dst" "tun_dst" 23 32 32 Tunnel;
+        /// Outer IPv6 source.
+        TunIpv6Src "tun_ipv6_src" "tun_ipv6_src" 25 0 128 Tunnel;
+        /// Outer IPv6 destination.
+        TunIpv6Dst "tun_ipv6_dst" "tun_ipv6_dst" 27 0 128 Tunnel;
+        /// The flags of [`Tunnel`](crate::Tunnel).
+        TunFlags "tun_flags" "tun_flags" 28 0 16 Tunnel;
+        /// Outer time to live or hop limit.
+        TunTtl "tun_ttl" "tun_ttl" 28 16 8 Tunnel;
+        /// Outer type of service or traffic class.
+        TunTos "tun_tos" "tun_tos" 28 24 8 Tunnel;
+        /// The group of a VXLAN group policy.
+        TunGbpId "tun_gbp_id" "tun_gbp_id" 28 32 16 Tunnel;
+        /// The flags of a VXLAN group policy.
+        TunGbpFlags "tun_gbp_flags" "tun_gbp_flags" 28 48 8 Tunnel;
+        /// The version of ERSPAN.
+        TunErspanVer "tun_erspan_ver" "tun_erspan_ver" 28 56 8 Tunnel;
+        /// The index of ERSPAN version 1.
+        TunErspanIdx "tun_erspan_idx" "tun_erspan_idx" 29 0 32 Tunnel;
+        /// The direction of ERSPAN version 2.
+        TunErspanDir "tun_erspan_dir" "tun_erspan_dir" 29 32 8 Tunnel;
+        /// The hardware id of ERSPAN version 2.
+        TunErspanHwid "tun_erspan_hwid" "tun_erspan_hwid" 29 40 8 Tunnel;
+        /// The flags of GTP-U.
+        TunGtpuFlags "tun_gtpu_flags" "tun_gtpu_flags" 29 48 8 Tunnel;
+        /// The message type of GTP-U.
+        TunGtpuMsgtype "tun_gtpu_msgtype" "tun_gtpu_msgtype" 29 56 8 Tunnel;
+        /// A hash of the tunnel options, with a secret; 0 without any.
+        TunOptions "tun_options" "tun_options" 30 0 64 Tunnel;
     }
 }
 

@@ -25,6 +25,7 @@ mod odp;
 mod option_map;
 mod options;
 mod state;
+mod tunnel;
 
 pub use compose::{compose, compose_with};
 pub use display::Masked;
@@ -33,7 +34,9 @@ pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite
 pub use key::{Key, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
-pub use meta::{Connection, ExtraMeta, PacketMeta, PortNo, Tunnel};
+pub use meta::{
+    Connection, ExtraMeta, MAX_TUNNEL_OPTIONS, PacketMeta, PortNo, Tunnel, TunnelDetails, TunnelOptionBytes,
+};
 pub use odp::{OdpError, parse_odp};
 pub use option_map::{BadOption, MappedOption, OptionMap, OptionWords};
 pub use options::{OPTION_UNITS, OPTIONS, option_bits, option_present, option_unit};

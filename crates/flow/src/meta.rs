@@ -1,6 +1,7 @@
 //! What the switch knows of a packet beside its bytes.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::IpAddr;
 
 /// The number of a datapath port.
@@ -46,12 +47,12 @@ pub struct ExtraMeta {
     pub connection: Option<Connection>,
 }
 
-/// The outer header of a packet from a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The outer header of a packet from a tunnel, or the one that it is to get.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tunnel {
     /// The key: a VNI, a GRE key.
     pub id: u64,
-    /// Outer source address.
+    /// Outer source address; unspecified in a packet to send whose source the route decides.
     pub src: IpAddr,
     /// Outer destination address.
     pub dst: IpAddr,
@@ -63,8 +64,129 @@ pub struct Tunnel {
     pub tos: u8,
     /// Outer time to live or hop limit.
     pub ttl: u8,
-    /// `tun_flags`.
+    /// [`Tunnel::OAM`], [`Tunnel::DF`], [`Tunnel::CSUM`], [`Tunnel::KEY`].
     pub flags: u16,
+    /// What only some encapsulations have.
+    pub details: TunnelDetails,
+    /// The options of Geneve.
+    pub options: TunnelOptionBytes,
+}
+
+/// What only some encapsulations have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TunnelDetails {
+    /// Nothing more.
+    #[default]
+    None,
+    /// A VXLAN group policy.
+    Gbp {
+        /// The group.
+        id: u16,
+        /// Its flags.
+        flags: u8,
+    },
+    /// ERSPAN version 1.
+    ErspanV1 {
+        /// The index, 20 bits.
+        index: u32,
+    },
+    /// ERSPAN version 2.
+    ErspanV2 {
+        /// Whether the frame left the mirrored port.
+        egress: bool,
+        /// The hardware id, 6 bits.
+        hwid: u8,
+    },
+    /// GTP-U.
+    Gtpu {
+        /// The flags.
+        flags: u8,
+        /// The message type.
+        message: u8,
+    },
+}
+
+impl Tunnel {
+    /// A control packet; the one flag that rules see.
+    pub const OAM: u16 = 1;
+    /// The bit "don't fragment" of IPv4.
+    pub const DF: u16 = 2;
+    /// A checksum in the UDP or GRE header.
+    pub const CSUM: u16 = 4;
+    /// There is a key.
+    pub const KEY: u16 = 8;
+    /// The inner packet has no Ethernet header. Flows do not show it.
+    pub const NO_ETHERNET: u16 = 16;
+}
+
+/// The most bytes of tunnel options (RFC 8926 §3.4).
+pub const MAX_TUNNEL_OPTIONS: usize = 252;
+
+/// Tunnel options as they stand in the packet, and a hash of them.
+#[derive(Clone)]
+pub struct TunnelOptionBytes {
+    bytes: [u8; MAX_TUNNEL_OPTIONS],
+    len: u8,
+    hash: u64,
+}
+
+impl TunnelOptionBytes {
+    /// No options.
+    pub const NONE: TunnelOptionBytes = TunnelOptionBytes {
+        bytes: [0; MAX_TUNNEL_OPTIONS],
+        len: 0,
+        hash: 0,
+    };
+
+    /// These options; `None` if they are more than [`MAX_TUNNEL_OPTIONS`] bytes. All packets of a
+    /// datapath need a hash with the same secret: their megaflows are told apart by it.
+    pub fn new(options: &[u8], secret: &impl BuildHasher) -> Option<TunnelOptionBytes> {
+        if options.is_empty() {
+            return Some(TunnelOptionBytes::NONE);
+        }
+        let mut own = TunnelOptionBytes::NONE;
+        own.bytes.get_mut(..options.len())?.copy_from_slice(options);
+        own.len = options.len() as u8;
+        // 0 is that of no options.
+        own.hash = secret.hash_one(options) | 1;
+        Some(own)
+    }
+
+    /// The options.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Their hash.
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl PartialEq for TunnelOptionBytes {
+    fn eq(&self, other: &TunnelOptionBytes) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for TunnelOptionBytes {}
+
+impl Hash for TunnelOptionBytes {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes().hash(state);
+    }
+}
+
+impl Default for TunnelOptionBytes {
+    fn default() -> TunnelOptionBytes {
+        TunnelOptionBytes::NONE
+    }
+}
+
+impl fmt::Debug for TunnelOptionBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.bytes()).finish()
+    }
 }
 
 /// A packet's connection, as the last connection tracking action left it.
@@ -101,6 +223,16 @@ impl PacketMeta {
     /// What few packets have.
     pub fn extra(&self) -> Option<&ExtraMeta> {
         self.extra.as_deref()
+    }
+
+    /// Gives the packet what few packets have.
+    pub fn set_extra(&mut self, extra: Option<Box<ExtraMeta>>) {
+        self.extra = extra;
+    }
+
+    /// The tunnel that the packet came from, or is to be sent through.
+    pub fn tunnel(&self) -> Option<&Tunnel> {
+        self.extra.as_ref()?.tunnel.as_ref()
     }
 
     /// Takes away what few packets have.

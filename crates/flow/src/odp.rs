@@ -37,8 +37,8 @@ impl std::error::Error for OdpError {}
 /// name.
 ///
 /// # Errors
-/// [`OdpError`] for a part that is unknown, has an invalid value, or is not supported (tunnels,
-/// connection tracking).
+/// [`OdpError`] for a part that is unknown, has an invalid value, or is not supported (connection
+/// tracking).
 pub fn parse_odp(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<(Key, Mask), OdpError> {
     let mut reader = Reader {
         key: Key::ZERO,
@@ -116,6 +116,7 @@ impl Reader<'_> {
             "in_port" => return self.in_port(part, body),
             "tcp_flags" => return self.tcp_flags(part, body),
             "mpls" => return self.mpls(part, body),
+            "tunnel" => return self.tunnel(part, body),
             "packet_type" if matches!(body, "ns=0,id=0" | "ns=0,id=0x0") => return Ok(()),
             "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "dp_hash" => {
                 return match body.split('/').next() {
@@ -156,6 +157,11 @@ impl Reader<'_> {
             "pbb" => &[("isid", F::PbbIsid), ("uca", F::PbbUca)],
             _ => return error(part, "is not known, or no packet here has it"),
         };
+        self.items(part, body, fields)
+    }
+
+    /// `name=value,name=value/mask`.
+    fn items(&mut self, part: &str, body: &str, fields: &[(&str, Field)]) -> Result<(), OdpError> {
         for item in parts(body) {
             let Some((name, value)) = item.split_once('=') else {
                 return error(part, "has a value without a name");
@@ -230,6 +236,52 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// `tun_id=0x7,src=10.0.0.1,dst=10.0.0.2,ttl=64,vxlan(gbp(id=1,flags=0x8)),flags(-df+key)`.
+    fn tunnel(&mut self, part: &str, body: &str) -> Result<(), OdpError> {
+        use Field as F;
+        for item in parts(body) {
+            let nested = item.strip_suffix(')').and_then(|item| item.split_once('('));
+            if let Some((name, body)) = nested {
+                let fields: &[(&str, Field)] = match name {
+                    "flags" => {
+                        self.flags(part, F::TunFlags, body, &crate::Tunnel::FLAGS)?;
+                        continue;
+                    }
+                    "vxlan" => {
+                        let gbp = body.strip_prefix("gbp(").and_then(|body| body.strip_suffix(')'));
+                        match gbp {
+                            Some(gbp) => self.items(part, gbp, &[("id", F::TunGbpId), ("flags", F::TunGbpFlags)])?,
+                            None => return error(part, "has a value that it cannot have"),
+                        }
+                        continue;
+                    }
+                    "geneve" => &[("hash", F::TunOptions)],
+                    "erspan" => &[
+                        ("ver", F::TunErspanVer),
+                        ("idx", F::TunErspanIdx),
+                        ("dir", F::TunErspanDir),
+                        ("hwid", F::TunErspanHwid),
+                    ],
+                    "gtpu" => &[("flags", F::TunGtpuFlags), ("msgtype", F::TunGtpuMsgtype)],
+                    _ => return error(part, "has no value of this name"),
+                };
+                self.items(part, body, fields)?;
+                continue;
+            }
+            let fields = [
+                ("tun_id", F::TunId),
+                ("src", F::TunSrc),
+                ("dst", F::TunDst),
+                ("ipv6_src", F::TunIpv6Src),
+                ("ipv6_dst", F::TunIpv6Dst),
+                ("tos", F::TunTos),
+                ("ttl", F::TunTtl),
+            ];
+            self.items(part, item, &fields)?;
+        }
+        Ok(())
+    }
+
     fn mpls(&mut self, part: &str, body: &str) -> Result<(), OdpError> {
         let mut entries = [Field::MplsLse0, Field::MplsLse1, Field::MplsLse2].into_iter();
         let mut entry = None;
@@ -263,14 +315,18 @@ impl Reader<'_> {
 
     /// `0x2/0x12`, `+syn-ack`, `syn|ack` or `0`.
     fn tcp_flags(&mut self, part: &str, body: &str) -> Result<(), OdpError> {
+        let names: [(&str, u16); TCP_FLAGS.len()] = std::array::from_fn(|bit| (TCP_FLAGS[bit], 1 << bit));
+        self.flags(part, Field::TcpFlags, body, &names)
+    }
+
+    /// Flags with names: a number, `+name-name`, or `name|name`.
+    fn flags(&mut self, part: &str, field: Field, body: &str, names: &[(&str, u16)]) -> Result<(), OdpError> {
         let bit = |name: &str| {
-            TCP_FLAGS
-                .iter()
-                .position(|other| *other == name)
-                .map(|bit| 1u128 << bit)
+            let found = names.iter().find(|(other, _)| *other == name);
+            found.map(|(_, bit)| u128::from(*bit))
         };
         if body.starts_with(|c: char| c.is_ascii_digit()) {
-            return self.number(part, Field::TcpFlags, body);
+            return self.number(part, field, body);
         }
         let (mut value, mut mask) = (0, 0);
         if body.starts_with(['+', '-']) {
@@ -284,15 +340,15 @@ impl Reader<'_> {
                 value |= if body[range[0]..].starts_with('+') { bit } else { 0 };
             }
         } else {
-            mask = Field::TcpFlags.max_value();
-            for name in body.split('|') {
+            mask = field.max_value();
+            for name in body.split('|').filter(|name| !name.is_empty()) {
                 match bit(name) {
                     Some(bit) => value |= bit,
                     None => return error(part, "has a flag that is not known"),
                 }
             }
         }
-        self.set(Field::TcpFlags, value, mask);
+        self.set(field, value, mask);
         Ok(())
     }
 }
@@ -303,8 +359,12 @@ fn value_of(field: Field, text: &str) -> Option<u128> {
         F::EthSrc | F::EthDst | F::ArpSha | F::ArpTha | F::NdSll | F::NdTll => {
             text.parse().ok().map(|mac: MacAddr| mac.to_u64().into())
         }
-        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa => text.parse().ok().map(|ip: Ipv4Addr| ip.to_bits().into()),
-        F::Ipv6Src | F::Ipv6Dst | F::NdTarget => text.parse().ok().map(|ip: Ipv6Addr| ip.to_bits()),
+        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa | F::TunSrc | F::TunDst => {
+            text.parse().ok().map(|ip: Ipv4Addr| ip.to_bits().into())
+        }
+        F::Ipv6Src | F::Ipv6Dst | F::NdTarget | F::TunIpv6Src | F::TunIpv6Dst => {
+            text.parse().ok().map(|ip: Ipv6Addr| ip.to_bits())
+        }
         F::IpFrag => match text {
             "no" => Some(Frag::No as u128),
             "first" => Some(Frag::First as u128),

@@ -163,7 +163,9 @@ impl Bridge {
     /// The datapath port of an OpenFlow port.
     pub(crate) fn device_of(&self, number: u32) -> Option<PortNo> {
         let (port, interface) = self.of_ports.get(&number)?;
-        self.ports.get(port)?.members.get(*interface)?.egress.device()
+        let member = self.ports.get(port)?.members.get(*interface)?;
+        let tunnel = member.tunnel.as_ref().map(|tunnel| PortNo(tunnel.datapath_port));
+        tunnel.or_else(|| member.egress.device())
     }
 
     /// The OpenFlow port number of an interface.

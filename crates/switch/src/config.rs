@@ -5,7 +5,9 @@ use crate::{SnoopingConfig, StormControl, VlanSet};
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
+use tunnel::vport::Vport;
 use wire::{EtherType, MacAddr, Vid};
 
 /// All bridges.
@@ -332,4 +334,6 @@ pub enum Attach {
         /// The other interface's name.
         peer: String,
     },
+    /// A tunnel.
+    Tunnel(Arc<Vport>),
 }

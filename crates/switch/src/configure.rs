@@ -86,6 +86,7 @@ impl Switch {
             .collect();
         stale.extend(changed.into_iter().map(Read::Attachment));
         self.attachments = attachments;
+        self.tunnels.set_ports(&self.bridges, &mut stale);
 
         let vlan_limit = config.vlan_limit.clamp(1, 2);
         if vlan_limit != self.vlan_limit {
@@ -104,6 +105,7 @@ impl Switch {
                     self.dead_meters.extend(bridge.storms.forget());
                 }
                 stale.push(Read::Bridge(*id));
+                self.tunnels.forget_bridge(name);
             }
             stays
         });
@@ -231,7 +233,7 @@ impl Bridge {
             let Some(member) = member else { continue };
             // A patch port has its link by its peer.
             let link = match member.wired {
-                Egress::Device(_) | Egress::Bond { .. } => *link,
+                Egress::Device(_) | Egress::Bond { .. } | Egress::Tunnel(_) => *link,
                 Egress::Patch(_) | Egress::None => LinkState { up: true, ..*link },
             };
             if member.link != link {
@@ -345,6 +347,17 @@ impl<'a> Interfaces<'a> {
                     let peer = self.peer(&interface.name, peer);
                     (peer.map_or(Egress::None, Egress::Patch), true)
                 }
+                Attach::Tunnel(_) => {
+                    let own = self.0.get(interface.name.as_str());
+                    (
+                        own.map_or(Egress::None, |(at, _)| Egress::Tunnel(*at)),
+                        interface.link.up,
+                    )
+                }
+            };
+            let tunnel = match &interface.attach {
+                Attach::Tunnel(vport) => Some(vport.clone()),
+                Attach::Device(_) | Attach::Patch { .. } => None,
             };
             Member {
                 number: flow::port_from_of10(interface.ofport),
@@ -353,6 +366,7 @@ impl<'a> Interfaces<'a> {
                 punts: interface.punts,
                 egress: Egress::None,
                 live: false,
+                tunnel,
             }
         };
         let members: Vec<Member> = config.interfaces.iter().map(member).collect();

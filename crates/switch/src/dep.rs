@@ -39,6 +39,10 @@ pub(crate) enum Read {
     Context(u32),
     /// That a bridge has no free handles.
     Handles(u32),
+    /// The routes, the addresses of the switch, or who receives packets of tunnels.
+    Underlay,
+    /// The Ethernet address of a neighbour of a bridge.
+    Neighbour(u32, IpAddr),
 }
 
 impl Read {
@@ -64,15 +68,21 @@ impl Read {
             Read::Routers(bridge, vlan) => (24, bridge, vlan.get().into()),
             Read::Context(handle) => (8, handle, 0),
             Read::Handles(bridge) => (22, bridge, 0),
+            Read::Underlay => (25, 0, 0),
+            Read::Neighbour(bridge, address) => (26, bridge, hash_of(address)),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))
     }
 }
 
 fn hash_of_group(vlan: Vid, group: IpAddr) -> u64 {
-    let bits = match group {
-        IpAddr::V4(group) => u128::from(group.to_bits()),
-        IpAddr::V6(group) => group.to_bits(),
+    flow::mix(vlan.get().into(), hash_of(group))
+}
+
+fn hash_of(address: IpAddr) -> u64 {
+    let bits = match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
     };
-    flow::mix(flow::mix(vlan.get().into(), (bits >> 64) as u64), bits as u64)
+    flow::mix((bits >> 64) as u64, bits as u64)
 }

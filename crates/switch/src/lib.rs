@@ -34,6 +34,7 @@ mod switch;
 pub mod tables;
 pub mod trace;
 mod translate;
+mod tunnel;
 mod vlan_set;
 
 pub use bond::BondState;
@@ -50,4 +51,5 @@ pub use multicast::SnoopingConfig;
 pub use security::{Secured, SecuredPort, Security};
 pub use storm::{Storm, StormControl, StormLimit};
 pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};
+pub use tunnel::{TunnelCounters, TunnelTables, Underlay, UnderlayBridge};
 pub use vlan_set::VlanSet;

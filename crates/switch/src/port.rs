@@ -9,6 +9,7 @@ use flow::PortNo;
 use protocols::bond::Outputs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tunnel::vport::Vport;
 
 /// A port of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl Port {
 }
 
 /// An interface of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     /// Its port number in OpenFlow 1.1 and later.
     pub(crate) number: u32,
@@ -96,6 +97,9 @@ pub(crate) struct Member {
     pub(crate) egress: Egress,
     /// Whether groups and bundles may select it.
     pub(crate) live: bool,
+    /// The configuration of a tunnel. The table of tunnels has it too; here a change of it makes
+    /// the port another one.
+    pub(crate) tunnel: Option<Arc<Vport>>,
 }
 
 /// Where packets leave.
@@ -113,6 +117,8 @@ pub(crate) enum Egress {
     },
     /// Into another bridge.
     Patch(Ingress),
+    /// Through the tunnel of the interface at this place.
+    Tunnel(Ingress),
 }
 
 impl Egress {
@@ -120,7 +126,7 @@ impl Egress {
     pub(crate) fn device(self) -> Option<PortNo> {
         match self {
             Egress::Device(device) | Egress::Bond { member: device, .. } => Some(device),
-            Egress::None | Egress::Patch(_) => None,
+            Egress::None | Egress::Patch(_) | Egress::Tunnel(_) => None,
         }
     }
 
@@ -129,13 +135,13 @@ impl Egress {
         match self {
             Egress::Device(device) => Some(Action::Output(device)),
             Egress::Bond { bond, .. } => Some(Action::OutputBond(bond)),
-            Egress::None | Egress::Patch(_) => None,
+            Egress::None | Egress::Patch(_) | Egress::Tunnel(_) => None,
         }
     }
 }
 
 /// Where a packet enters a bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ingress {
     pub(crate) bridge: u32,
     pub(crate) port: u32,

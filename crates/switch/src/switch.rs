@@ -10,6 +10,7 @@ use crate::port::{Egress, Ingress};
 use crate::security::Security;
 use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterChange, MeterNumbers, NewFlowRecord, Translated};
+use crate::tunnel::Tunnels;
 use crate::{FragMode, LinkState, PortFlags};
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
@@ -31,6 +32,7 @@ pub struct Switch {
     pub(crate) attachments: BTreeMap<PortNo, Ingress>,
     /// The DSCP by queue, of datapath ports with queues that mark.
     pub(crate) marks: BTreeMap<PortNo, BTreeMap<u32, u8>>,
+    pub(crate) tunnels: Tunnels,
     pub(crate) contexts: Contexts,
     pub(crate) meter_numbers: MeterNumbers,
     pub(crate) port_meter_numbers: MeterNumbers,
@@ -117,6 +119,7 @@ impl Switch {
             next_bridge: 0,
             attachments: BTreeMap::new(),
             marks: BTreeMap::new(),
+            tunnels: Tunnels::default(),
             contexts: Contexts::default(),
             meter_numbers: MeterNumbers::of_rules(),
             port_meter_numbers: MeterNumbers::of_ports(),
@@ -192,6 +195,8 @@ impl Switch {
                         ignored.into_iter().for_each(|kind| self.ignored.count(kind));
                     }
                 }
+                Effect::Heard { bridge, heard } => self.hear(bridge, &heard, now, &mut stale),
+                Effect::Resolve { bridge, address } => self.resolve(bridge, address, now),
                 Effect::Context(handle) => {
                     self.contexts.touch(handle, now);
                     if let Some(context) = self.contexts.get(handle).cloned() {
@@ -209,7 +214,7 @@ impl Switch {
     pub fn apply_late(&mut self, effects: &[Effect], now: Nanos) -> Vec<Change> {
         let holds = |effect: &&Effect| match self.outlook(effect, now) {
             Some(outlook) => outlook == Outlook::Seen,
-            None => matches!(effect, Effect::Context(_)),
+            None => !matches!(effect, Effect::Learn { .. }),
         };
         let held: Vec<Effect> = effects.iter().filter(holds).copied().collect();
         self.apply(&held, now)
@@ -227,18 +232,20 @@ impl Switch {
             ..News::default()
         };
         for effect in effects {
-            match self.outlook(effect, now) {
-                Some(Outlook::Learns) => news.changes = true,
-                Some(Outlook::Seen) => news.seen = true,
-                Some(Outlook::Ignored(kind)) => news.ignored.count(kind),
-                Some(Outlook::Refused) => {}
-                None => {
-                    let Effect::Context(handle) = effect else { continue };
-                    let acts = self.contexts.get(*handle).is_none_or(|context| context.acts());
-                    news.changes |= acts;
-                    news.seen |= !acts;
+            let acts = match (self.outlook(effect, now), effect) {
+                (Some(Outlook::Learns), _) => true,
+                (Some(Outlook::Seen), _) => false,
+                (Some(Outlook::Ignored(kind)), _) => {
+                    news.ignored.count(kind);
+                    continue;
                 }
-            }
+                (Some(Outlook::Refused), _) | (None, Effect::Learn { .. }) => continue,
+                (None, Effect::Context(handle)) => self.contexts.get(*handle).is_none_or(|context| context.acts()),
+                (None, Effect::Heard { bridge, heard }) => !self.has_heard(*bridge, heard),
+                (None, Effect::Resolve { bridge, address }) => !self.is_resolved(*bridge, *address),
+            };
+            news.changes |= acts;
+            news.seen |= !acts;
         }
         news
     }
@@ -257,7 +264,7 @@ impl Switch {
                 mac,
                 port,
             } => self.bridges.get(&bridge)?.outlook(vlan, mac, port, now),
-            Effect::Context(_) => None,
+            Effect::Context(_) | Effect::Heard { .. } | Effect::Resolve { .. } => None,
         }
     }
 
@@ -306,6 +313,7 @@ impl Switch {
             bridge.events.append(&mut log.events);
             ended.push((bridge.id, log.stale));
         }
+        self.age_neighbours(now, &mut stale);
         let mut gone = Gone::default();
         self.contexts.tick(now, &mut left, &mut gone);
         let mut changes = self.changes(stale);
@@ -321,7 +329,7 @@ impl Switch {
         self.bridges
             .values()
             .flat_map(|bridge| [bridge.fdb.next_expiry(), bridge.tables.next_event()])
-            .chain([self.contexts.next_event()])
+            .chain([self.contexts.next_event(), self.tunnels.tables.neighbours.next_event()])
             .flatten()
             .min()
     }

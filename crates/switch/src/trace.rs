@@ -4,10 +4,11 @@
 
 mod text;
 
+use crate::port::Ingress;
 use crate::switch::Switch;
 use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
 use dp::{Action as Step, ActionList, Key, PortNo, PuntReason, ToController, UserData};
-use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
+use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET, Prerequisite};
 use nanos::Nanos;
 use openflow::model::Action;
 use openflow::text::{Names, Style};
@@ -98,8 +99,9 @@ impl Switch {
         // The output of an action set is not printed, and counts.
         let output = |state: &FlowState| state.get(MatchField::ActsetOutput);
         let outputs = output(&last) != output(&request.state) && output(&last) != u128::from(PORT_UNSET);
+        let left = report.leave_tunnel(&mut last);
         let last = text::flow(&last, style);
-        let unchanged = last == flow && !outputs;
+        let unchanged = last == flow && !outputs && !left;
         let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
         let mask = shown(&translated.translation.mask, report.shown(), &request.state.key);
         let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, &request.state, style));
@@ -135,9 +137,22 @@ impl Switch {
         Some(Traced { text: out, translated })
     }
 
-    /// The bridge and the OpenFlow port of a datapath port.
-    pub fn attachment(&self, port: PortNo) -> Option<(&str, u32)> {
-        let at = self.attachments.get(&port)?;
+    /// The bridge and the OpenFlow port of a packet that a datapath port has received.
+    ///
+    /// # Errors
+    /// There is none, in Open vSwitch's words.
+    pub fn attachment(&self, key: &Key) -> Result<(&str, u32), String> {
+        let port = key.in_port();
+        if self.tunnels.is_device(port) {
+            let at = self.tunnels.find(key);
+            let place = at.and_then(|at| self.place_of(at));
+            return place.ok_or_else(|| String::from("no OpenFlow tunnel port for this packet"));
+        }
+        let place = self.attachments.get(&port).and_then(|at| self.place_of(*at));
+        place.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))
+    }
+
+    fn place_of(&self, at: Ingress) -> Option<(&str, u32)> {
         let (name, _) = self.bridge_ids.iter().find(|(_, id)| **id == at.bridge)?;
         let port = self.bridges.get(&at.bridge)?.ports.get(&at.port)?;
         let number = port.members.get(at.interface)?.number;
@@ -200,7 +215,7 @@ fn whole_labels(actions: &[Step], key: &Key) -> Vec<Step> {
     let whole = |action: &Step| match (action, now) {
         (Step::PushMpls { lse, .. }, _) => {
             now = Some(*lse);
-            *action
+            action.clone()
         }
         (Step::SetMpls { lse, mask }, Some(old)) => {
             let lse = old & !mask | lse;
@@ -209,9 +224,9 @@ fn whole_labels(actions: &[Step], key: &Key) -> Vec<Step> {
         }
         (Step::PopMpls { .. } | Step::Clone(_), _) => {
             now = None;
-            *action
+            action.clone()
         }
-        _ => *action,
+        _ => action.clone(),
     };
     actions.iter().map(whole).collect()
 }
@@ -236,6 +251,7 @@ fn shown(mask: &Mask, more: &[(Field, u128)], key: &Key) -> Mask {
         // Later fragments have no ports.
         Field::TpSrc | Field::TpDst | Field::IcmpType | Field::IcmpCode => key.get(Field::IpFrag) & 2 == 0,
         Field::IpFrag => is_ip,
+        field if field.info().prerequisite == Prerequisite::Tunnel => key.tunnel_addresses().is_some(),
         _ => true,
     };
     let mut shown = Mask::EMPTY;

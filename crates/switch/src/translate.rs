@@ -15,7 +15,7 @@ impl Switch {
     /// `now` says what the translation's effects would change ([`Translated::news`]). The actions
     /// do not depend on the time: [`Switch::tick`] alone removes what is old.
     pub fn translate(&self, upcall: &Upcall<'_>, now: Nanos, patience: Patience<'_>) -> Option<Translated> {
-        Pipeline::translate(self, upcall.key, patience).finish(now)
+        Pipeline::translate(self, upcall, patience).finish(now)
     }
 
     /// Translates a packet that a controller resumes (`NXT_RESUME`), with the fields and metadata
@@ -74,7 +74,7 @@ impl Switch {
 impl Switch {
     /// [`Switch::translate`], by a caller who waits until it is done.
     pub(crate) fn ask(&self, key: &dp::Key) -> Translated {
-        let upcall = Upcall { key, packet: &[] };
+        let upcall = Upcall::new(key, &[]);
         self.translate(&upcall, Nanos::ZERO, Patience::Whole).unwrap()
     }
 }

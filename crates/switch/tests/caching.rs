@@ -36,7 +36,7 @@ fn parts(t: &Translated, packet: &Key) -> impl PartialEq + std::fmt::Debug + use
     }
     let of = &t.translation;
     let (mut packet, mut as_received) = (*packet, true);
-    let does = |action: &Action| match *action {
+    let does = |action: &Action| match action.clone() {
         Action::SetField(set) if as_received => {
             packet.set(set.field(), packet.get(set.field()) & !set.mask() | set.value());
             Does::Field(set.field(), packet.get(set.field()))

@@ -16,5 +16,4 @@ pub mod neighbour;
 pub mod path_mtu;
 pub mod route;
 mod shards;
-pub mod underlay;
 pub mod vport;

@@ -92,7 +92,7 @@ type Level = Reverse<(u16, u8)>;
 type Key = (IpAddr, u32);
 
 /// The routing table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     levels: BTreeMap<Level, HashMap<Key, Route>>,
     generation: u64,

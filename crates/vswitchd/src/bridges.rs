@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use switch::tables::MeterChange;
 use switch::{Attach, BridgeConfig, FailMode, InterfaceConfig, Punts, Switch, SwitchConfig};
+use tunnel::vport::Vport;
 use wire::MacAddr;
 
 /// The devices and numbers in use.
@@ -40,6 +41,8 @@ pub(crate) struct Bridges {
     retries: Retries,
     /// Asks the PHYs of bonds' members.
     mii: Monitor,
+    /// The datapath port numbers of tunnels, by the names of the datapath ports.
+    tunnel_ports: BTreeMap<String, PortNo>,
 }
 
 struct OpenDevice {
@@ -97,6 +100,8 @@ pub(crate) struct InterfaceState {
     pub(crate) details: BTreeMap<String, String>,
     /// The other end, of a patch.
     pub(crate) peer: Option<String>,
+    /// The tunnel, of a tunnel.
+    pub(crate) tunnel: Option<Arc<Vport>>,
     /// Errors of its queues and policers.
     pub(crate) qos: Found,
     /// The DSCP that each queue sets.
@@ -116,6 +121,7 @@ impl Bridges {
             state: BTreeMap::new(),
             mirror_problems: Vec::new(),
             retries: Retries::default(),
+            tunnel_ports: BTreeMap::new(),
         }
     }
 
@@ -220,6 +226,7 @@ impl Bridges {
         let failures = self.open_missing(&wanted);
         self.monitor(desired);
 
+        self.number_tunnels(desired);
         self.numbers.retain(|name, _| desired.bridges.contains_key(name));
         let mut state = BTreeMap::new();
         for (name, bridge) in &desired.bridges {
@@ -239,9 +246,6 @@ impl Bridges {
         self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
         log::changes(&self.state, &state);
-        for gone in self.state.keys().filter(|name| !state.contains_key(*name)) {
-            self.shared.tunnels.forget_bridge(gone);
-        }
         self.state = state;
         let types = self.state.values().flat_map(|bridge| {
             let ports = bridge.interfaces.values().filter_map(|interface| interface.port);
@@ -308,19 +312,24 @@ impl Bridges {
             let (kind, peer) = match &interface.kind {
                 InterfaceKind::Device(_) => (open.map_or("", |o| type_of(&*o.device)), None),
                 InterfaceKind::Patch { peer } => ("patch", Some(peer.clone())),
+                InterfaceKind::Tunnel(config) => (config.kind.name(), None),
                 InterfaceKind::Refused(_) => ("", None),
             };
             let used = open.filter(|_| ofport.is_ok());
+            let tunnel = self.tunnel_of(interface_name, interface).filter(|_| ofport.is_ok());
             let state = InterfaceState {
                 uuid: interface.uuid,
                 kind,
                 device: used.map(|o| o.device.clone()),
-                port: used.map(|o| o.port),
+                port: used
+                    .map(|o| o.port)
+                    .or(tunnel.as_ref().map(|tunnel| PortNo(tunnel.datapath_port))),
                 link: used.map(|o| o.link.clone()),
                 details: used.map(|o| o.details.clone()).unwrap_or_default(),
                 ofport,
                 notes: interface.unsupported.clone(),
                 peer,
+                tunnel,
                 qos: Found::default(),
                 dscp: BTreeMap::new(),
             };
@@ -591,10 +600,11 @@ fn attachment(
 ) -> Option<InterfaceConfig> {
     let (interface, wanted) = (state.interfaces.get(name)?, port.interfaces.get(name)?);
     let ofport = *interface.ofport.as_ref().ok()?;
-    let attach = match (&interface.peer, interface.port) {
-        (Some(peer), _) => Attach::Patch { peer: peer.clone() },
-        (None, Some(port)) => Attach::Device(port),
-        (None, None) => return None,
+    let attach = match (&interface.peer, &interface.tunnel, interface.port) {
+        (Some(peer), _, _) => Attach::Patch { peer: peer.clone() },
+        (None, Some(tunnel), _) => Attach::Tunnel(tunnel.clone()),
+        (None, None, Some(port)) => Attach::Device(port),
+        (None, None, None) => return None,
     };
     Some(InterfaceConfig {
         name: name.to_owned(),
@@ -614,3 +624,4 @@ fn attachment(
 
 mod log;
 mod opening;
+mod tunnels;

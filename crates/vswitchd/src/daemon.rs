@@ -19,12 +19,14 @@ use ovsdb::rows::{
     OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, interface, manager, mirror,
     open_vswitch, port, select,
 };
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use switch::Security;
 use sys::watch::Watched;
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFdReadyGuard;
 use tokio::time::{Instant, sleep_until};
 
 /// The database that the switch serves.
@@ -136,6 +138,8 @@ pub(crate) struct Daemon {
     links: LinkMonitor,
     /// Wakes the loop when the monitor has events.
     link_events: Watched,
+    /// The same for the kernel's routes, if tunnels need them.
+    route_events: Option<Watched>,
     /// The directory of the database if this process owns it. Then the daemon also makes the root
     /// row of an empty database.
     home: Option<PathBuf>,
@@ -158,6 +162,14 @@ pub(crate) struct Daemon {
     /// When the switch's tables last aged.
     ticked: Instant,
     contended: bool,
+}
+
+/// Waits until a socket is readable; for ever where there is none.
+async fn readable(watched: Option<&Watched>) -> std::io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+    match watched {
+        Some(watched) => watched.readable().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The pending reports.
@@ -184,6 +196,7 @@ impl Daemon {
             db,
             links,
             link_events,
+            route_events: None,
             home,
             keys,
             desired: Desired::default(),
@@ -237,6 +250,11 @@ impl Daemon {
                     let events = self.links.next();
                     self.links_changed(&events);
                 }
+                ready = readable(self.route_events.as_ref()) => {
+                    ready?.clear_ready();
+                    state.settle_underlay();
+                }
+                wanted = state.shared.wanted_neighbours() => state.ask_for_neighbours(&wanted),
                 failed = state.shared.failed_ports() => {
                     state.forget_ports(&failed);
                     self.reconfigure();
@@ -315,6 +333,23 @@ impl Daemon {
                 }
             }
             self.owed.protocols = true;
+        }
+    }
+
+    /// Tells the switch the routes that tunnels take, now and when they change.
+    fn follow_routes(&mut self) {
+        self.state.settle_underlay();
+        if self.route_events.is_some() {
+            return;
+        }
+        let routes = self.state.routes.borrow();
+        let Some(fd) = routes.events() else { return };
+        let watched = fd
+            .try_clone_to_owned()
+            .and_then(|fd| Watched::new(fd, Interest::READABLE));
+        match watched {
+            Ok(watched) => self.route_events = Some(watched),
+            Err(error) => tracing::warn!(target: "route_table", "cannot watch the kernel's routes: {error}"),
         }
     }
 
@@ -457,6 +492,7 @@ impl Daemon {
                     .place_queues(self.state.dp(), &bridges, &self.state.numa);
                 self.complaints.about(&self.desired, &bridges);
                 drop(bridges);
+                self.follow_routes();
                 self.state.forget_dead_meters();
                 let bridges = self.state.bridges.borrow();
                 // Before OpenFlow, which reports the states of ports in spanning trees.

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use switch::tables::TableSettings;
 use switch::{FailMode, PortConfig, VlanSet};
+use tunnel::vport::Config;
 use wire::MacAddr;
 
 /// The whole configuration.
@@ -157,6 +158,8 @@ pub(crate) enum InterfaceKind {
         /// The other end's name.
         peer: String,
     },
+    /// A tunnel.
+    Tunnel(Box<Config>),
     /// A refused type or option; the reason.
     Refused(String),
 }

@@ -133,10 +133,7 @@ mod tests {
     fn translated(handle: u32) -> Translated {
         let mut switch = switch::Switch::new(1);
         switch.configure(switch::SwitchConfig::default(), nanos::Nanos(0));
-        let upcall = dp::Upcall {
-            key: &flow::Key::ZERO,
-            packet: &[],
-        };
+        let upcall = dp::Upcall::new(&flow::Key::ZERO, &[]);
         let mut translated = switch
             .translate(&upcall, nanos::Nanos(0), switch::tables::Patience::Whole)
             .unwrap();

@@ -4,12 +4,16 @@
 use netdev::{KernelRoute, RouteMonitor};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use tunnel::route::{Hop, Origin, Prefix, Route, Table, source};
 
 /// The routing table and how it follows the kernel's.
 pub(crate) struct Routes {
     table: Table,
     kernel: Kernel,
+    /// The table as somebody else has it, until it changes.
+    shared: Arc<Table>,
 }
 
 /// Whether the kernel's routes are in the table.
@@ -27,6 +31,7 @@ impl Routes {
     pub(crate) fn new(kernel: bool) -> Routes {
         Routes {
             table: Table::default(),
+            shared: Arc::default(),
             kernel: if kernel { Kernel::Unwatched } else { Kernel::Off },
         }
     }
@@ -35,6 +40,24 @@ impl Routes {
     pub(crate) fn table(&mut self) -> &Table {
         self.follow_kernel();
         &self.table
+    }
+
+    /// A copy of the table, up to date with the kernel; the same one until it changes.
+    pub(crate) fn shared(&mut self) -> Arc<Table> {
+        self.follow_kernel();
+        if self.table.generation() != self.shared.generation() {
+            self.shared = Arc::new(self.table.clone());
+        }
+        self.shared.clone()
+    }
+
+    /// Becomes readable when the kernel's routes may have changed; `None` if nobody has needed them
+    /// so far.
+    pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kernel {
+            Kernel::Watched { monitor, .. } => Some(monitor.fd()),
+            Kernel::Off | Kernel::Unwatched => None,
+        }
     }
 
     /// Adds a user's route by a device that has these addresses. `None` if no address is in the

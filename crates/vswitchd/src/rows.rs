@@ -382,10 +382,26 @@ fn device(
             Some(peer) => InterfaceKind::Patch { peer: peer.clone() },
             None => InterfaceKind::Refused(format!("{name}: patch type requires valid 'peer' argument")),
         },
+        kind if let Some(kind) = tunnel::vport::Type::of(kind) => tunnel_kind(name, kind, options),
         known if KNOWN_TYPES.contains(&known) => InterfaceKind::Refused(format!(
             "could not open network device {name} (interface type {known} is not supported yet)"
         )),
         unknown => InterfaceKind::Refused(format!("could not create netdev {name} of unknown type {unknown}")),
+    }
+}
+
+/// A tunnel by its options. What is odd about them goes to the log.
+fn tunnel_kind(name: String, kind: tunnel::vport::Type, options: &BTreeMap<String, String>) -> InterfaceKind {
+    let parsed = tunnel::vport::parse(&name, kind, options);
+    let error = parsed.error();
+    match (parsed.config, error) {
+        (Some(config), _) => {
+            for complaint in &parsed.complaints {
+                tracing::warn!(target: "netdev_vport", "{complaint}");
+            }
+            InterfaceKind::Tunnel(Box::new(config))
+        }
+        (None, error) => InterfaceKind::Refused(error.unwrap_or_default()),
     }
 }
 
@@ -401,6 +417,7 @@ fn dummy_kind(kind: &str, is_dummy_datapath: bool, dummies: Dummies) -> Option<D
         "tap" if all => DummyKind::Instead("tap"),
         "afxdp" if all => DummyKind::Instead("afxdp"),
         "afxdp-nonpmd" if all => DummyKind::Instead("afxdp-nonpmd"),
+        kind if all => DummyKind::Instead(tunnel::vport::Type::of(kind)?.name()),
         _ => return None,
     })
 }
@@ -409,23 +426,7 @@ fn dummy_kind(kind: &str, is_dummy_datapath: bool, dummies: Dummies) -> Option<D
 const DEFAULT_MTU: u32 = 1500;
 
 /// Interface types in `ovs-vswitchd.conf.db(5)` that this version does not support.
-const KNOWN_TYPES: &[&str] = &[
-    "bareudp",
-    "dpdk",
-    "dpdkr",
-    "dpdkvhostuser",
-    "dpdkvhostuserclient",
-    "erspan",
-    "geneve",
-    "gre",
-    "gtpu",
-    "ip6erspan",
-    "ip6gre",
-    "lisp",
-    "srv6",
-    "stt",
-    "vxlan",
-];
+const KNOWN_TYPES: &[&str] = &["dpdk", "dpdkr", "dpdkvhostuser", "dpdkvhostuserclient", "lisp", "stt"];
 
 pub(crate) fn vid(number: i64) -> Option<Vid> {
     Vid::new(u16::try_from(number).ok()?).ok()

@@ -85,11 +85,7 @@ pub(crate) fn bridge_json(bridge: &BridgeState) -> Value {
         });
         let config = match &interface.peer {
             Some(peer) => BTreeMap::from([("peer".to_owned(), peer.clone())]),
-            None => interface
-                .device
-                .as_ref()
-                .map(|device| device.config())
-                .unwrap_or_default(),
+            None => config_of(interface),
         };
         if !config.is_empty() {
             document["config"] = serde_json::json!(config);
@@ -106,11 +102,21 @@ pub(crate) fn is_main_threads(device: &dyn Netdev) -> bool {
         .is_some_and(|dummy| dummy.dummy_kind() != DummyKind::Pmd)
 }
 
+/// The options of a device or a tunnel.
+fn config_of(interface: &InterfaceState) -> BTreeMap<String, String> {
+    if let Some(tunnel) = &interface.tunnel {
+        let options = tunnel.config.options().into_iter();
+        return options.map(|(key, value)| (key.to_owned(), value)).collect();
+    }
+    let device = interface.device.as_ref();
+    device.map(|device| device.config()).unwrap_or_default()
+}
+
 /// An interface's type with the options of its device.
 fn described(bridge: &BridgeState, interface: &InterfaceState) -> String {
     let kind = kind_of(bridge, interface);
-    let config = interface.device.as_ref().map(|device| device.config());
-    let config = config.into_iter().flatten();
+    let config = config_of(interface);
+    let config = config.into_iter();
     let config: Vec<String> = config.map(|(key, value)| format!("{key}={value}")).collect();
     match &config[..] {
         [] => kind.to_owned(),

@@ -7,7 +7,7 @@ use crate::packets::Packets;
 use crate::protocols::frames::Frames;
 use crate::protocols::links::Links;
 use crate::reports::Reports;
-use crate::tunnels::Tunnels;
+use crate::tunnels;
 use dp::{
     Answer, Carried, Change, Changes, Credit, Effect, Mask, PortNo, Punt, PuntReason, Slowpath, Translation, Upcall,
 };
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use switch::{Ignored, Secured, Switch};
 use tokio::sync::Notify;
+use tunnel::neighbour::Request;
 
 mod decide;
 mod log;
@@ -92,8 +93,6 @@ pub(crate) struct Shared {
     pub(crate) captures: Captures,
     /// Samples for exporters.
     pub(crate) samples: Samples,
-    /// What tunnels know of the underlay.
-    pub(crate) tunnels: Tunnels,
     /// Notified when packets may have added or ended rules.
     pub(crate) tables_changed: Notify,
     /// Reports of workers that came while the tables were locked.
@@ -106,6 +105,10 @@ pub(crate) struct Shared {
     writers: AtomicUsize,
     /// The type of each port's bridge, for the log.
     types: Mutex<BTreeMap<PortNo, String>>,
+    /// Neighbours of tunnels that are to be asked for; the switch asks for each once a second at
+    /// most.
+    neighbours: Mutex<Vec<Request>>,
+    neighbours_wanted: Notify,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
     /// What port security has done, for the daemon.
@@ -126,13 +129,14 @@ impl Shared {
             links: Mutex::default(),
             captures: Captures::default(),
             samples: Samples::default(),
-            tunnels: Tunnels::default(),
             tables_changed: Notify::new(),
             reports: Reports::default(),
             long: Arc::default(),
             exact: AtomicBool::new(false),
             writers: AtomicUsize::new(0),
             types: Mutex::default(),
+            neighbours: Mutex::default(),
+            neighbours_wanted: Notify::new(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
             secured: Mutex::default(),
@@ -220,6 +224,7 @@ impl Shared {
     /// The caller holds the lock: no thread may translate by the new tables before the changes are
     /// published.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
+        let before = switch.tunnel_tables().counters();
         self.changes.publish(&change(switch, now));
         let forgotten = switch.take_forgotten();
         self.packets.forget(&forgotten);
@@ -230,11 +235,28 @@ impl Shared {
             self.secured.lock().extend(secured);
             self.secured_notify.notify_one();
         }
+        tunnels::count(before, switch.tunnel_tables().counters());
+        let requests = switch.take_neighbour_requests();
+        if !requests.is_empty() {
+            self.neighbours.lock().extend(requests);
+            self.neighbours_wanted.notify_one();
+        }
     }
 
     /// What port security has done since the last call.
     pub(crate) fn take_secured(&self) -> Vec<Secured> {
         std::mem::take(&mut *self.secured.lock())
+    }
+
+    /// Waits for neighbours of tunnels that are to be asked for, and takes them.
+    pub(crate) async fn wanted_neighbours(&self) -> Vec<Request> {
+        loop {
+            let wanted = std::mem::take(&mut *self.neighbours.lock());
+            if !wanted.is_empty() {
+                return wanted;
+            }
+            self.neighbours_wanted.notified().await;
+        }
     }
 
     /// Applies queued reports of workers.

@@ -19,6 +19,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tunnel::neighbour::Request;
 
 /// The daemon's state. It lives on the control thread; only [`Shared`] and the datapath are seen by
 /// workers.
@@ -133,12 +134,12 @@ impl State {
         (average, most.max(flows))
     }
 
-    /// The next timer of the switch's tables and of the underlay's. The caller sleeps until then or
-    /// until [`State::rearm`] is notified.
+    /// The next timer of the switch's tables. The caller sleeps until then or until
+    /// [`State::rearm`] is notified.
     pub(crate) fn next_event(&self) -> Option<Nanos> {
-        let tables = self.shared.switch.read().next_event();
-        self.armed.set(tables);
-        [tables, self.shared.tunnels.next_event()].into_iter().flatten().min()
+        let due = self.shared.switch.read().next_event();
+        self.armed.set(due);
+        due
     }
 
     /// Notifies `rearm` if a change of the tables made the next timer earlier.
@@ -156,14 +157,13 @@ impl State {
         self.shared.catch_up();
     }
 
-    /// Runs the due timers of the switch's tables and of the underlay's.
+    /// Runs the due timers of the switch's tables.
     pub(crate) fn tick(&self) {
         // Traffic counted up to now keeps rules from expiring.
         if self.shared.switch.read().next_event() <= Some(self.shared.clock.now()) {
             self.collect_statistics();
         }
         self.shared.update(|switch, now| switch.tick(now));
-        self.shared.tunnels.tick(self.shared.clock.now());
         self.openflow.tables_changed(self);
     }
 
@@ -182,6 +182,34 @@ impl State {
         let before = self.held.replace((megaflows, rules));
         let gone = before.0.saturating_sub(megaflows) + before.1.saturating_sub(rules);
         mgmt::reclaim::freed(usize::try_from(gone * EACH).unwrap_or(usize::MAX));
+    }
+
+    /// Tells the switch the networks that lead to tunnels' other ends.
+    pub(crate) fn settle_underlay(&self) {
+        self.bridges.borrow().settle_underlay(&mut self.routes.borrow_mut());
+    }
+
+    /// Asks for neighbours of tunnels, each from the local port of its bridge.
+    pub(crate) fn ask_for_neighbours(&self, wanted: &[Request]) {
+        for request in wanted {
+            let asked = {
+                let switch = self.shared.switch.read();
+                let underlay = switch.underlay();
+                let bridge = underlay.bridges.get(request.bridge.as_str());
+                bridge.and_then(|bridge| {
+                    let source = underlay.source_for(bridge, request.address)?;
+                    Some((bridge.local, request.frame(bridge.mac, source)?))
+                })
+            };
+            let Some((local, frame)) = asked else { continue };
+            let Some(key) = flow::extract(&frame, &local.into()) else {
+                continue;
+            };
+            let upcall = dp::Upcall::new(&key, &frame);
+            self.shared.send(self.dp(), local, &frame, |switch, now, patience| {
+                Some(switch.translate(&upcall, now, patience))
+            });
+        }
     }
 
     /// Releases the devices of failed datapath ports.

@@ -55,6 +55,7 @@ impl Report<'_> {
             "system",
             "tap",
         ];
+        interface_types.extend(tunnel::vport::Type::ALL.map(tunnel::vport::Type::name));
         let mut datapath_types = vec!["netdev", "system"];
         if dummies {
             interface_types.extend(["dummy", "dummy-internal", "dummy-pmd"]);
@@ -165,7 +166,7 @@ impl Report<'_> {
         for (_, _, interface) in bridges.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
             let state = &interface.link;
-            let patch = interface.peer.is_some() && interface.ofport.is_ok();
+            let patch = (interface.peer.is_some() || interface.tunnel.is_some()) && interface.ofport.is_ok();
             let (admin, link) = match state {
                 Some(state) => (Some(up(state.admin_up)), Some(up(state.carrier))),
                 None if patch => (Some(up(true)), Some(up(true))),

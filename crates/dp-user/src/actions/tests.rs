@@ -62,12 +62,12 @@ impl Fixture {
         let meters = Arc::<Meters>::default();
         let bonds = Arc::<Bonds>::default();
         bonds.set(1, Some(bond()));
-        let mut actor = Actor::new(
-            BondView::new(bonds),
-            MeterView::new(meters.clone()),
-            controllers.clone(),
-            Arc::default(),
-        );
+        let shared = Shared {
+            bonds,
+            meters: meters.clone(),
+            ..Shared::default()
+        };
+        let mut actor = Actor::new(shared, controllers.clone(), Arc::default());
         let devices: Vec<_> = (0..3)
             .map(|_| Arc::new(Dummy::open("p", &BTreeMap::new()).unwrap()))
             .collect();
@@ -460,7 +460,10 @@ fn a_sample_is_a_copy_of_the_packet_as_it_was_and_not_where_the_packet_went() {
         max_len: 20,
     };
     let push = Action::PushVlan(VlanTag { tpid: 0x8100, tci: 5 });
-    let sent = fixture.run(Frame::from_slice(&packet), &[sample(u32::MAX), punt, push, output(1)]);
+    let sent = fixture.run(
+        Frame::from_slice(&packet),
+        &[sample(u32::MAX), punt.clone(), push, output(1)],
+    );
     assert_eq!(sent[0].len(), 1);
     {
         let taken = fixture.controllers.taken.lock();
@@ -469,7 +472,7 @@ fn a_sample_is_a_copy_of_the_packet_as_it_was_and_not_where_the_packet_went() {
     assert_eq!(fixture.dropped(DropCause::NoDestination), 0);
     // What is sent nowhere is dropped, sampled or not.
     for probability in [0, u32::MAX] {
-        let sent = fixture.run(Frame::from_slice(&packet), &[sample(probability), punt]);
+        let sent = fixture.run(Frame::from_slice(&packet), &[sample(probability), punt.clone()]);
         assert_eq!(sent.concat(), Vec::<Vec<u8>>::new());
     }
     assert_eq!(fixture.controllers.taken.lock().len(), 2);

@@ -268,7 +268,7 @@ impl FlowTable {
             recirculates: translation
                 .actions
                 .iter()
-                .any(|action| matches!(action, Action::Recirc(_))),
+                .any(|action| matches!(action, Action::Recirc(_) | Action::TunnelPop { .. })),
             packets: 0,
             bytes: 0,
             used: now,

@@ -206,7 +206,7 @@ fn about_as_many_of_many_packets_are_sampled_as_asked_for() {
     let answer = move |_: &flow::Key| {
         let probability = u32::MAX / 100;
         translation(
-            &[Action::Sample { probability, steps: 1 }, punt, output(1)],
+            &[Action::Sample { probability, steps: 1 }, punt.clone(), output(1)],
             &[Field::InPort],
         )
     };

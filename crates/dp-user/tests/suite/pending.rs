@@ -196,7 +196,7 @@ fn an_answer_says_for_how_many_packets_it_is() {
         fn port_failed(&self, _: PortNo) {}
     }
     let key = flow::Key::ZERO;
-    let upcall = dp::Upcall { key: &key, packet: &[] };
+    let upcall = dp::Upcall::new(&key, &[]);
     assert!(matches!(
         dp::Slowpath::try_upcall(&Quick, &upcall, nanos::Nanos::ZERO),
         Answer::Cache(_)

@@ -133,6 +133,7 @@ fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Resu
         Action::SetQueue(_) => "queue",
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
+        Action::TunnelPush(_) | Action::TunnelPop { .. } | Action::SetTunnel(_) => "tunnel",
     };
     Err(Refused::Unsupported(name))
 }
@@ -194,6 +195,24 @@ const fn is_decided(field: Field) -> bool {
         | Field::MplsLse2
         | Field::PbbIsid
         | Field::PbbUca => true,
+        // Nor is it from a tunnel.
+        Field::TunId
+        | Field::TunSrc
+        | Field::TunDst
+        | Field::TunIpv6Src
+        | Field::TunIpv6Dst
+        | Field::TunFlags
+        | Field::TunTtl
+        | Field::TunTos
+        | Field::TunGbpId
+        | Field::TunGbpFlags
+        | Field::TunErspanVer
+        | Field::TunErspanIdx
+        | Field::TunErspanDir
+        | Field::TunErspanHwid
+        | Field::TunGtpuFlags
+        | Field::TunGtpuMsgtype
+        | Field::TunOptions => true,
         Field::TcpFlags => false,
     }
 }

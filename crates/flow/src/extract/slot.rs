@@ -75,6 +75,9 @@ impl KeySlot {
             &mut self.key.words,
             [(Field::PktMark, mark), (Field::SkbPriority, priority)],
         );
+        if let Some(tunnel) = meta.tunnel() {
+            self.key.set_tunnel(tunnel);
+        }
         let read = ethernet(&mut self.key, data, meta);
         if let Some((kind, rest)) = read {
             payload(&mut self.key, kind, rest);

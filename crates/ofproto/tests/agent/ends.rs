@@ -108,7 +108,7 @@ fn carry(lab: &Lab, packets: u64, bytes: u64) {
     let mut switch = lab.world.switch.borrow_mut();
     let mut key = dp::Key::ZERO;
     key.set(flow::Field::InPort, 1);
-    let upcall = dp::Upcall { key: &key, packet: &[] };
+    let upcall = dp::Upcall::new(&key, &[]);
     let translated = switch.translate(&upcall, Nanos::ZERO, Patience::Whole).unwrap();
     let rules = translated.rules;
     assert_eq!(rules.len(), 1);

@@ -1,7 +1,7 @@
 //! Matches.
 
 use crate::OfError;
-use flow::{FlowState, Home, Maskable, MatchField, MatchPrerequisite, StateMatch, port_from_of10};
+use flow::{Field, FlowState, Home, Maskable, MatchField, MatchPrerequisite, Prerequisite, StateMatch, port_from_of10};
 
 /// A condition on one canonical field: its bits in `mask` equal those in `value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -386,7 +386,14 @@ impl Match {
     /// and that the packet's bytes do not hold.
     pub fn is_metadata(field: MatchField) -> bool {
         let info = field.info();
-        let meta = matches!(info.home, Home::Meta { .. });
+        let meta = match info.home {
+            Home::Meta { .. } => true,
+            Home::Key { field, .. } => {
+                let sent = !matches!(field, Field::TunFlags | Field::TunTtl | Field::TunTos);
+                sent && field.info().prerequisite == Prerequisite::Tunnel
+            }
+            Home::Elsewhere => false,
+        };
         meta && info.canonical && info.prerequisite == MatchPrerequisite::None
     }
 

@@ -43,4 +43,5 @@ mod sharing;
 mod snooping;
 mod traffic;
 mod trees;
+mod tunnels;
 mod workers;

@@ -142,7 +142,12 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
     let shows = |action: &Action| {
         matches!(
             action,
-            Action::Output(_) | Action::OutputBond(_) | Action::Punt { .. } | Action::Recirc(_) | Action::Meter(_)
+            Action::Output(_)
+                | Action::OutputBond(_)
+                | Action::Punt { .. }
+                | Action::Recirc(_)
+                | Action::Meter(_)
+                | Action::TunnelPop { .. }
         )
     };
     let mut kept = 0;
@@ -155,4 +160,20 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
         at = end;
     }
     actions.truncate(kept);
+}
+
+/// A clone that puts outer headers before the packet, and behind which there is nothing, may be the
+/// packet itself.
+pub(super) fn free_last_tunnel(actions: &mut Vec<Action>) {
+    let mut at = 0;
+    while let Some(action) = actions.get(at) {
+        let behind = at + 1 + action.steps();
+        if let (Action::Clone(_), Some(Action::TunnelPush(_))) = (action, actions.get(at + 1))
+            && behind == actions.len()
+        {
+            actions.remove(at);
+            return;
+        }
+        at = behind;
+    }
 }

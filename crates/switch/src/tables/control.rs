@@ -93,7 +93,7 @@ impl Pipeline<'_> {
             return Admission::Nothing;
         }
         let member = port.and_then(|port| port.members.get(interface));
-        let Some(Member { link, punts, .. }) = member.copied() else {
+        let Some(&Member { link, punts, .. }) = member else {
             return Admission::Forward;
         };
         if let Some(reason) = self.protocol_of(&punts) {

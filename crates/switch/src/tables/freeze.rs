@@ -14,7 +14,7 @@ use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause, PuntReason};
-use flow::{FlowState, Key, META_WORDS, MatchField};
+use flow::{Field, FlowState, Key, META_WORDS, MatchField, Prerequisite};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -74,6 +74,8 @@ fn tells_rule(action: &model::Action) -> bool {
 pub struct RecircContext {
     bridge: u32,
     meta: [u64; META_WORDS],
+    /// The tunnel that rules have chosen. The datapath's packet has the one that it came from.
+    tunnel: Option<Box<Key>>,
     stack: Vec<u128>,
     limit: Option<u32>,
     default_queue: bool,
@@ -114,9 +116,23 @@ impl RecircContext {
         }
         RecircContext {
             meta: *meta.meta(),
+            tunnel: Some(Box::new(tunnel_in(&state.key))),
             ..self.clone()
         }
     }
+}
+
+/// The fields of tunnels.
+pub(super) fn of_tunnels() -> impl Iterator<Item = Field> {
+    let all = Field::ALL.iter().copied();
+    all.filter(|field| field.info().prerequisite == Prerequisite::Tunnel)
+}
+
+/// A key with the fields of a tunnel only.
+fn tunnel_in(key: &Key) -> Key {
+    let mut tunnel = Key::ZERO;
+    of_tunnels().for_each(|field| tunnel.set(field, key.get(field)));
+    tunnel
 }
 
 /// A packet that is being frozen.
@@ -219,7 +235,9 @@ impl Pipeline<'_> {
 
     fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> Option<u32> {
         self.spend(4 * self.packet.place.action_set.len() + self.packet.stack.len());
+        let tunnel = self.chosen_tunnel().map(Box::new);
         let frozen = RecircContext {
+            tunnel,
             bridge: self.packet.place.bridge.map_or(0, |bridge| bridge.id),
             meta: *self.packet.state.meta(),
             stack: self.packet.stack.clone(),
@@ -235,6 +253,15 @@ impl Pipeline<'_> {
             self.dropped(DropCause::HandleLimit);
         }
         handle
+    }
+
+    /// The fields of the tunnel that the packet is to leave by, if rules have changed any.
+    fn chosen_tunnel(&mut self) -> Option<Key> {
+        if self.packet.own_tunnel {
+            return None;
+        }
+        of_tunnels().for_each(|field| self.consult(field, u128::MAX));
+        Some(tunnel_in(&self.packet.state.key))
     }
 
     /// The handle of a context; `None` where no handle is free.
@@ -366,6 +393,10 @@ impl Pipeline<'_> {
         };
         self.depend(Read::Bridge(bridge.id));
         self.begin(frozen.meta);
+        if let Some(tunnel) = &frozen.tunnel {
+            of_tunnels().for_each(|field| self.packet.state.key.set(field, tunnel.get(field)));
+            self.packet.own_tunnel = false;
+        }
         self.packet.place = Place {
             bridge: Some(bridge),
             action_set: frozen.action_set.clone(),
@@ -402,6 +433,8 @@ impl Pipeline<'_> {
         }
         self.commit_all();
         let limit = self.packet.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
+        // The controller is told of the tunnel.
+        of_tunnels().for_each(|field| self.consult(field, u128::MAX));
         let mut metadata = model::Match::metadata_of(&self.packet.state);
         bridge.tables.options().tell(&self.packet.state, &mut metadata);
         let meaning = ForController {

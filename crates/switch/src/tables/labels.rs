@@ -7,7 +7,7 @@
 use super::freeze::Why;
 use super::pipeline::Pipeline;
 use dp::Action as Step;
-use flow::{Field, Home, Key, MatchField, MatchPrerequisite};
+use flow::{Field, Home, Key, MatchField, MatchPrerequisite, Prerequisite};
 use openflow::model::{Action, GroupType};
 use wire::EtherType;
 
@@ -20,7 +20,8 @@ const TTL: u32 = 0xff;
 
 /// Whether a field is behind the Ethernet header and its tags.
 fn is_payload(field: Field) -> bool {
-    !field.info().prerequisite.is_of_ethernet()
+    let prerequisite = field.info().prerequisite;
+    !prerequisite.is_of_ethernet() && prerequisite != Prerequisite::Tunnel
 }
 
 /// Clears the fields behind the Ethernet header and its tags.

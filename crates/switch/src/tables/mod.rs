@@ -75,6 +75,7 @@ mod table;
 mod table_mod;
 pub(crate) mod tags;
 mod translated;
+mod tunnels;
 mod update;
 pub(crate) mod words;
 

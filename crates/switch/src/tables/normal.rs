@@ -428,9 +428,9 @@ impl<'a> Pipeline<'a> {
     /// Whether a copy goes to a device that has no queues that mark.
     fn leaves_unmarked(&self, egress: &Egress) -> bool {
         let marks = &self.switch.marks;
-        egress
-            .device()
-            .is_some_and(|device| marks.is_empty() || !marks.contains_key(&device))
+        egress.device().is_some_and(|device| {
+            (marks.is_empty() || !marks.contains_key(&device)) && self.switch.tunnels.ends_at(device).is_none()
+        })
     }
 
     /// Sends copies of the packet as received to devices. Only tags change, and the mask has only

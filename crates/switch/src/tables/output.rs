@@ -204,7 +204,9 @@ impl Pipeline<'_> {
         }
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
+            Egress::Device(device) if self.end_tunnel(device) => {}
             Egress::Device(device) | Egress::Bond { member: device, .. } => self.send_to(egress, device),
+            Egress::Tunnel(at) => self.send_through_tunnel(at),
             Egress::Patch(peer) if self.packet.hidden => {
                 self.mirror_sent(egress);
                 self.enter_again(peer);
@@ -237,6 +239,7 @@ impl Pipeline<'_> {
         let at = match egress {
             Egress::Device(device) | Egress::Bond { member: device, .. } => self.switch.attachments.get(&device),
             Egress::Patch(peer) => self.switch.peer_of(peer),
+            Egress::Tunnel(ref own) => Some(own),
             Egress::None => None,
         };
         at.filter(|at| at.bridge == bridge.id).map(|at| at.port)
@@ -277,7 +280,7 @@ impl Pipeline<'_> {
         marks.get(&queue).copied().filter(|_| chosen)
     }
 
-    fn send_as_it_is(&mut self, egress: Egress) {
+    pub(super) fn send_as_it_is(&mut self, egress: Egress) {
         let (Some(device), Some(action)) = (egress.device(), egress.action()) else {
             return;
         };

@@ -25,6 +25,8 @@ pub(super) struct Packet<'a> {
     pub(super) buried: Buried,
     /// Whether the tags are those that the packet was received with.
     pub(super) own_tags: bool,
+    /// Whether the tunnel is the one that the packet came from.
+    pub(super) own_tunnel: bool,
     /// The packet under each header that this translation has pushed, the innermost first.
     pub(super) covered: Vec<Key>,
     /// Whether the datapath's packet has fields that the key does not show: a header was popped
@@ -92,6 +94,7 @@ impl Packet<'_> {
             state: FlowState::ZERO,
             buried: Buried::new(),
             own_tags: true,
+            own_tunnel: true,
             covered: Vec::new(),
             hidden: false,
             untouched: false,
@@ -174,6 +177,7 @@ impl<'a> Pipeline<'a> {
                     | Step::PopPbb
                     | Step::CopyTtlOut
                     | Step::CopyTtlIn
+                    | Step::TunnelPush(_)
             ) || matches!(step, Step::Meter(number) if *number >= MAX_METERS);
             if is_final {
                 return true;

@@ -21,7 +21,7 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::switch::Switch;
-use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation};
+use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation, Upcall};
 use flow::{Field, FlowState, MatchField};
 use nanos::Nanos;
 use openflow::model::{self, Instructions};
@@ -33,6 +33,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) switch: &'a Switch,
     /// The key of the packet as the datapath received it.
     pub(super) original: &'a Key,
+    /// The options of the tunnel that the packet came from.
+    pub(super) tunnel_options: &'a [u8],
     /// The packet at this point.
     pub(super) packet: Packet<'a>,
     /// Whether a controller sent the packet.
@@ -92,8 +94,9 @@ enum Found {
 impl<'a> Pipeline<'a> {
     /// Translates a packet of the datapath.
     #[inline]
-    pub(crate) fn translate(switch: &'a Switch, key: &'a Key, patience: Patience<'a>) -> Pipeline<'a> {
-        let mut pipeline = Pipeline::new(switch, key, patience);
+    pub(crate) fn translate(switch: &'a Switch, upcall: &Upcall<'a>, patience: Patience<'a>) -> Pipeline<'a> {
+        let mut pipeline = Pipeline::new(switch, upcall.key, patience);
+        pipeline.tunnel_options = upcall.tunnel_options;
         pipeline.run();
         pipeline
     }
@@ -149,6 +152,7 @@ impl<'a> Pipeline<'a> {
         Pipeline {
             switch,
             original: key,
+            tunnel_options: &[],
             packet: Packet::new(key.get(Field::SkbPriority) as u32),
             packet_out: false,
             unmarked: false,
@@ -186,9 +190,11 @@ impl<'a> Pipeline<'a> {
         }
         let in_port = key.in_port();
         self.depend(Read::Attachment(in_port));
-        let Some(at) = self.switch.attachments.get(&in_port).copied() else {
-            return;
+        let at = match self.switch.attachments.get(&in_port) {
+            Some(at) => Some(*at),
+            None => self.received_by_tunnel(in_port),
         };
+        let Some(at) = at else { return };
         match self.switch.bridges.get(&at.bridge) {
             Some(bridge) if !bridge.needs_tables() => self.receive(bridge, at, false),
             _ => {
@@ -231,6 +237,9 @@ impl<'a> Pipeline<'a> {
             cookie: u64::MAX,
             ..Place::default()
         };
+        if self.switch.tunnels.is_device(key.in_port()) {
+            self.consult_tunnel();
+        }
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let handle = self.original.get(Field::RecircId) as u32;
         if handle == 0 {
@@ -318,6 +327,11 @@ impl<'a> Pipeline<'a> {
 
     /// The packet enters a bridge with rules. A packet from another bridge enters as a copy.
     pub(super) fn enter(&mut self, at: Ingress, key: Key) {
+        self.enter_after(at, key, |_| {});
+    }
+
+    /// As [`Pipeline::enter`]; the copy is changed before.
+    pub(super) fn enter_after(&mut self, at: Ingress, key: Key, change: impl FnOnce(&mut Self)) {
         let Some(bridge) = self.switch.bridges.get(&at.bridge) else {
             return;
         };
@@ -333,8 +347,16 @@ impl<'a> Pipeline<'a> {
             false if self.spend(cost::COPY) => None,
             false => return,
         };
+        change(self);
         self.packet.untouched = !within;
         self.packet.state = FlowState::new(key, number);
+        if within {
+            // As in Open vSwitch, a tunnel does not show behind a patch port.
+            super::freeze::of_tunnels().for_each(|field| self.packet.state.key.set(field, 0));
+            self.packet.own_tunnel = false;
+        } else if !self.read_tunnel_options(bridge) {
+            return;
+        }
         self.packet.place = Place {
             bridge: Some(bridge),
             ..Place::default()
@@ -611,6 +633,7 @@ impl<'a> Pipeline<'a> {
             );
         }
         super::commit::trim(&mut self.actions);
+        super::commit::free_last_tunnel(&mut self.actions);
         let drop = !self.actions.iter().any(delivers);
         let cause = self.drop.unwrap_or(DropCause::NoDestination);
         if drop {
@@ -644,7 +667,9 @@ impl<'a> Pipeline<'a> {
 pub(super) fn delivers(action: &Action) -> bool {
     match action {
         Action::Punt { reason, .. } => reason.delivers(),
-        Action::Output(_) | Action::OutputBond(_) | Action::Recirc(_) | Action::Meter(_) => true,
+        Action::Output(_) | Action::OutputBond(_) | Action::Recirc(_) | Action::Meter(_) | Action::TunnelPop { .. } => {
+            true
+        }
         _ => false,
     }
 }

@@ -6,8 +6,8 @@
 use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
-use dp::DropCause;
-use flow::{Field, FlowState, MatchField, TAG_PRESENT};
+use dp::{DropCause, Key};
+use flow::{Field, FlowState, MatchField, Prerequisite, TAG_PRESENT};
 use openflow::Version;
 use openflow::model::{Action, FlowFlags, FlowMod, Instructions, Port, Subfield};
 use openflow::text::{self, Names, Style};
@@ -63,6 +63,9 @@ pub(crate) struct Report {
     shown: Vec<(Field, u128)>,
     /// Whether an action asked for Open vSwitch's slow path.
     slow_path: bool,
+    /// The fields of the tunnel that the packet was not sent through, which Open vSwitch leaves in
+    /// the packet.
+    left_tunnel: Option<Key>,
     /// Bytes of the lines, with their indentation.
     bytes: usize,
 }
@@ -95,6 +98,16 @@ impl Report {
     /// Whether an action asked for Open vSwitch's slow path.
     pub(crate) fn slow_path(&self) -> bool {
         self.slow_path
+    }
+
+    /// A packet with the tunnel that Open vSwitch has left in it; whether there is one.
+    pub(crate) fn leave_tunnel(&self, state: &mut FlowState) -> bool {
+        let Some(left) = &self.left_tunnel else { return false };
+        let of_tunnels = Field::ALL
+            .iter()
+            .filter(|field| field.info().prerequisite == Prerequisite::Tunnel);
+        of_tunnels.for_each(|field| state.key.set(*field, left.get(*field)));
+        true
     }
 
     /// The names of a bridge's ports.
@@ -177,6 +190,25 @@ impl Pipeline<'_> {
         let report = self.report.take().map_or_else(Report::default, |report| *report);
         let last = report.last;
         (report, last)
+    }
+
+    /// Notes the fields of a tunnel that the packet was not sent through.
+    pub(super) fn note_left_tunnel(&mut self, fields: impl FnOnce(&Self) -> Key) {
+        if self.report.is_some() {
+            let fields = fields(self);
+            if let Some(report) = &mut self.report {
+                report.left_tunnel = Some(fields);
+            }
+        }
+    }
+
+    /// Does something with another packet, whose fields are not in the megaflow.
+    pub(super) fn with_other_packet(&mut self, run: impl FnOnce(&mut Self)) {
+        let shown = self.report.as_ref().map_or(0, |report| report.shown.len());
+        run(self);
+        if let Some(report) = &mut self.report {
+            report.shown.truncate(shown);
+        }
     }
 
     /// Notes the packet at the end of its first bridge.

@@ -1,6 +1,6 @@
 //! Flows as `ofproto/trace` prints them: all fields of the packet, and metadata that is not zero.
 
-use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, TAG_PRESENT};
+use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, Prerequisite, TAG_PRESENT, Tunnel};
 use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
@@ -18,8 +18,12 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             Home::Elsewhere => false,
             Home::Meta { .. } if matches!(*field, F::ActsetOutput | F::ConjId) => false,
             Home::Meta { .. } if *field == F::InPortOxm => true,
-            Home::Meta { .. } if is_of_tunnel(*field) => shows_tunnel(state, *field),
             Home::Meta { .. } => value != 0,
+            // Without a tunnel it may be a rule's.
+            Home::Key { .. } if *field == F::TunId && state.key.tunnel_addresses().is_none() => value != 0,
+            Home::Key { field: home, .. } if home.info().prerequisite == Prerequisite::Tunnel => {
+                shows_tunnel(state, *field)
+            }
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
                 // Open vSwitch shows these only where they matter.
@@ -36,9 +40,9 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     }
     let mut text = with_inner_tag(matching(&all, style), state);
     // A packet's flags have no signs, a match's do.
-    text = text
-        .replace("tun_flags=-oam", "tun_flags=0")
-        .replace("tun_flags=+oam", "tun_flags=oam");
+    for plain in ["tun_flags=-oam", "tun_flags=+oam"] {
+        text = text.replace(plain, &format!("tun_flags={}", flags(state)));
+    }
     if all.meets(MatchPrerequisite::Ipv4)
         && state.key.get(Field::IpProto) == IGMP
         && state.key.get(Field::IpFrag) & 2 == 0
@@ -56,9 +60,16 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     text
 }
 
-/// Whether a field is of a tunnel, beside its key.
-fn is_of_tunnel(field: F) -> bool {
-    field.name().starts_with("tun_") && field != F::TunId
+/// The flags of a tunnel by their names.
+fn flags(state: &FlowState) -> String {
+    let set = state.key.get(Field::TunFlags) as u16;
+    let names = Tunnel::FLAGS.iter().filter(|(_, flag)| set & flag != 0);
+    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+    if names.is_empty() {
+        String::from("0")
+    } else {
+        names.join("|")
+    }
 }
 
 /// Whether a tunnel field is shown: the tunnel must have a destination, and the field must belong
@@ -68,6 +79,7 @@ fn shows_tunnel(state: &FlowState, field: F) -> bool {
     let version = state.get(F::TunErspanVer);
     leads
         && match field {
+            F::TunId => state.key.get(Field::TunFlags) as u16 & Tunnel::KEY != 0,
             F::TunErspanIdx => version == 1,
             F::TunErspanDir | F::TunErspanHwid => version == 2,
             _ => true,
@@ -100,6 +112,22 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     all.set(F::InPortOxm, state.get(F::InPortOxm), F::InPortOxm.info().valid);
     let all = all.normalized();
     let mut text = matching(&all, style);
+    let signed = Tunnel::FLAGS
+        .iter()
+        .filter(|(_, flag)| mask.get(Field::TunFlags) as u16 & flag != 0);
+    let signed: String = signed
+        .map(|(name, flag)| {
+            let sign = if state.key.get(Field::TunFlags) as u16 & flag == 0 {
+                '-'
+            } else {
+                '+'
+            };
+            format!("{sign}{name}")
+        })
+        .collect();
+    if !signed.is_empty() {
+        text = text.replacen(",in_port=", &format!(",tun_flags={signed},in_port="), 1);
+    }
     if mask.get(Field::VlanTci1) as u16 & !TAG_PRESENT != 0
         && let Some(tag) = state.key.tag(1)
     {

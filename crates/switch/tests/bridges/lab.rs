@@ -90,7 +90,7 @@ impl Lab {
     pub(crate) fn translated(&self, port: &str, packet: Packet) -> Translated {
         let packet = packet.bytes();
         let key = &extract(&packet, &PortNo(self.ports[port]).into()).unwrap();
-        let upcall = Upcall { key, packet: &packet };
+        let upcall = Upcall::new(key, &packet);
         self.switch.translate(&upcall, self.now, Patience::Whole).unwrap()
     }
 

@@ -52,16 +52,17 @@ fn new_meters(lab: &mut Lab) -> Vec<(u32, u32)> {
 #[test]
 fn each_kind_of_traffic_passes_its_meter_before_it_is_sent() {
     let mut lab = lab([Some(10), Some(20), Some(30)]);
-    let out = Action::Output(PortNo(lab.ports["b"]));
+    let b = PortNo(lab.ports["b"]);
+    let out = || Action::Output(b);
     let meters = new_meters(&mut lab);
     assert_eq!(meters.iter().map(|(_, rate)| *rate).collect::<Vec<_>>(), [10, 20, 30]);
     let [broadcast, multicast, unicast] = [0, 1, 2].map(|at| Action::Meter(meters[at].0));
-    assert_eq!(actions(&lab, BROADCAST), [broadcast, out]);
-    assert_eq!(actions(&lab, MULTICAST), [multicast, out]);
-    assert_eq!(actions(&lab, testkit::mac(2)), [Action::Clone(2), unicast, out]);
+    assert_eq!(actions(&lab, BROADCAST), [broadcast, out()]);
+    assert_eq!(actions(&lab, MULTICAST), [multicast, out()]);
+    assert_eq!(actions(&lab, testkit::mac(2)), [Action::Clone(2), unicast, out()]);
     // Known stations and other ports have no limit.
     assert_eq!(lab.send("b", 2, 1).unwrap(), ["a"]);
-    assert_eq!(actions(&lab, testkit::mac(2)), [out]);
+    assert_eq!(actions(&lab, testkit::mac(2)), [out()]);
     assert!(matches!(
         lab.translate("b", packet(BROADCAST)).actions[..],
         [Action::Output(_)]
@@ -84,13 +85,14 @@ fn rules_do_not_avoid_the_limit() {
     let meters = new_meters(&mut lab);
     let rule = parse_flow(FlowCommand::Add, "actions=output:2,normal,output:2", &Names::default());
     lab.switch.flow_mod("br0", &rule.unwrap(), lab.now).unwrap();
-    let out = Action::Output(PortNo(lab.ports["b"]));
+    let b = PortNo(lab.ports["b"]);
+    let out = || Action::Output(b);
     let (broadcast, unicast) = (Action::Meter(meters[0].0), Action::Meter(meters[1].0));
-    assert_eq!(actions(&lab, BROADCAST), [broadcast, out, out, out]);
+    assert_eq!(actions(&lab, BROADCAST), [broadcast, out(), out(), out()]);
     // What the limit drops are NORMAL's copies only.
     assert_eq!(
         actions(&lab, testkit::mac(2)),
-        [out, Action::Clone(2), unicast, out, out]
+        [out(), Action::Clone(2), unicast, out(), out()]
     );
 }
 

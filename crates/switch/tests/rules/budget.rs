@@ -186,7 +186,7 @@ fn who_has_little_patience_gets_nothing_and_later_the_same() {
     let whole = switch.ask(&key());
     assert!(whole.work > 1000);
     let key = key();
-    let upcall = Upcall { key: &key, packet: &[] };
+    let upcall = Upcall::new(&key, &[]);
     let translate = |patience: Patience<'_>| switch.translate(&upcall, Nanos::ZERO, patience);
     for work in [0, 100, whole.work - 1] {
         assert!(translate(Patience::Work(work)).is_none());

@@ -121,7 +121,7 @@ fn a_later_table_sees_what_is_behind_a_label() {
         let (first, second) = behind_a_label(&rules, 33);
         let pop = Step::PopMpls { ethertype: 0x0800 };
         assert!(
-            matches!(first[..], [step, Step::Recirc(_)] if step == pop),
+            matches!(&first[..], [step, Step::Recirc(_)] if *step == pop),
             "{condition}: {first:?}"
         );
         assert_eq!(second, [out(2)], "{condition}");
@@ -182,7 +182,7 @@ fn tags_behind_a_label_are_the_packets_own() {
     let rules = ["mpls,actions=pop_mpls:0x8100,pop_vlan,output:2"];
     let mut switch = bridge(&[], &rules);
     let first = answer(&mut switch, &labelled()).translation.actions;
-    let Some(Step::Recirc(id)) = first.last().copied() else {
+    let Some(&Step::Recirc(id)) = first.last() else {
         panic!("{first:?}");
     };
     let mut behind = udp(7);
@@ -257,7 +257,7 @@ fn a_later_table_sees_what_is_behind_a_backbone_header() {
     let packet = Packet::new(mac(1), mac(2)).payload(0x88e7, &[0; 40]);
     let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
     let first = answer(&mut switch, &key).translation.actions;
-    let Some(Step::Recirc(id)) = first.last().copied() else {
+    let Some(&Step::Recirc(id)) = first.last() else {
         panic!("{first:?}");
     };
     let mut behind = udp(7);
@@ -273,10 +273,10 @@ fn a_label_that_is_put_on_and_taken_off_hides_nothing() {
     ];
     let mut switch = bridge(&[], &rules);
     let actions = answer(&mut switch, &udp(7)).translation.actions;
-    let [Step::PushMpls { lse, .. }, two, Step::PopMpls { .. }, three] = actions[..] else {
+    let [Step::PushMpls { lse, .. }, two, Step::PopMpls { .. }, three] = &actions[..] else {
         panic!("{actions:?}");
     };
-    assert_eq!((lse, two, three), (0x140, out(2), out(3)));
+    assert_eq!((*lse, two, three), (0x140, &out(2), &out(3)));
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn a_trace_of_a_packet_that_recirculated_goes_on_where_its_context_says() {
     let mut switch = bridge(&[], &["mpls,actions=pop_mpls:0x0800,dec_ttl,output:3"]);
     let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45, 0, 0, 20]);
     let first = answer(&mut switch, &extract(&packet.bytes(), &PortNo(1).into()).unwrap());
-    let Some(Step::Recirc(handle)) = first.translation.actions.last().copied() else {
+    let Some(&Step::Recirc(handle)) = first.translation.actions.last() else {
         panic!("{first:?}");
     };
     let trace = |id: u32| {
@@ -401,7 +401,7 @@ fn a_mark_and_a_tunnels_key_are_kept_while_a_packet_goes_through_the_datapath_ag
     ];
     let mut switch = bridge(&[], &rules);
     let first = answer(&mut switch, &labelled());
-    let Some(Step::Recirc(id)) = first.translation.actions.last().copied() else {
+    let Some(&Step::Recirc(id)) = first.translation.actions.last() else {
         panic!("{:?}", first.translation.actions);
     };
     let mark = dp::SetField::new(Field::PktMark, 3, u32::MAX.into()).unwrap();

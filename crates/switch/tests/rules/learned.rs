@@ -106,10 +106,10 @@ fn no_more_rules_are_made_than_may_be_and_a_bit_says_so() {
     for station in 1..=4 {
         let translated = switch.ask(&from(station));
         switch.accept(&translated, Nanos::ZERO).unwrap();
-        sent.push(translated.translation.actions[0]);
+        sent.push(translated.translation.actions[0].clone());
     }
     let (two, three) = (Step::Output(PortNo(2)), Step::Output(PortNo(3)));
-    assert_eq!(sent, [two, two, three, three]);
+    assert_eq!(sent, [two.clone(), two.clone(), three.clone(), three]);
     assert_eq!(rules_in(&switch, 5), 2);
     assert_eq!(switch.ask(&from(1)).translation.actions[0], two);
 }

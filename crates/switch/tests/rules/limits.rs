@@ -203,7 +203,7 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
         max_len: u16::MAX,
     };
     let actions = &translated.translation.actions;
-    assert_eq!((actions[0], actions[2]), (step(0), step(1)));
+    assert_eq!((&actions[0], &actions[2]), (&step(0), &step(1)));
     assert!(matches!(actions[1], Step::PushVlan(_)));
     let told: Vec<_> = translated
         .controllers

@@ -12,7 +12,7 @@ pub(crate) trait Ask {
 
 impl Ask for Switch {
     fn ask(&self, key: &Key) -> Translated {
-        self.translate(&Upcall { key, packet: &[] }, Nanos::ZERO, Patience::Whole)
+        self.translate(&Upcall::new(key, &[]), Nanos::ZERO, Patience::Whole)
             .unwrap()
     }
 }

@@ -236,7 +236,7 @@ pub struct Packet {
 }
 
 /// The outer headers of a flow's packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Encapsulation {
     bytes: [u8; MAX_HEADER],
     len: u16,
@@ -250,7 +250,7 @@ pub struct Encapsulation {
 }
 
 /// What to fill in behind the IP header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fix {
     Udp {
         ports: SourcePorts,
@@ -267,7 +267,7 @@ enum Fix {
 }
 
 /// GTP-U has a length, and may have a sequence number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct GtpuFix {
     sequence: bool,
 }
@@ -308,6 +308,28 @@ impl Encapsulation {
     #[expect(clippy::len_without_is_empty, reason = "there is always an IP header")]
     pub fn len(&self) -> usize {
         usize::from(self.len)
+    }
+
+    /// What the inner packet is.
+    pub const fn inner(&self) -> Inner {
+        self.inner
+    }
+
+    /// Whether the flow's packets have a checksum over the inner packet.
+    pub const fn has_checksum(&self) -> bool {
+        match self.fix {
+            Fix::Udp { csum, .. } | Fix::Gre { csum, .. } => csum,
+            Fix::Nothing => false,
+        }
+    }
+
+    /// Whether each packet of the flow has a number of its own.
+    pub const fn has_sequence(&self) -> bool {
+        match self.fix {
+            Fix::Udp { gtpu: Some(gtpu), .. } => gtpu.sequence,
+            Fix::Gre { sequence, .. } => sequence.is_some(),
+            Fix::Udp { .. } | Fix::Nothing => false,
+        }
     }
 
     /// The headers with zeros where packets differ: what a datapath prints of the flow.

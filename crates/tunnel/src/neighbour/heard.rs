@@ -21,7 +21,7 @@ const OVERRIDE: u8 = 0x20;
 const TARGET_LINK_LAYER: u8 = 2;
 
 /// The Ethernet address of a neighbour, as a packet says it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Heard {
     /// The neighbour.
     pub address: IpAddr,
@@ -34,7 +34,7 @@ pub struct Heard {
 }
 
 /// Who a packet about a neighbour is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeardBy {
     /// The host with this address, which may be another one than ours.
     Host(IpAddr),

@@ -278,6 +278,11 @@ impl Config {
         }
     }
 
+    /// Whether each packet that is sent has a number of its own.
+    pub const fn has_sequence(&self) -> bool {
+        self.seq || matches!(self.kind, Type::Erspan | Type::Ip6erspan)
+    }
+
     /// The mode if none is configured.
     pub const fn default_mode(&self) -> Mode {
         if self.carries_l2() {

@@ -251,7 +251,7 @@ impl<P: Ord + Copy> Table<P> {
         all.iter().map(|(_, _, port)| port.to_string()).collect()
     }
 
-    /// The datapath ports that receive the tunnels' packets, by name.
+    /// The datapath ports that receive the tunnels' packets, by number.
     pub fn listeners(&self) -> Vec<Listener> {
         let mut all: BTreeMap<String, Listener> = BTreeMap::new();
         for port in self.ports.values() {
@@ -269,7 +269,9 @@ impl<P: Ord + Copy> Table<P> {
             listener.tunnels += 1;
             listener.format = union(listener.format, config.format());
         }
-        all.into_values().collect()
+        let mut all: Vec<Listener> = all.into_values().collect();
+        all.sort_by_key(|listener| listener.datapath_port);
+        all
     }
 
     fn check_gbp(&self, port: &Vport) -> Result<(), Refused> {

@@ -262,16 +262,16 @@ fn tunnels_are_listed_as_open_vswitch_lists_them() {
     assert_eq!(
         listeners,
         [
-            "genev_sys_6081 (6081) ref_cnt=1",
-            "gre_sys (7) ref_cnt=3",
             "ip6gre_sys (5) ref_cnt=1",
+            "gre_sys (7) ref_cnt=3",
             "vxlan_sys_4789 (4789) ref_cnt=1",
+            "genev_sys_6081 (6081) ref_cnt=1",
         ]
     );
     let mac = MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, 0]);
     let flow = |at: usize, address: &str| table.listeners()[at].flow(mac, address.parse().unwrap());
     assert_eq!(
-        flow(3, "1.1.2.88"),
+        flow(2, "1.1.2.88"),
         "vxlan_sys_4789 (4789) : eth(dst=aa:55:aa:55:00:00),eth_type(0x0800),\
          ipv4(dst=1.1.2.88,proto=17,frag=no),udp(dst=4789)"
     );

@@ -62,9 +62,19 @@ impl Bridges {
         true
     }
 
+    /// Whether a datapath port number is free.
+    pub(super) fn is_free(&self, number: u32) -> bool {
+        let mut used = self
+            .open
+            .values()
+            .map(|open| open.port)
+            .chain(self.tunnel_ports.values().copied());
+        number != 0 && used.all(|port| port.0 != number)
+    }
+
     /// The datapath port number for a new device: never used before, but for dummies.
     fn port_for(&self, name: &str, spec: &Spec) -> PortNo {
-        let is_free = |number| number != 0 && self.open.values().all(|open| open.port.0 != number);
+        let is_free = |number| self.is_free(number);
         let by_name = match spec {
             Spec::Dummy { .. } => dummy_port::number(name, is_free),
             _ => None,
@@ -115,7 +125,7 @@ impl Bridges {
     /// # Errors
     /// The number is in use, or the datapath refuses the device; then it has no port any more.
     pub(crate) fn renumber(&mut self, name: &str, to: PortNo) -> Result<(), String> {
-        let taken = self.open.values().any(|open| open.port == to);
+        let taken = !self.is_free(to.0);
         let open = self.open.get_mut(name).ok_or("unknown port")?;
         if taken {
             return Err("port number already in use".to_owned());

@@ -10,6 +10,30 @@ use switch::tables::{Condition, Cursor, Found};
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
     add("bridge/dump-flows", "[--offload-stats] bridge", 1, 2, dump_flows);
     add("bridge/reconnect", "[bridge]", 0, 1, reconnect);
+    add("tnl/ports/show", "-v", 0, 1, show_tunnel_ports);
+    add("ofproto/list-tunnels", "", 0, 0, |state, _| {
+        let lines = state.shared.switch.read().list_tunnels();
+        Ok(lines.iter().map(|line| format!("{line}\n")).collect())
+    });
+}
+
+/// The datapath ports of tunnels; with `-v` the packets that they receive.
+fn show_tunnel_ports(state: &State, args: &[String]) -> Answer {
+    let switch = state.shared.switch.read();
+    let listeners = switch.tunnel_listeners();
+    let mut out = String::from("Listening ports:\n");
+    if args.first().is_none_or(|arg| arg != "-v") {
+        listeners.iter().for_each(|own| _ = writeln!(out, "{own}"));
+        return Ok(out);
+    }
+    for own in &listeners {
+        for bridge in switch.underlay().bridges.values() {
+            for address in &bridge.addresses {
+                let _ = writeln!(out, "{}", own.flow(bridge.mac, *address));
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// Rules printed under one lock of the switch.

@@ -46,6 +46,7 @@ fn add_route(state: &State, args: &[String]) -> Answer {
     let addresses = addresses(state, device);
     let added = state.routes.borrow_mut().add(to, mark, device, gateway, &addresses);
     added.ok_or("Error while inserting route.")?;
+    state.settle_underlay();
     Ok("OK".to_owned())
 }
 
@@ -64,7 +65,9 @@ pub(super) fn addresses(state: &State, device: &str) -> Vec<Prefix> {
 
 fn remove(state: &State, args: &[String]) -> Answer {
     let (to, mark) = (prefix(&args[0])?, mark(args.get(1))?);
-    if state.routes.borrow_mut().remove(to, mark) {
+    let removed = state.routes.borrow_mut().remove(to, mark);
+    if removed {
+        state.settle_underlay();
         Ok("OK".to_owned())
     } else {
         Err("Not found".to_owned())

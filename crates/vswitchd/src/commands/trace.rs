@@ -221,8 +221,8 @@ fn datapath_flow(switch: &Switch, mut key: Key, mask: &Mask) -> Result<(String, 
     if mask.get(Field::EthType) == 0 {
         key.set(Field::EthType, NO_TYPE);
     }
-    let at = switch.attachment(in_port);
-    let (bridge, number) = at.ok_or_else(|| format!("no OpenFlow port for datapath port {}", in_port.0))?;
+    key.set(Field::InPort, in_port.0.into());
+    let (bridge, number) = switch.attachment(&key)?;
     let id = key.get(Field::RecircId) as u32;
     if id != 0 && !switch.continues(id) {
         return Err(format!("no recirculation data for recirc_id {id:#x}"));

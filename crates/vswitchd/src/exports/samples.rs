@@ -119,10 +119,7 @@ mod tests {
     fn known(samples: &Samples, handle: u32) {
         let mut switch = switch::Switch::new(1);
         switch.configure(switch::SwitchConfig::default(), nanos::Nanos(0));
-        let upcall = dp::Upcall {
-            key: &flow::Key::ZERO,
-            packet: &[],
-        };
+        let upcall = dp::Upcall::new(&flow::Key::ZERO, &[]);
         let patience = switch::tables::Patience::Whole;
         let mut translated = switch.translate(&upcall, nanos::Nanos(0), patience).unwrap();
         let data = SampleData::Ipfix {

@@ -183,17 +183,14 @@ impl Shared {
             let _serving = serving;
             // Workers on the same processor run soon after they wake.
             let _ = sys::thread::set_slice(SLICE);
-            while let Some((key, packet)) = long.next() {
+            while let Some(waiting) = long.next() {
                 let Some(shared) = Weak::upgrade(&shared) else { return };
                 let epoch = shared.changes.epoch();
                 let begun = shared.clock.now();
-                let upcall = Upcall {
-                    key: &key,
-                    packet: &packet,
-                };
+                let upcall = waiting.upcall();
                 let translation = shared.translate(&upcall);
                 let done = shared.clock.now();
-                long.answer(&key, Done { translation, epoch }, done);
+                long.answer(&waiting.key, Done { translation, epoch }, done);
                 drop(shared);
                 // Other threads get the tables and the processor half of the time.
                 std::thread::sleep(done.since(begun).min(LONGEST_REST));

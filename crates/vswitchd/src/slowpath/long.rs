@@ -103,8 +103,23 @@ struct Queue {
     closed: bool,
 }
 
-/// A packet to translate: its key and its first bytes.
-type Waiting = (Key, Box<[u8]>);
+/// A packet to translate.
+pub(super) struct Waiting {
+    pub(super) key: Key,
+    /// Its first bytes.
+    pub(super) packet: Box<[u8]>,
+    pub(super) tunnel_options: Box<[u8]>,
+}
+
+impl Waiting {
+    pub(super) fn upcall(&self) -> Upcall<'_> {
+        Upcall {
+            key: &self.key,
+            packet: &self.packet,
+            tunnel_options: &self.tunnel_options,
+        }
+    }
+}
 
 struct Request {
     port: PortNo,
@@ -235,7 +250,11 @@ impl Long {
 
 impl Queue {
     fn request(&mut self, upcall: &Upcall<'_>, now: Nanos) -> bool {
-        let Upcall { key, packet } = *upcall;
+        let Upcall {
+            key,
+            packet,
+            tunnel_options,
+        } = *upcall;
         let port = key.in_port();
         if self.requests.contains_key(key) {
             return true;
@@ -255,7 +274,11 @@ impl Queue {
         if waiting.is_empty() {
             self.port_queue.push_back(port);
         }
-        waiting.push_back((*key, packet[..packet.len().min(MOST_OF_PACKET)].into()));
+        waiting.push_back(Waiting {
+            key: *key,
+            packet: packet[..packet.len().min(MOST_OF_PACKET)].into(),
+            tunnel_options: tunnel_options.into(),
+        });
         true
     }
 
@@ -373,13 +396,13 @@ mod tests {
     }
 
     fn upcall(key: &Key) -> Upcall<'_> {
-        Upcall { key, packet: b"packet" }
+        Upcall::new(key, b"packet")
     }
 
     fn next(long: &Long) -> Option<Key> {
-        let (key, packet) = long.next()?;
-        assert_eq!(*packet, *b"packet");
-        Some(key)
+        let waiting = long.next()?;
+        assert_eq!(*waiting.packet, *b"packet");
+        Some(waiting.key)
     }
 
     fn is_taken(long: &Long, key: &Key, now: Nanos) -> bool {

@@ -51,7 +51,7 @@ fn key(station: u64) -> Key {
 }
 
 fn ask(shared: &Shared, key: &Key) -> Answer {
-    shared.try_upcall(&Upcall { key, packet: &[] }, Nanos::ZERO)
+    shared.try_upcall(&Upcall::new(key, &[]), Nanos::ZERO)
 }
 
 /// The answer that arrives later.
@@ -73,10 +73,8 @@ const SHORT: &str = "priority=2,dl_dst=00:00:00:00:00:07,actions=output:2";
 fn a_long_translation_is_made_elsewhere_and_is_the_same() {
     let shared = shared(&[LONG, SHORT]);
     shared.serve_long().unwrap();
-    let upcall = Upcall {
-        key: &key(1),
-        packet: &[],
-    };
+    let own = key(1);
+    let upcall = Upcall::new(&own, &[]);
     let whole = shared.switch.read().translate(&upcall, Nanos::ZERO, Patience::Whole);
     let whole = whole.unwrap().translation;
     assert_eq!(whole.actions.len(), 2048);
@@ -118,7 +116,7 @@ fn a_long_translation_gives_way_to_whoever_changes_the_tables_but_not_for_ever()
     let shared = shared(&[LONG]);
     let asked = RefCell::new(Vec::new());
     let key = key(1);
-    let upcall = Upcall { key: &key, packet: &[] };
+    let upcall = Upcall::new(&key, &[]);
     let translate = |switch: &switch::Switch, now, patience: Patience<'_>| {
         asked.borrow_mut().push(matches!(patience, Patience::Whole));
         Some(switch.translate(&upcall, now, patience))

@@ -341,10 +341,7 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
     }
     let packet = Bench::packet(101, 102, 0);
     let key = flow::extract(&packet, &PortNo(101).into()).unwrap();
-    let upcall = Upcall {
-        key: &key,
-        packet: &packet,
-    };
+    let upcall = Upcall::new(&key, &packet);
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
     let kind = ports[0].kind(&packet).unwrap();
     let flow = flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO);

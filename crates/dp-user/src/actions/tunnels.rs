@@ -1,0 +1,195 @@
+//! Outer headers of tunnels: put before packets, and taken off.
+
+use super::Context;
+use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
+use flow::{Field, PacketMeta, PortNo};
+use nanos::Nanos;
+use netdev::{Csum, Frame, Gso, Offload, checksum};
+use std::hash::RandomState;
+use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, ecn};
+use wire::EtherType;
+
+/// Length of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// Length of an IPv6 header.
+const IPV6_LEN: usize = 40;
+
+/// The unit of ERSPAN's time, in nanoseconds.
+const ERSPAN_TIME: u64 = 100_000;
+
+/// What a worker's tunnels need.
+pub(crate) struct Tunnels {
+    secret: RandomState,
+    /// The next identification of IPv4, and the next sequence number.
+    sequence: u32,
+}
+
+impl Tunnels {
+    pub(super) fn new(secret: RandomState) -> Tunnels {
+        Tunnels { secret, sequence: 0 }
+    }
+
+    /// Puts outer headers before a packet that is no segment.
+    pub(super) fn push(&mut self, frame: &mut Frame, push: &TunnelPush, now: Nanos) -> Result<(), DropCause> {
+        // The checksum lies in the inner packet, where no device would look for it.
+        if matches!(frame.offload.csum, Csum::Partial { .. }) && checksum::fill(frame).is_err() {
+            return Err(DropCause::Malformed);
+        }
+        let hash = hash_of_flow(frame);
+        if push.headers.inner() != Inner::Ethernet {
+            frame.advance(ethernet_len(frame)).map_err(|_| DropCause::Malformed)?;
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let packet = Packet {
+            hash,
+            identification: self.sequence as u16,
+            sequence: push.sequence.as_ref().map_or(0, |sequence| sequence.next()),
+            time: (now.0 / ERSPAN_TIME) as u32,
+            sum: None,
+        };
+        let len = push.headers.len();
+        if frame.prepend(len).is_err() {
+            make_room(frame, len);
+        }
+        frame.offload = Offload::default();
+        push.headers
+            .write(frame.data_mut(), &packet)
+            .map_err(|_| DropCause::TooBig)?;
+        frame.meta.take_extra();
+        Ok(())
+    }
+
+    /// Takes the outer headers of a packet off: it is then one that the tunnel has received.
+    fn pop(&self, frame: &mut Frame, port: PortNo, format: Format) -> Result<(), DropCause> {
+        let ip = ethernet_len(frame);
+        let data = frame.data().get(ip..).ok_or(DropCause::TunnelMalformed)?;
+        let checksums = match frame.offload.csum {
+            Csum::Unknown => Checksums::Verify,
+            Csum::Valid | Csum::Partial { .. } => Checksums::Good,
+        };
+        let outer = decapsulate(format, data, checksums).map_err(cause_of_refusal)?;
+        let (inner, tos) = (outer.inner, outer.tos);
+        let (start, end) = (ip + outer.start, ip + outer.end);
+        let mark = frame.meta.mark;
+        let tunnel = tunnel_of(&outer, &self.secret);
+        if matches!(frame.offload.csum, Csum::Partial { start: at, .. } if usize::from(at) < start) {
+            checksum::fill(frame).map_err(|_| DropCause::TunnelMalformed)?;
+            frame.offload = Offload::default();
+        }
+        frame.truncate(end);
+        match inner {
+            // A message keeps its headers.
+            Inner::Message => {}
+            _ => frame.advance(start).map_err(|_| DropCause::TunnelMalformed)?,
+        }
+        if !matches!(frame.offload.csum, Csum::Partial { .. }) {
+            frame.offload = Offload::default();
+        }
+        ecn::apply(frame.data_mut(), inner, tos).map_err(cause_of_refusal)?;
+        if let Inner::Packet(kind) = inner {
+            add_ethernet(frame, kind)?;
+        }
+        let mut meta = PacketMeta::received(port);
+        meta.mark = mark;
+        meta.extra_mut().tunnel = Some(tunnel);
+        frame.meta = meta;
+        Ok(())
+    }
+}
+
+impl Context<'_> {
+    /// Takes outer headers off, and recirculates the packet as one that a tunnel's port has
+    /// received.
+    #[inline(never)]
+    pub(super) fn pop_tunnel(&mut self, frame: Frame, port: PortNo, format: Format) {
+        if frame.offload.gso != Gso::None && !is_inner_segment(&frame) {
+            for segment in self.completed(frame) {
+                self.pop_tunnel(segment, port, format);
+            }
+            return;
+        }
+        self.settled = true;
+        if self.depth >= MAX_RECIRCULATIONS {
+            return self.dropped(DropCause::Recirculation);
+        }
+        let mut frame = frame;
+        match self.tunnels.pop(&mut frame, port, format) {
+            Ok(()) => self.recirculated.push(frame),
+            Err(cause) => self.dropped(cause),
+        }
+    }
+}
+
+/// Where the network header begins: behind the Ethernet header and its tags.
+fn ethernet_len(frame: &Frame) -> usize {
+    wire::headers::behind_tags(frame.data(), usize::MAX).map_or(ETHERNET, |(_, start)| start)
+}
+
+/// Whether it is the inner packet that a device is to segment, as the kernel's own tunnels leave
+/// it: then the segment stays whole when the outer headers come off.
+fn is_inner_segment(frame: &Frame) -> bool {
+    let ip = ethernet_len(frame);
+    let outer = match frame.data().get(ip) {
+        Some(first) if first >> 4 == 4 => ip + usize::from(first & 0xf) * 4,
+        _ => ip + IPV6_LEN,
+    };
+    matches!(frame.offload.csum, Csum::Partial { start, .. } if usize::from(start) > outer)
+}
+
+/// Gives a packet without an Ethernet header one with addresses of zero.
+fn add_ethernet(frame: &mut Frame, kind: EtherType) -> Result<(), DropCause> {
+    let header = frame.prepend(ETHERNET).map_err(|_| DropCause::TunnelMalformed)?;
+    header.fill(0);
+    header[12..].copy_from_slice(&kind.0.to_be_bytes());
+    Ok(())
+}
+
+/// Moves a packet into a buffer with room for `len` bytes before it, which become its first.
+#[cold]
+fn make_room(frame: &mut Frame, len: usize) {
+    let mut bytes = vec![0; len];
+    bytes.extend_from_slice(frame.data());
+    let mut moved = Frame::from_slice(&bytes);
+    moved.meta = std::mem::take(&mut frame.meta);
+    *frame = moved;
+}
+
+/// A hash of the packet's flow, the same for all its packets: it chooses the outer source port. It
+/// needs no secret: nothing is found by it.
+fn hash_of_flow(frame: &Frame) -> u32 {
+    let data = frame.data();
+    // Most packets: IPv4 without options, TCP or UDP, no fragment.
+    if let Some(header) = data.first_chunk::<38>()
+        && header[12..15] == [8, 0, 0x45]
+        && header[20] & 0x3f == 0
+        && header[21] == 0
+        && matches!(header[23], 6 | 17)
+    {
+        let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        let (addresses, ports) = (eight(26), eight(30));
+        return (flow::mix(flow::mix(addresses, ports), header[23].into()) >> 32) as u32;
+    }
+    let Some(key) = flow::extract(data, &PacketMeta::default()) else {
+        return 0;
+    };
+    let fields = [
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+        Field::Ipv6Src,
+        Field::Ipv6Dst,
+        Field::IpProto,
+        Field::TpSrc,
+        Field::TpDst,
+    ];
+    let mix = |hash: u64, field: &Field| {
+        let value = key.get(*field);
+        flow::mix(flow::mix(hash, value as u64), (value >> 64) as u64)
+    };
+    let mut hash = fields.iter().fold(0, mix);
+    if hash == fields.iter().fold(0, |hash, _| flow::mix(flow::mix(hash, 0), 0)) {
+        // Not IP.
+        hash = [Field::EthSrc, Field::EthDst, Field::EthType].iter().fold(0, mix);
+    }
+    (hash >> 32) as u32
+}

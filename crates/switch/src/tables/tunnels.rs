@@ -1,0 +1,493 @@
+//! Tunnels in a translation: packets that came through one, and packets that leave by one.
+//!
+//! A packet that leaves by a tunnel gets its outer headers in the datapath. It then enters the
+//! bridge whose local port has the outer source address, as if that port had received it: rules,
+//! mirrors and queues of the underlay see the outer packet. The key of the outer packet is in the
+//! translation except for its UDP source port, which every packet has of its own. Where the
+//! underlay reads that port, the packet recirculates instead.
+
+use super::pipeline::Pipeline;
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::{Egress, Ingress};
+use crate::tunnel::UnderlayBridge;
+use dp::{Action, DropCause, Effect, TunnelPush};
+use flow::{Field, Key, MatchField, PacketMeta, PortNo, Tunnel};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use tunnel::format::geneve::{Options, OptionsBuffer};
+use tunnel::format::{Body, EncapsulateError, Encapsulation, Erspan, ErspanV2, Gbp, Inner, InnerIp, Outer, Packet};
+use tunnel::neighbour::Heard;
+use tunnel::vport::{self, Config, Endpoint, Local, Mode, Tos, Ttl, Type, Vport};
+use wire::{EtherType, MacAddr};
+
+/// ICMPv6, and its neighbour advertisement (RFC 4861 §4.4).
+const ICMPV6: u128 = 58;
+const ADVERTISEMENT: u128 = 136;
+const UDP: u128 = 17;
+
+/// The bits of the congestion mark and of the DSCP in a type of service.
+const ECN: u128 = 3;
+const DSCP: u128 = 0xfc;
+
+/// Bytes behind the headers of a packet whose outer key is asked for.
+const SOME_PAYLOAD: usize = 64;
+
+/// The end of a tunnel, as a packet is to be sent to it.
+struct Route<'a> {
+    /// The bridge that leads there.
+    name: &'a str,
+    bridge: &'a UnderlayBridge,
+    /// The router, or the end itself.
+    next_hop: IpAddr,
+    /// The outer source address.
+    source: IpAddr,
+}
+
+impl<'a> Pipeline<'a> {
+    /// The port of a packet that a tunnel's datapath port has decapsulated. `None` where the
+    /// datapath port is not that of a tunnel, or no tunnel has the packet.
+    pub(super) fn received_by_tunnel(&mut self, device: PortNo) -> Option<Ingress> {
+        if !self.switch.tunnels.is_device(device) {
+            return None;
+        }
+        self.consult_tunnel();
+        let found = self.switch.tunnels.find(self.original);
+        if found.is_none() {
+            self.dropped(DropCause::NoTunnel);
+        }
+        found
+    }
+
+    /// Reads what decides whose packet one from a tunnel is: as in Open vSwitch, whatever the
+    /// tunnels are.
+    pub(super) fn consult_tunnel(&mut self) {
+        let flags = Tunnel::DF | Tunnel::CSUM | Tunnel::KEY | Tunnel::NO_ETHERNET;
+        self.consult(Field::TunFlags, flags.into());
+        for field in [Field::TunId, Field::TunSrc, Field::TunDst, Field::TunTos] {
+            self.consult(field, u128::MAX);
+        }
+        if self.original.get(Field::TunDst) == 0 {
+            self.consult(Field::TunIpv6Src, u128::MAX);
+            self.consult(Field::TunIpv6Dst, u128::MAX);
+        }
+    }
+
+    /// Gives the packet the fields that the bridge has for options of its tunnel. Returns whether
+    /// it may go on.
+    pub(super) fn read_tunnel_options(&mut self, bridge: &Bridge) -> bool {
+        let map = bridge.tables.options().packets();
+        let from_tunnel = self.switch.tunnels.is_device(self.original.in_port());
+        if !from_tunnel || map.is_empty() && self.tunnel_options.is_empty() {
+            return true;
+        }
+        self.consult(Field::TunOptions, u128::MAX);
+        let options = Options::new(self.tunnel_options).and_then(|options| dp::geneve::receive(map, options));
+        match options {
+            Ok(options) => {
+                self.packet.state.set_tunnel_options(&options);
+                true
+            }
+            Err(refusal) => {
+                self.warning(|_| refusal.to_string());
+                self.dropped(dp::cause_of_refusal(refusal));
+                false
+            }
+        }
+    }
+
+    /// Where a packet to the local port of a bridge ends a tunnel: takes its outer headers off.
+    /// What it says of neighbours is learned. Returns whether it was a tunnel's packet.
+    pub(super) fn end_tunnel(&mut self, device: PortNo) -> bool {
+        let Some((_, own)) = self.switch.tunnels.ends_at(device) else {
+            return false;
+        };
+        self.depend(Read::Underlay);
+        let Some(at) = self.switch.attachments.get(&device).copied() else {
+            return false;
+        };
+        let kind = EtherType(self.read(Field::EthType) as u16);
+        if kind == EtherType::ARP {
+            self.hear_arp(at.bridge);
+            return false;
+        }
+        let is_v4 = match kind {
+            EtherType::IPV4 => true,
+            EtherType::IPV6 => false,
+            _ => return false,
+        };
+        let protocol = self.read(Field::IpProto) as u8;
+        if u128::from(protocol) == ICMPV6 && !is_v4 {
+            self.hear_advertisement(at.bridge);
+            return false;
+        }
+        let Some(has_port) = self.switch.tunnels.receives_protocol(protocol) else {
+            return false;
+        };
+        let dst: IpAddr = match is_v4 {
+            true => Ipv4Addr::from_bits(self.read(Field::Ipv4Dst) as u32).into(),
+            false => Ipv6Addr::from_bits(self.read(Field::Ipv6Dst)).into(),
+        };
+        let mac = MacAddr::from_u64(self.read(Field::EthDst) as u64);
+        if mac != own.mac || !own.addresses.contains(&dst) || self.read(Field::IpFrag) != 0 {
+            return false;
+        }
+        let port = if has_port { self.read(Field::TpDst) as u16 } else { 0 };
+        let Some((tunnel, format)) = self.switch.tunnels.listener(protocol, port) else {
+            return false;
+        };
+        if !self.another_output() {
+            return true;
+        }
+        self.learn_far_end(at.bridge, is_v4);
+        self.commit_all();
+        self.export_sent(device);
+        self.actions.push(Action::TunnelPop { port: tunnel, format });
+        self.mirror_sent(Egress::Device(device));
+        true
+    }
+
+    /// A packet through a tunnel has the Ethernet address of the next hop to its other end.
+    fn learn_far_end(&mut self, bridge: u32, is_v4: bool) {
+        let source: IpAddr = match is_v4 {
+            true => Ipv4Addr::from_bits(self.packet.state.key.get(Field::Ipv4Src) as u32).into(),
+            false => Ipv6Addr::from_bits(self.packet.state.key.get(Field::Ipv6Src)).into(),
+        };
+        // It keeps a neighbour that is known: a megaflow for all senders learns nothing new.
+        self.effects.push(Effect::Resolve {
+            bridge,
+            address: source,
+        });
+    }
+
+    fn hear_arp(&mut self, bridge: u32) {
+        let operation = self.read(Field::ArpOp) as u16;
+        if operation != 2 {
+            return;
+        }
+        let sender = Ipv4Addr::from_bits(self.read(Field::ArpSpa) as u32);
+        let mac = MacAddr::from_u64(self.read(Field::ArpSha) as u64);
+        let target = Ipv4Addr::from_bits(self.read(Field::ArpTpa) as u32);
+        self.hear(bridge, Heard::from_arp(operation, sender, mac, target));
+    }
+
+    fn hear_advertisement(&mut self, bridge: u32) {
+        if self.read(Field::IcmpType) != ADVERTISEMENT || self.read(Field::IcmpCode) != 0 {
+            return;
+        }
+        let target = Ipv6Addr::from_bits(self.read(Field::NdTarget));
+        let mac = MacAddr::from_u64(self.read(Field::NdTll) as u64);
+        let destination = Ipv6Addr::from_bits(self.read(Field::Ipv6Dst));
+        self.hear(bridge, Heard::from_advertisement(target, mac, destination, true));
+    }
+
+    fn hear(&mut self, bridge: u32, heard: Option<Heard>) {
+        self.effects.extend(heard.map(|heard| Effect::Heard { bridge, heard }));
+    }
+
+    /// Sends the packet through a tunnel.
+    pub(super) fn send_through_tunnel(&mut self, at: Ingress) {
+        let Some(vport) = self.switch.tunnels.ports().get(at) else {
+            return self.dropped(DropCause::PortDown);
+        };
+        if !self.another_output() {
+            return;
+        }
+        let config = &vport.config;
+        let inner = self.inner_of(config);
+        let ip = self.inner_ip(config);
+        let Some(remote) = self.remote_of(config) else {
+            self.warning(|_| String::from("Not tunneling to our own address"));
+            self.note_left_tunnel(|p| p.left_tunnel(config, ip));
+            return self.dropped(DropCause::Loop);
+        };
+        let mark = match config.egress_pkt_mark {
+            Some(mark) => u128::from(mark),
+            None => self.packet.state.key.get(Field::PktMark),
+        };
+        self.detail(|_| String::from("output to native tunnel"));
+        self.depend(Read::Underlay);
+        let Some(route) = self.route_to(config, remote, mark as u32) else {
+            self.warning(|_| String::from("native tunnel routing failed"));
+            return self.dropped(DropCause::TunnelRoute);
+        };
+        self.detail(|_| format!("tunneling to {} via {}", route.next_hop, route.name));
+        let Some(mac) = self.next_hop_mac(&route) else { return };
+        self.detail(|_| {
+            let (own, source) = (route.bridge.mac, route.source);
+            format!("tunneling from {own} {source} to {mac} {}", route.next_hop)
+        });
+        let outer = Outer {
+            ethernet: Some((mac, route.bridge.mac)),
+            src: route.source,
+            dst: remote,
+            tos: config.outer_tos(ip),
+            ttl: config.outer_ttl(ip),
+            df: config.df,
+            label: config.label,
+            ports: self.switch.tunnels.tables.source_ports,
+        };
+        let headers = inner
+            .ok_or(EncapsulateError::Inner)
+            .and_then(|inner| self.encapsulation(config, &outer, inner));
+        let headers = match headers {
+            Ok(headers) => headers,
+            Err(error) => {
+                self.warning(|_| error.to_string());
+                return self.dropped(DropCause::TunnelRoute);
+            }
+        };
+        let push = TunnelPush {
+            port: PortNo(vport.datapath_port),
+            underlay: route.bridge.local,
+            kind: config.kind.kind(),
+            headers,
+            sequence: self.switch.tunnels.sequence(at),
+        };
+        self.send_encapsulated(at, vport, push, mark);
+    }
+
+    fn send_encapsulated(&mut self, at: Ingress, vport: &Vport, push: TunnelPush, mark: u128) {
+        let Some(entry) = self.switch.attachments.get(&push.underlay).copied() else {
+            return self.dropped(DropCause::TunnelRoute);
+        };
+        self.commit_all();
+        if let Some(limit) = self.packet.limit {
+            self.actions.push(Action::Trunc(limit));
+        }
+        self.export_sent(PortNo(vport.datapath_port));
+        let before = self.packet.base.key.get(Field::PktMark);
+        let Some(mut outer) = outer_key(&push, self.packet.base.queue) else {
+            return self.dropped(DropCause::TunnelRoute);
+        };
+        outer.set(Field::PktMark, mark);
+        let mut held = outer;
+        held.set(Field::PktMark, before);
+        // What the underlay reads is of the outer packet, which is decided already.
+        let consulted = std::mem::replace(&mut self.consulted, [0; super::WORDS]);
+        let start = (self.actions.len(), self.controllers.len());
+        let (rules, credits) = (self.rules.len(), self.credits.len());
+        let action = Action::TunnelPush(Arc::new(push));
+        let limit = self.packet.limit.take();
+        self.with_other_packet(|pipeline| {
+            pipeline.enter_after(entry, outer, |copy| {
+                copy.actions.push(action.clone());
+                copy.packet.base.key = held;
+            });
+        });
+        let read = std::mem::replace(&mut self.consulted, consulted);
+        let is_udp = outer.get(Field::IpProto) == UDP;
+        if is_udp && super::words::get(&read, MatchField::UdpSrc) != 0 && !self.failed {
+            // The underlay looks at the port that each packet has of its own.
+            self.take_back(start);
+            self.rules.truncate(rules);
+            self.credits.truncate(credits);
+            self.recirculate_encapsulated(entry, action, held, mark);
+        }
+        self.packet.limit = limit;
+        self.mirror_sent(Egress::Tunnel(at));
+    }
+
+    /// The packet enters the underlay's bridge when the datapath knows its outer headers.
+    fn recirculate_encapsulated(&mut self, entry: Ingress, action: Action, held: Key, mark: u128) {
+        let Some(saved) = self.begin_copy() else { return };
+        self.actions.push(action);
+        self.packet.base.key = held;
+        self.packet.state.key = held;
+        self.packet.state.key.set(Field::PktMark, mark);
+        self.enter_again(entry);
+        self.end_copy(saved);
+    }
+
+    /// The other end of a tunnel; `None` where the rules have chosen none, or the one that the
+    /// packet came from.
+    fn remote_of(&self, config: &Config) -> Option<IpAddr> {
+        let remote = match config.remote {
+            Endpoint::Address(remote) => remote,
+            Endpoint::Flow => self.packet.state.key.tunnel_addresses()?.1,
+        };
+        let own = self.original.tunnel_addresses().map(|(_, dst)| dst);
+        (own != Some(remote)).then_some(remote)
+    }
+
+    /// The fields of a tunnel that the packet was not sent through.
+    fn left_tunnel(&self, config: &Config, ip: Option<InnerIp>) -> Key {
+        let mut key = self.packet.state.key;
+        key.set(Field::TunSrc, 0);
+        key.set(Field::TunIpv6Src, 0);
+        match config.local {
+            Local::Address(IpAddr::V4(local)) => key.set(Field::TunSrc, local.to_bits().into()),
+            Local::Address(IpAddr::V6(local)) => key.set(Field::TunIpv6Src, local.to_bits()),
+            Local::Any | Local::Flow => {}
+        }
+        let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+        let flags = flag(config.df, Tunnel::DF)
+            | flag(config.csum, Tunnel::CSUM)
+            | flag(config.out_key != vport::Key::None, Tunnel::KEY);
+        key.set(Field::TunFlags, flags.into());
+        key.set(Field::TunTtl, config.outer_ttl(ip).into());
+        key.set(Field::TunTos, config.outer_tos(ip).into());
+        key
+    }
+
+    fn route_to(&mut self, config: &Config, remote: IpAddr, mark: u32) -> Option<Route<'a>> {
+        let underlay = &self.switch.tunnels.underlay;
+        let hop = &underlay.routes.lookup(remote, mark)?.hop;
+        let (name, bridge) = underlay.bridges.get_key_value(&hop.device)?;
+        let chosen = match config.local {
+            Local::Address(local) => Some(local),
+            Local::Flow => self.packet.state.key.tunnel_addresses().map(|(src, _)| src),
+            Local::Any => None,
+        };
+        let chosen = chosen.filter(|chosen| !chosen.is_unspecified());
+        Some(Route {
+            name,
+            bridge,
+            next_hop: hop.gateway.unwrap_or(remote),
+            source: chosen.unwrap_or(hop.source),
+        })
+    }
+
+    /// The Ethernet address of the next hop; it is asked for where it is not known.
+    fn next_hop_mac(&mut self, route: &Route<'_>) -> Option<MacAddr> {
+        let bridge = *self.switch.bridge_ids.get(route.name)?;
+        self.depend(Read::Neighbour(bridge, route.next_hop));
+        self.effects.push(Effect::Resolve {
+            bridge,
+            address: route.next_hop,
+        });
+        let mac = self.switch.tunnels.mac_of(route.name, route.next_hop);
+        if mac.is_none() {
+            self.detail(|_| {
+                let kind = if route.next_hop.is_ipv4() { "ARP" } else { "ND" };
+                let (address, name) = (route.next_hop, route.name);
+                format!("neighbor cache miss for {address} on bridge {name}, sending {kind} request")
+            });
+            self.dropped(DropCause::TunnelNeighbour);
+        }
+        mac
+    }
+
+    /// What the tunnel carries of the packet; `None` where it cannot carry it.
+    fn inner_of(&mut self, config: &Config) -> Option<Inner> {
+        match config.mode {
+            Mode::LegacyL2 | Mode::Ptap => Some(Inner::Ethernet),
+            Mode::LegacyL3 => {
+                let kind = EtherType(self.read(Field::EthType) as u16);
+                matches!(kind, EtherType::IPV4 | EtherType::IPV6 | EtherType::MPLS).then_some(Inner::Packet(kind))
+            }
+        }
+    }
+
+    /// What the outer header inherits; `None` from a packet that is not IP.
+    fn inner_ip(&mut self, config: &Config) -> Option<InnerIp> {
+        let kind = EtherType(self.read(Field::EthType) as u16);
+        if !matches!(kind, EtherType::IPV4 | EtherType::IPV6) {
+            return None;
+        }
+        let inherits = if config.tos == Tos::Inherit { DSCP } else { 0 };
+        self.consult(Field::IpTos, ECN | inherits);
+        if config.ttl == Ttl::Inherit {
+            self.consult(Field::IpTtl, u128::MAX);
+        }
+        Some(InnerIp {
+            tos: self.packet.state.key.get(Field::IpTos) as u8,
+            ttl: self.packet.state.key.get(Field::IpTtl) as u8,
+            label: None,
+        })
+    }
+
+    fn encapsulation(
+        &mut self,
+        config: &Config,
+        outer: &Outer,
+        inner: Inner,
+    ) -> Result<Encapsulation, EncapsulateError> {
+        let get = |field| self.packet.state.get(field);
+        let key = match config.out_key {
+            vport::Key::None => None,
+            vport::Key::Value(key) => Some(key),
+            vport::Key::Flow => Some(get(MatchField::TunId) as u64),
+        };
+        let (port, csum, id) = (config.dst_port, config.csum, key.unwrap_or(0));
+        let mut segments = config.segments.as_slice();
+        let end;
+        if let ([], IpAddr::V6(remote)) = (segments, outer.dst) {
+            end = [remote];
+            segments = &end;
+        }
+        let options = self.packet.place.bridge.map(|bridge| bridge.tables.options().packets());
+        let options = match (config.kind, options) {
+            (Type::Geneve, Some(map)) => dp::geneve::send(map, &self.packet.state.tunnel_options())?,
+            _ => OptionsBuffer::default(),
+        };
+        let body = match config.kind {
+            Type::Vxlan => Body::Vxlan {
+                port,
+                csum,
+                id,
+                gbp: config.extensions.gbp.then(|| Gbp {
+                    id: get(MatchField::TunGbpId) as u16,
+                    flags: get(MatchField::TunGbpFlags) as u8,
+                }),
+                gpe: config.extensions.gpe,
+            },
+            Type::Geneve => Body::Geneve {
+                port,
+                csum,
+                id,
+                oam: get(MatchField::TunFlags) as u16 & Tunnel::OAM != 0,
+                options: options.options(),
+            },
+            Type::Gre | Type::Ip6gre => Body::Gre {
+                id: key,
+                csum,
+                sequence: config.seq,
+            },
+            Type::Erspan | Type::Ip6erspan => Body::Erspan {
+                id,
+                fields: self.erspan(config).ok_or(EncapsulateError::Erspan)?,
+            },
+            Type::Gtpu => Body::Gtpu {
+                port,
+                id,
+                sequence: config.seq,
+            },
+            Type::Bareudp => Body::Bareudp {
+                port,
+                csum,
+                payload: config.payload,
+            },
+            Type::Srv6 => Body::Srv6 { segments },
+        };
+        Encapsulation::new(outer, &body, inner)
+    }
+
+    fn erspan(&self, config: &Config) -> Option<Erspan> {
+        let get = |field| self.packet.state.get(field);
+        let erspan = &config.erspan;
+        match erspan.version.unwrap_or(get(MatchField::TunErspanVer) as u8) {
+            1 => Some(Erspan::V1 {
+                index: erspan.index.unwrap_or(get(MatchField::TunErspanIdx) as u32),
+            }),
+            2 => Some(Erspan::V2(ErspanV2 {
+                egress: erspan.egress.unwrap_or(get(MatchField::TunErspanDir) != 0),
+                hwid: erspan.hwid.unwrap_or(get(MatchField::TunErspanHwid) as u8),
+            })),
+            _ => None,
+        }
+    }
+}
+
+/// The key of packets with these outer headers, whose UDP source port is not known.
+fn outer_key(push: &TunnelPush, queue: u32) -> Option<Key> {
+    let mut frame = vec![0; push.headers.len() + SOME_PAYLOAD];
+    push.headers.write(&mut frame, &Packet::default()).ok()?;
+    let mut meta = PacketMeta::received(push.underlay);
+    meta.priority = queue;
+    let mut key = flow::extract(&frame, &meta)?;
+    if key.get(Field::IpProto) == UDP {
+        key.set(Field::TpSrc, 0);
+    }
+    Some(key)
+}

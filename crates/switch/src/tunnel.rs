@@ -1,0 +1,329 @@
+//! What the switch knows of tunnels: their ports, and the networks that lead to their other ends.
+
+use crate::Switch;
+use crate::bridge::Bridge;
+use crate::dep::Read;
+use crate::port::Ingress;
+use dp::{Change, Key, PortNo, Sequence};
+use flow::{Field, Tunnel};
+use nanos::Nanos;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tunnel::format::{Format, SourcePorts};
+use tunnel::neighbour::{self, BridgeName, Heard, Request, Resolution};
+use tunnel::path_mtu;
+use tunnel::route;
+use tunnel::vport::{Listener, Received, Table, Vport};
+use wire::MacAddr;
+
+/// The networks that lead to the other ends of tunnels.
+#[derive(Clone, Debug, Default)]
+pub struct Underlay {
+    /// The routes.
+    pub routes: Arc<route::Table>,
+    /// The bridges whose local port has an address, by name.
+    pub bridges: BTreeMap<String, UnderlayBridge>,
+}
+
+/// What tunnels learn of their underlay, and users may set.
+#[derive(Debug, Default)]
+pub struct TunnelTables {
+    /// The Ethernet addresses of neighbours behind bridges.
+    pub neighbours: neighbour::Table,
+    /// The largest packets that reach a destination.
+    pub path_mtus: path_mtu::Table,
+    /// The UDP source ports of packets that tunnels send.
+    pub source_ports: SourcePorts,
+}
+
+/// Counters of [`TunnelTables`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounters {
+    /// Those of neighbours.
+    pub neighbours: neighbour::Counters,
+    /// Those of path MTUs.
+    pub path_mtus: path_mtu::Counters,
+}
+
+impl TunnelTables {
+    /// What was counted so far.
+    pub fn counters(&self) -> TunnelCounters {
+        TunnelCounters {
+            neighbours: self.neighbours.counters(),
+            path_mtus: self.path_mtus.counters(),
+        }
+    }
+
+    /// A number that grows with every change of what translations read.
+    fn version(&self) -> (u64, u64, SourcePorts) {
+        let (neighbours, path_mtus) = (self.neighbours.neighbours(), self.path_mtus.path_mtus());
+        (neighbours.version(), path_mtus.version(), self.source_ports)
+    }
+}
+
+impl Underlay {
+    /// The source address of a request for a neighbour of a bridge: that of the route to it, or one
+    /// of the same family.
+    pub fn source_for(&self, bridge: &UnderlayBridge, neighbour: IpAddr) -> Option<IpAddr> {
+        let of_route = self.routes.lookup(neighbour, 0).map(|route| route.hop.source);
+        let own = |address: &IpAddr| bridge.addresses.contains(address);
+        let first = || {
+            let mut own = bridge.addresses.iter();
+            own.find(|own| own.is_ipv4() == neighbour.is_ipv4()).copied()
+        };
+        of_route.filter(own).or_else(first)
+    }
+}
+
+/// A bridge that packets of tunnels leave by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnderlayBridge {
+    /// The datapath port of its local port.
+    pub local: PortNo,
+    /// The Ethernet address of its local port.
+    pub mac: MacAddr,
+    /// The addresses of its local port.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Tunnels of a switch.
+#[derive(Debug, Default)]
+pub(crate) struct Tunnels {
+    ports: Table<Ingress>,
+    /// What receives tunnels' packets, by datapath port.
+    listeners: BTreeMap<PortNo, Listener>,
+    /// The sequence numbers of tunnels that have them.
+    sequences: BTreeMap<Ingress, Sequence>,
+    /// Tunnels that another one has the packets of, and why.
+    refused: BTreeMap<Ingress, String>,
+    pub(crate) underlay: Underlay,
+    /// The generation of the routes that translations have read.
+    generation: u64,
+    /// The bridge of an underlay by the datapath port of its local port.
+    locals: BTreeMap<PortNo, String>,
+    pub(crate) tables: TunnelTables,
+    requests: Vec<Request>,
+}
+
+impl Tunnels {
+    /// Takes over the tunnels of all bridges.
+    pub(crate) fn set_ports(&mut self, bridges: &BTreeMap<u32, Bridge>, stale: &mut Vec<Read>) {
+        let mut ports = Table::default();
+        let mut refused = BTreeMap::new();
+        for bridge in bridges.values() {
+            for (id, port) in &bridge.ports {
+                for (interface, member) in port.members.iter().enumerate() {
+                    let Some(vport) = &member.tunnel else { continue };
+                    let at = Ingress {
+                        bridge: bridge.id,
+                        port: *id,
+                        interface,
+                    };
+                    if let Err(why) = ports.set(at, Vport::clone(vport)) {
+                        refused.insert(at, why.to_string());
+                    }
+                }
+            }
+        }
+        let same = ports.ports().eq(self.ports.ports());
+        if same {
+            return;
+        }
+        let devices =
+            |table: &Table<Ingress>| -> BTreeSet<u32> { table.ports().map(|(_, vport)| vport.datapath_port).collect() };
+        let devices: BTreeSet<u32> = devices(&ports).union(&devices(&self.ports)).copied().collect();
+        stale.extend(devices.into_iter().map(|device| Read::Attachment(PortNo(device))));
+        // Packets to the switch itself may be a tunnel's now, or not any more.
+        stale.push(Read::Underlay);
+        self.sequences.retain(|at, _| ports.get(*at).is_some());
+        for (at, vport) in ports.ports() {
+            if vport.config.has_sequence() {
+                self.sequences.entry(at).or_default();
+            }
+        }
+        let listeners = ports.listeners().into_iter();
+        self.listeners = listeners.map(|own| (PortNo(own.datapath_port), own)).collect();
+        (self.ports, self.refused) = (ports, refused);
+    }
+
+    /// Forgets the neighbours of a bridge that is gone.
+    pub(crate) fn forget_bridge(&mut self, name: &str) {
+        self.tables.neighbours.flush_bridge(BridgeName::new(name));
+    }
+
+    /// Whether a datapath port is one of tunnels.
+    pub(crate) fn is_device(&self, device: PortNo) -> bool {
+        self.listeners.contains_key(&device)
+    }
+
+    /// The place of a packet that a tunnel's datapath port has decapsulated.
+    pub(crate) fn find(&self, key: &Key) -> Option<Ingress> {
+        let (src, dst) = key.tunnel_addresses()?;
+        self.ports.find(&Received {
+            datapath_port: key.in_port().0,
+            src,
+            dst,
+            id: key.get(Field::TunId) as u64,
+            ethernet: key.get(Field::TunFlags) as u16 & Tunnel::NO_ETHERNET == 0,
+        })
+    }
+
+    pub(crate) fn ports(&self) -> &Table<Ingress> {
+        &self.ports
+    }
+
+    pub(crate) fn sequence(&self, at: Ingress) -> Option<Sequence> {
+        self.sequences.get(&at).cloned()
+    }
+
+    /// The bridge of an underlay whose local port a datapath port is, if tunnels may end there.
+    pub(crate) fn ends_at(&self, local: PortNo) -> Option<(&str, &UnderlayBridge)> {
+        if self.listeners.is_empty() {
+            return None;
+        }
+        let name = self.locals.get(&local)?;
+        Some((name, self.underlay.bridges.get(name)?))
+    }
+
+    /// What receives packets of an IP protocol, and of UDP to a port.
+    pub(crate) fn listener(&self, protocol: u8, port: u16) -> Option<(PortNo, Format)> {
+        let found = self
+            .listeners
+            .iter()
+            .find(|(_, own)| own.protocol == protocol && own.port == port);
+        found.map(|(device, own)| (*device, own.format))
+    }
+
+    /// Whether there is something that receives packets of an IP protocol, and whether it needs the
+    /// UDP port.
+    pub(crate) fn receives_protocol(&self, protocol: u8) -> Option<bool> {
+        let mut own = self.listeners.values().filter(|own| own.protocol == protocol);
+        own.next().map(|own| own.port != 0)
+    }
+
+    /// The Ethernet address of a neighbour.
+    pub(crate) fn mac_of(&self, bridge: &str, address: IpAddr) -> Option<MacAddr> {
+        self.tables
+            .neighbours
+            .neighbours()
+            .get(BridgeName::new(bridge), address)
+    }
+}
+
+impl Switch {
+    /// Sets the networks that lead to tunnels' other ends. Returns what became stale.
+    pub fn set_underlay(&mut self, underlay: Underlay) -> Vec<Change> {
+        let tunnels = &mut self.tunnels;
+        let generation = underlay.routes.generation();
+        let same = generation == tunnels.generation && underlay.bridges == tunnels.underlay.bridges;
+        if same {
+            return Vec::new();
+        }
+        tunnels.generation = generation;
+        let bridges = underlay.bridges.iter();
+        tunnels.locals = bridges.map(|(name, own)| (own.local, name.clone())).collect();
+        tunnels.underlay = underlay;
+        self.changes([Read::Underlay])
+    }
+
+    /// The tunnels that have no packets because another one has them, by the name of the interface,
+    /// and why.
+    pub fn refused_tunnels(&self) -> Vec<(String, String)> {
+        let refused = self.tunnels.refused.iter().filter_map(|(at, why)| {
+            let port = self.bridges.get(&at.bridge)?.ports.get(&at.port)?;
+            let name = port.members.get(at.interface)?.tunnel.as_ref()?.name.clone();
+            Some((name, why.clone()))
+        });
+        refused.collect()
+    }
+
+    /// The tunnel ports.
+    pub fn tunnel_ports(&self) -> Vec<Vport> {
+        self.tunnels.ports.ports().map(|(_, vport)| vport.clone()).collect()
+    }
+
+    /// The lines of `ofproto/list-tunnels`.
+    pub fn list_tunnels(&self) -> Vec<String> {
+        self.tunnels.ports.list()
+    }
+
+    /// The datapath ports that receive tunnels' packets.
+    pub fn tunnel_listeners(&self) -> Vec<Listener> {
+        self.tunnels.ports.listeners()
+    }
+
+    /// The networks that lead to tunnels' other ends.
+    pub fn underlay(&self) -> &Underlay {
+        &self.tunnels.underlay
+    }
+
+    /// What tunnels have learned of their underlay.
+    pub fn tunnel_tables(&self) -> &TunnelTables {
+        &self.tunnels.tables
+    }
+
+    /// Changes what tunnels know of their underlay. Returns what became stale.
+    pub fn change_tunnel_tables<T>(&mut self, change: impl FnOnce(&mut TunnelTables) -> T) -> (T, Vec<Change>) {
+        let before = self.tunnels.tables.version();
+        let done = change(&mut self.tunnels.tables);
+        let changed = self.tunnels.tables.version() != before;
+        (done, self.changes(changed.then_some(Read::Underlay)))
+    }
+
+    /// Requests for the addresses of neighbours that are to be sent.
+    pub fn take_neighbour_requests(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.tunnels.requests)
+    }
+
+    /// The name of a bridge, as neighbours know it.
+    fn name_of(&self, bridge: u32) -> Option<BridgeName> {
+        let mut names = self.bridge_ids.iter().filter(|(_, id)| **id == bridge);
+        names.next().map(|(name, _)| BridgeName::new(name))
+    }
+
+    /// Learns the address of a neighbour.
+    pub(crate) fn hear(&mut self, bridge: u32, heard: &Heard, now: Nanos, stale: &mut Vec<Read>) {
+        let Some(name) = self.name_of(bridge) else { return };
+        let tunnels = &mut self.tunnels;
+        let Some(own) = tunnels.underlay.bridges.get(name.as_str()) else {
+            return;
+        };
+        if tunnels.tables.neighbours.learn(name, heard, &own.addresses, now) == Ok(true) {
+            stale.push(Read::Neighbour(bridge, heard.address));
+        }
+    }
+
+    /// Whether [`Switch::hear`] would change nothing that translations depend on.
+    pub(crate) fn has_heard(&self, bridge: u32, heard: &Heard) -> bool {
+        let known = |name| self.tunnels.tables.neighbours.neighbours().get(name, heard.address);
+        self.name_of(bridge).is_none_or(|name| known(name) == Some(heard.mac))
+    }
+
+    /// Notes that a tunnel needs a neighbour, or has sent packets to it.
+    pub(crate) fn resolve(&mut self, bridge: u32, address: IpAddr, now: Nanos) {
+        let Some(name) = self.name_of(bridge) else { return };
+        let tunnels = &mut self.tunnels;
+        let request = match tunnels.tables.neighbours.resolve(name, address, now) {
+            Resolution::Known(_) => tunnels.tables.neighbours.used(name, address, now),
+            Resolution::Ask(request) => Some(request),
+            Resolution::Wait | Resolution::Never => None,
+        };
+        tunnels.requests.extend(request);
+    }
+
+    /// Whether [`Switch::resolve`] would not ask for the neighbour.
+    pub(crate) fn is_resolved(&self, bridge: u32, address: IpAddr) -> bool {
+        let known = |name| self.tunnels.tables.neighbours.neighbours().get(name, address);
+        self.name_of(bridge).is_none_or(|name| known(name).is_some())
+    }
+
+    /// Removes neighbours that are too old.
+    pub(crate) fn age_neighbours(&mut self, now: Nanos, stale: &mut Vec<Read>) {
+        for (bridge, address) in self.tunnels.tables.neighbours.tick(now) {
+            let ids = self.bridge_ids.iter();
+            let ids = ids.filter(|(name, _)| BridgeName::new(name) == bridge);
+            stale.extend(ids.map(|(_, id)| Read::Neighbour(*id, address)));
+        }
+    }
+}

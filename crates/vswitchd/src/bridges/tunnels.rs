@@ -1,0 +1,82 @@
+//! Tunnels: their datapath ports, and the networks that lead to their other ends.
+
+use super::{BridgeState, Bridges, interfaces_of};
+use crate::desired::{self, Desired, InterfaceKind};
+use crate::dummy_port;
+use crate::routes::{Routes, addresses_of};
+use dp::PortNo;
+use netdev::Netdev;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use switch::{Underlay, UnderlayBridge};
+use tunnel::vport::Vport;
+
+impl Bridges {
+    /// Gives numbers to the datapath ports of tunnels. As in Open vSwitch a number is in the name,
+    /// if it is free.
+    pub(super) fn number_tunnels(&mut self, desired: &Desired) {
+        let configs = desired.bridges.values().flat_map(interfaces_of);
+        let names: BTreeSet<String> = configs
+            .filter_map(|(.., interface)| match &interface.kind {
+                InterfaceKind::Tunnel(config) => Some(config.datapath_port()),
+                _ => None,
+            })
+            .collect();
+        self.tunnel_ports.retain(|name, _| names.contains(name));
+        for name in names {
+            if !self.tunnel_ports.contains_key(&name) {
+                let number = dummy_port::number(&name, |number| self.is_free(number));
+                self.tunnel_ports.insert(name, PortNo(number.unwrap_or_default()));
+            }
+        }
+    }
+
+    /// The tunnel of an interface that is one.
+    pub(super) fn tunnel_of(&self, name: &str, interface: &desired::Interface) -> Option<Arc<Vport>> {
+        let InterfaceKind::Tunnel(config) = &interface.kind else {
+            return None;
+        };
+        let port = self.tunnel_ports.get(&config.datapath_port())?;
+        Some(Arc::new(Vport {
+            name: name.to_owned(),
+            datapath_port: port.0,
+            config: **config,
+        }))
+    }
+
+    /// Whether there are tunnels.
+    pub(crate) fn has_tunnels(&self) -> bool {
+        !self.tunnel_ports.is_empty()
+    }
+
+    /// Tells the switch the networks that lead to tunnels' other ends.
+    pub(crate) fn settle_underlay(&self, routes: &mut Routes) {
+        if !self.has_tunnels() {
+            return;
+        }
+        let bridges = self.state.iter();
+        let bridges = bridges.filter_map(|(name, state)| Some((name.clone(), underlay_of(name, state)?)));
+        let (bridges, routes) = (bridges.collect(), routes.shared());
+        self.shared
+            .update(|switch, _| switch.set_underlay(Underlay { routes, bridges }));
+    }
+}
+
+/// A bridge whose local port has an address.
+fn underlay_of(name: &str, state: &BridgeState) -> Option<UnderlayBridge> {
+    let local = state.interfaces.get(name)?;
+    let addresses = addresses(name, local.device.as_deref());
+    (!addresses.is_empty()).then_some(UnderlayBridge {
+        local: local.port?,
+        mac: local.link.as_ref()?.mac,
+        addresses,
+    })
+}
+
+fn addresses(name: &str, device: Option<&dyn Netdev>) -> Vec<IpAddr> {
+    match device.and_then(|device| device.as_dummy()) {
+        Some(dummy) => dummy.addresses().into_iter().map(|(address, _)| address).collect(),
+        None => addresses_of(name).into_iter().map(|prefix| prefix.host()).collect(),
+    }
+}
