@@ -10,6 +10,7 @@ mod discovery;
 mod exports;
 mod liveness;
 mod snooping;
+mod tracking;
 mod trees;
 mod tunnels;
 mod underlay;
@@ -33,6 +34,7 @@ use serde_json::Value;
 use sha1_smol::Sha1;
 pub use snooping::snooping;
 use std::sync::OnceLock;
+pub use tracking::{fragments, ftp, tracking};
 pub use trees::trees;
 pub use tunnels::tunnels;
 pub use underlay::underlay;
@@ -59,6 +61,9 @@ pub const TARGETS: &[Target] = &[
     ("liveness", liveness),
     ("tunnels", tunnels),
     ("underlay", underlay),
+    ("tracking", tracking),
+    ("ftp", ftp),
+    ("fragments", fragments),
 ];
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.
