@@ -21,7 +21,7 @@ use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
-use flow::{Field, Key, PortNo, Tunnel};
+use flow::{Field, Key, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::hash::RandomState;
@@ -267,6 +267,9 @@ impl Context<'_> {
                         return self.segments(&actions[at - 1..], frame, limit);
                     }
                     layers.forget();
+                    if let Some(limit) = limit.take() {
+                        cut(&mut frame, limit as usize);
+                    }
                     match self.tunnels.push(&mut frame, push, self.now) {
                         Ok(()) => Ok(()),
                         Err(cause) => return self.dropped(cause),
@@ -274,10 +277,6 @@ impl Context<'_> {
                 }
                 Action::TunnelPop { port, format } => {
                     self.pop_tunnel(frame.duplicate(), *port, *format);
-                    Ok(())
-                }
-                Action::SetTunnel(tunnel) => {
-                    frame.meta.extra_mut().tunnel = Some(Tunnel::clone(tunnel));
                     Ok(())
                 }
             };
@@ -353,19 +352,13 @@ impl Context<'_> {
 
     #[cold]
     fn output_cut(&mut self, port: PortNo, mut frame: Frame, limit: usize) {
-        let cut = |context: &mut Self, mut frame: Frame| {
-            if frame.len() > limit.max(ETHERNET) {
-                frame.truncate(limit.max(ETHERNET));
-                frame.offload = Offload::default();
-            }
-            context.queue(port, frame);
-        };
         if frame.offload.gso == Gso::None {
-            // A checksum that lies outside of the packet is nothing that a cut packet needs.
-            let _ = checksum::fill(&mut frame);
-            cut(self, frame);
-        } else {
-            self.completed(frame).into_iter().for_each(|segment| cut(self, segment));
+            cut(&mut frame, limit);
+            return self.queue(port, frame);
+        }
+        for mut segment in self.completed(frame) {
+            cut(&mut segment, limit);
+            self.queue(port, segment);
         }
     }
 
@@ -468,6 +461,17 @@ fn shows(action: &Action) -> bool {
             | Action::Recirc(_)
             | Action::TunnelPop { .. }
     )
+}
+
+/// Cuts a packet that no device is to segment.
+fn cut(frame: &mut Frame, limit: usize) {
+    let limit = limit.max(ETHERNET);
+    // A checksum that lies outside of the packet is nothing that a cut packet needs.
+    let _ = checksum::fill(frame);
+    if frame.len() > limit {
+        frame.truncate(limit);
+        frame.offload = Offload::default();
+    }
 }
 
 /// A copy for an output: no more of the packet than that is going to send.

@@ -35,8 +35,7 @@
 //!   with the translation removes it.
 //! - Every frame is sent, or counted under a [`DropCause`].
 
-use crate::actions::Actor;
-use crate::actions::Shared;
+use crate::actions::{Actor, Shared};
 use crate::batch::Batch;
 use crate::command::FlowEdit;
 use crate::device_facts::DeviceFacts;

@@ -3,7 +3,7 @@
 use crate::show::Context;
 use crate::user_data::{ToController, UserData};
 use crate::{PuntReason, SetField, TunnelPush};
-use flow::{PortNo, Tunnel};
+use flow::PortNo;
 use std::fmt;
 use std::sync::Arc;
 use tunnel::format::Format;
@@ -130,9 +130,6 @@ pub enum Action {
         /// What it takes for an encapsulation.
         format: Format,
     },
-    /// Later outputs to a tunnel's datapath port go to this tunnel: its metadata becomes the
-    /// packet's.
-    SetTunnel(Arc<Tunnel>),
 }
 
 impl Action {
@@ -201,7 +198,6 @@ impl fmt::Display for Action {
             Action::PopPbb => f.write_str("pop_pbb"),
             Action::TunnelPush(push) => fmt::Display::fmt(push, f),
             Action::TunnelPop { port, .. } => write!(f, "tnl_pop({port})"),
-            Action::SetTunnel(tunnel) => crate::encapsulation::set(f, tunnel),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::DropCause;
 use flow::{PortNo, Tunnel, TunnelDetails, TunnelOptionBytes};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -241,47 +241,6 @@ impl TunnelPush {
             }
         })
     }
-}
-
-/// Prints `set(tunnel(…))`.
-pub(crate) fn set(f: &mut fmt::Formatter<'_>, tunnel: &Tunnel) -> fmt::Result {
-    f.write_str("set(tunnel(")?;
-    if tunnel.flags & Tunnel::KEY != 0 {
-        write!(f, "tun_id=0x{:x},", tunnel.id)?;
-    }
-    let v6 = if tunnel.dst.is_ipv6() { "ipv6_" } else { "" };
-    let is_known = match tunnel.src {
-        IpAddr::V4(src) => !src.is_unspecified(),
-        IpAddr::V6(src) => !src.is_unspecified(),
-    };
-    if is_known {
-        write!(f, "{v6}src={},", tunnel.src)?;
-    }
-    write!(f, "{v6}dst={},", tunnel.dst)?;
-    if tunnel.tos != 0 {
-        write!(f, "tos=0x{:x},", tunnel.tos)?;
-    }
-    write!(f, "ttl={},", tunnel.ttl)?;
-    if tunnel.tp_dst != 0 {
-        write!(f, "tp_dst={},", tunnel.tp_dst)?;
-    }
-    match tunnel.details {
-        TunnelDetails::None => {}
-        TunnelDetails::Gbp { id, flags } => write!(f, "vxlan(gbp(id={id},flags={})),", hex(flags))?,
-        TunnelDetails::ErspanV1 { index } => write!(f, "erspan(ver=1,idx=0x{index:x}),")?,
-        TunnelDetails::ErspanV2 { egress, hwid } => {
-            write!(f, "erspan(ver=2,dir={},hwid=0x{hwid:x}),", u8::from(egress))?
-        }
-        TunnelDetails::Gtpu { flags, message } => write!(f, "gtpu(flags=0x{flags:x},msgtype={message}),")?,
-    }
-    if !tunnel.options.bytes().is_empty() {
-        let mut text = String::new();
-        options(&mut text, tunnel.options.bytes());
-        write!(f, "geneve({text}),")?;
-    }
-    let names = Tunnel::FLAGS.iter().filter(|(_, flag)| tunnel.flags & flag != 0);
-    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-    write!(f, "flags({})))", names.join("|"))
 }
 
 fn write_options(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {

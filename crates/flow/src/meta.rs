@@ -47,12 +47,12 @@ pub struct ExtraMeta {
     pub connection: Option<Connection>,
 }
 
-/// The outer header of a packet from a tunnel, or the one that it is to get.
+/// The outer header of a packet from a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tunnel {
     /// The key: a VNI, a GRE key.
     pub id: u64,
-    /// Outer source address; unspecified in a packet to send whose source the route decides.
+    /// Outer source address.
     pub src: IpAddr,
     /// Outer destination address.
     pub dst: IpAddr,
@@ -225,12 +225,7 @@ impl PacketMeta {
         self.extra.as_deref()
     }
 
-    /// Gives the packet what few packets have.
-    pub fn set_extra(&mut self, extra: Option<Box<ExtraMeta>>) {
-        self.extra = extra;
-    }
-
-    /// The tunnel that the packet came from, or is to be sent through.
+    /// The tunnel that the packet came from.
     pub fn tunnel(&self) -> Option<&Tunnel> {
         self.extra.as_ref()?.tunnel.as_ref()
     }

@@ -86,7 +86,7 @@ impl Switch {
             .collect();
         stale.extend(changed.into_iter().map(Read::Attachment));
         self.attachments = attachments;
-        self.tunnels.set_ports(&self.bridges, &mut stale);
+        self.tunnels.set_ports(&self.bridges, &self.attachments, &mut stale);
 
         let vlan_limit = config.vlan_limit.clamp(1, 2);
         if vlan_limit != self.vlan_limit {
@@ -105,7 +105,9 @@ impl Switch {
                     self.dead_meters.extend(bridge.storms.forget());
                 }
                 stale.push(Read::Bridge(*id));
-                self.tunnels.forget_bridge(name);
+                if self.tunnels.forget_bridge(name) {
+                    stale.push(Read::Underlay);
+                }
             }
             stays
         });

@@ -95,7 +95,7 @@ pub(crate) struct Tunnels {
     listeners: BTreeMap<PortNo, Listener>,
     /// The sequence numbers of tunnels that have them.
     sequences: BTreeMap<Ingress, Sequence>,
-    /// Tunnels that another one has the packets of, and why.
+    /// Tunnels that are refused because another one has the same configuration, and why.
     refused: BTreeMap<Ingress, String>,
     pub(crate) underlay: Underlay,
     /// The generation of the routes that translations have read.
@@ -108,7 +108,12 @@ pub(crate) struct Tunnels {
 
 impl Tunnels {
     /// Takes over the tunnels of all bridges.
-    pub(crate) fn set_ports(&mut self, bridges: &BTreeMap<u32, Bridge>, stale: &mut Vec<Read>) {
+    pub(crate) fn set_ports(
+        &mut self,
+        bridges: &BTreeMap<u32, Bridge>,
+        attachments: &BTreeMap<PortNo, Ingress>,
+        stale: &mut Vec<Read>,
+    ) {
         let mut ports = Table::default();
         let mut refused = BTreeMap::new();
         for bridge in bridges.values() {
@@ -126,8 +131,8 @@ impl Tunnels {
                 }
             }
         }
-        let same = ports.ports().eq(self.ports.ports());
-        if same {
+        self.refused = refused;
+        if ports.ports().eq(self.ports.ports()) {
             return;
         }
         let devices =
@@ -136,6 +141,12 @@ impl Tunnels {
         stale.extend(devices.into_iter().map(|device| Read::Attachment(PortNo(device))));
         // Packets to the switch itself may be a tunnel's now, or not any more.
         stale.push(Read::Underlay);
+        let ends = self
+            .underlay
+            .bridges
+            .values()
+            .filter_map(|own| attachments.get(&own.local));
+        stale.extend(ends.map(|at| Read::Bridge(at.bridge)));
         self.sequences.retain(|at, _| ports.get(*at).is_some());
         for (at, vport) in ports.ports() {
             if vport.config.has_sequence() {
@@ -144,12 +155,12 @@ impl Tunnels {
         }
         let listeners = ports.listeners().into_iter();
         self.listeners = listeners.map(|own| (PortNo(own.datapath_port), own)).collect();
-        (self.ports, self.refused) = (ports, refused);
+        self.ports = ports;
     }
 
-    /// Forgets the neighbours of a bridge that is gone.
-    pub(crate) fn forget_bridge(&mut self, name: &str) {
-        self.tables.neighbours.flush_bridge(BridgeName::new(name));
+    /// Forgets the neighbours of a bridge that is gone; whether there were any.
+    pub(crate) fn forget_bridge(&mut self, name: &str) -> bool {
+        !self.tables.neighbours.flush_bridge(BridgeName::new(name)).is_empty()
     }
 
     /// Whether a datapath port is one of tunnels.
@@ -220,15 +231,22 @@ impl Switch {
         if same {
             return Vec::new();
         }
+        let mut stale = vec![Read::Underlay];
+        if underlay.bridges != tunnels.underlay.bridges {
+            // Packets to these bridges may end tunnels now, or not any more.
+            let names = underlay.bridges.keys().chain(tunnels.underlay.bridges.keys());
+            let ids = names.filter_map(|name| self.bridge_ids.get(name));
+            stale.extend(ids.map(|id| Read::Bridge(*id)));
+        }
         tunnels.generation = generation;
         let bridges = underlay.bridges.iter();
         tunnels.locals = bridges.map(|(name, own)| (own.local, name.clone())).collect();
         tunnels.underlay = underlay;
-        self.changes([Read::Underlay])
+        self.changes(stale)
     }
 
-    /// The tunnels that have no packets because another one has them, by the name of the interface,
-    /// and why.
+    /// The tunnels that are refused because another one has the same configuration, by the name of
+    /// the interface, and why.
     pub fn refused_tunnels(&self) -> Vec<(String, String)> {
         let refused = self.tunnels.refused.iter().filter_map(|(at, why)| {
             let port = self.bridges.get(&at.bridge)?.ports.get(&at.port)?;

@@ -243,6 +243,7 @@ impl Bridges {
             changes
         });
 
+        self.refuse_tunnels(&mut state);
         self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
         log::changes(&self.state, &state);

@@ -21,13 +21,16 @@ const ERSPAN_TIME: u64 = 100_000;
 /// What a worker's tunnels need.
 pub(crate) struct Tunnels {
     secret: RandomState,
-    /// The next identification of IPv4, and the next sequence number.
-    sequence: u32,
+    /// The last identification of IPv4.
+    identification: u16,
 }
 
 impl Tunnels {
     pub(super) fn new(secret: RandomState) -> Tunnels {
-        Tunnels { secret, sequence: 0 }
+        Tunnels {
+            secret,
+            identification: 0,
+        }
     }
 
     /// Puts outer headers before a packet that is no segment.
@@ -40,10 +43,10 @@ impl Tunnels {
         if push.headers.inner() != Inner::Ethernet {
             frame.advance(ethernet_len(frame)).map_err(|_| DropCause::Malformed)?;
         }
-        self.sequence = self.sequence.wrapping_add(1);
+        self.identification = self.identification.wrapping_add(1);
         let packet = Packet {
             hash,
-            identification: self.sequence as u16,
+            identification: self.identification,
             sequence: push.sequence.as_ref().map_or(0, |sequence| sequence.next()),
             time: (now.0 / ERSPAN_TIME) as u32,
             sum: None,
@@ -132,6 +135,8 @@ fn is_inner_segment(frame: &Frame) -> bool {
     let ip = ethernet_len(frame);
     let outer = match frame.data().get(ip) {
         Some(first) if first >> 4 == 4 => ip + usize::from(first & 0xf) * 4,
+        // Behind extension headers, nobody knows.
+        _ if !matches!(frame.data().get(ip + 6), Some(17 | 47)) => return false,
         _ => ip + IPV6_LEN,
     };
     matches!(frame.offload.csum, Csum::Partial { start, .. } if usize::from(start) > outer)
@@ -173,23 +178,30 @@ fn hash_of_flow(frame: &Frame) -> u32 {
     let Some(key) = flow::extract(data, &PacketMeta::default()) else {
         return 0;
     };
-    let fields = [
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-        Field::Ipv6Src,
-        Field::Ipv6Dst,
-        Field::IpProto,
-        Field::TpSrc,
-        Field::TpDst,
-    ];
+    // Fragments of a packet have one hash: not all of them have ports.
+    let has_ports = key.get(Field::IpFrag) == 0;
+    let fields: &[Field] = match EtherType(key.get(Field::EthType) as u16) {
+        EtherType::IPV4 | EtherType::IPV6 if has_ports => &[
+            Field::Ipv4Src,
+            Field::Ipv4Dst,
+            Field::Ipv6Src,
+            Field::Ipv6Dst,
+            Field::IpProto,
+            Field::TpSrc,
+            Field::TpDst,
+        ],
+        EtherType::IPV4 | EtherType::IPV6 => &[
+            Field::Ipv4Src,
+            Field::Ipv4Dst,
+            Field::Ipv6Src,
+            Field::Ipv6Dst,
+            Field::IpProto,
+        ],
+        _ => &[Field::EthSrc, Field::EthDst, Field::EthType],
+    };
     let mix = |hash: u64, field: &Field| {
         let value = key.get(*field);
         flow::mix(flow::mix(hash, value as u64), (value >> 64) as u64)
     };
-    let mut hash = fields.iter().fold(0, mix);
-    if hash == fields.iter().fold(0, |hash, _| flow::mix(flow::mix(hash, 0), 0)) {
-        // Not IP.
-        hash = [Field::EthSrc, Field::EthDst, Field::EthType].iter().fold(0, mix);
-    }
-    (hash >> 32) as u32
+    (fields.iter().fold(0, mix) >> 32) as u32
 }

@@ -133,7 +133,7 @@ fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Resu
         Action::SetQueue(_) => "queue",
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
-        Action::TunnelPush(_) | Action::TunnelPop { .. } | Action::SetTunnel(_) => "tunnel",
+        Action::TunnelPush(_) | Action::TunnelPop { .. } => "tunnel",
     };
     Err(Refused::Unsupported(name))
 }
@@ -195,7 +195,7 @@ const fn is_decided(field: Field) -> bool {
         | Field::MplsLse2
         | Field::PbbIsid
         | Field::PbbUca => true,
-        // Nor is it from a tunnel.
+        // Offloaded packets come from no tunnel.
         Field::TunId
         | Field::TunSrc
         | Field::TunDst

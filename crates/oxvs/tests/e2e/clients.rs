@@ -368,15 +368,14 @@ fn what_is_not_built_yet_says_so_in_its_row() {
     switch.try_vsctl(&[
         "add-port",
         "br0",
-        "vx",
+        "dpdk0",
         "--",
         "set",
         "interface",
-        "vx",
-        "type=vxlan",
-        "options:remote_ip=192.0.2.1",
+        "dpdk0",
+        "type=dpdk",
     ]);
-    switch.wait_for("interface", "vx", "error", |s| s != "[]");
+    switch.wait_for("interface", "dpdk0", "error", |s| s != "[]");
     switch.vsctl("set interface p1 other_config:tx-steering=hash");
     switch.wait_for("interface", "p1", "error", |s| s.contains("tx-steering"));
 }

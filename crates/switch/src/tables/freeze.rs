@@ -96,7 +96,8 @@ impl RecircContext {
     pub(super) fn bytes(&self) -> usize {
         let frames = self.frames.iter();
         let frames: usize = frames.map(|frame| size_of::<Frame>() + bytes_of(&frame.actions)).sum();
-        size_of::<RecircContext>() + 16 * self.stack.len() + bytes_of(&self.action_set) + frames
+        let tunnel = self.tunnel.as_ref().map_or(0, |_| size_of::<Key>());
+        tunnel + size_of::<RecircContext>() + 16 * self.stack.len() + bytes_of(&self.action_set) + frames
     }
 
     /// The same context with the metadata that a controller sent back.

@@ -185,6 +185,9 @@ impl<'a> Pipeline<'a> {
         self.consult(Field::RecircId, u128::MAX);
         let handle = key.get(Field::RecircId) as u32;
         if handle != 0 {
+            if self.switch.tunnels.is_device(key.in_port()) {
+                self.consult_tunnel();
+            }
             self.packet.base.key = self.visible(key);
             return self.run_frozen(handle);
         }

@@ -59,8 +59,7 @@ impl<'a> Pipeline<'a> {
         found
     }
 
-    /// Reads what decides whose packet one from a tunnel is: as in Open vSwitch, whatever the
-    /// tunnels are.
+    /// Consults the fields that select the tunnel port, the ones that Open vSwitch consults.
     pub(super) fn consult_tunnel(&mut self) {
         let flags = Tunnel::DF | Tunnel::CSUM | Tunnel::KEY | Tunnel::NO_ETHERNET;
         self.consult(Field::TunFlags, flags.into());
@@ -102,6 +101,10 @@ impl<'a> Pipeline<'a> {
         let Some((_, own)) = self.switch.tunnels.ends_at(device) else {
             return false;
         };
+        if self.packet.limit.is_some() {
+            // A packet that was cut has no whole inner packet.
+            return false;
+        }
         self.depend(Read::Underlay);
         let Some(at) = self.switch.attachments.get(&device).copied() else {
             return false;
@@ -139,25 +142,11 @@ impl<'a> Pipeline<'a> {
         if !self.another_output() {
             return true;
         }
-        self.learn_far_end(at.bridge, is_v4);
         self.commit_all();
         self.export_sent(device);
         self.actions.push(Action::TunnelPop { port: tunnel, format });
         self.mirror_sent(Egress::Device(device));
         true
-    }
-
-    /// A packet through a tunnel has the Ethernet address of the next hop to its other end.
-    fn learn_far_end(&mut self, bridge: u32, is_v4: bool) {
-        let source: IpAddr = match is_v4 {
-            true => Ipv4Addr::from_bits(self.packet.state.key.get(Field::Ipv4Src) as u32).into(),
-            false => Ipv6Addr::from_bits(self.packet.state.key.get(Field::Ipv6Src)).into(),
-        };
-        // It keeps a neighbour that is known: a megaflow for all senders learns nothing new.
-        self.effects.push(Effect::Resolve {
-            bridge,
-            address: source,
-        });
     }
 
     fn hear_arp(&mut self, bridge: u32) {
@@ -194,16 +183,23 @@ impl<'a> Pipeline<'a> {
             return;
         }
         let config = &vport.config;
+        if self.switch.tunnels.is_device(self.original.in_port()) {
+            // The outer headers may have what the packet came with.
+            super::freeze::of_tunnels().for_each(|field| self.consult_unshown(field, u128::MAX));
+        }
         let inner = self.inner_of(config);
         let ip = self.inner_ip(config);
         let Some(remote) = self.remote_of(config) else {
             self.warning(|_| String::from("Not tunneling to our own address"));
             self.note_left_tunnel(|p| p.left_tunnel(config, ip));
-            return self.dropped(DropCause::Loop);
+            return self.dropped(DropCause::TunnelRoute);
         };
         let mark = match config.egress_pkt_mark {
             Some(mark) => u128::from(mark),
-            None => self.packet.state.key.get(Field::PktMark),
+            None => {
+                self.consult_unshown(Field::PktMark, u128::MAX);
+                self.packet.state.key.get(Field::PktMark)
+            }
         };
         self.detail(|_| String::from("output to native tunnel"));
         self.depend(Read::Underlay);
@@ -252,9 +248,6 @@ impl<'a> Pipeline<'a> {
             return self.dropped(DropCause::TunnelRoute);
         };
         self.commit_all();
-        if let Some(limit) = self.packet.limit {
-            self.actions.push(Action::Trunc(limit));
-        }
         self.export_sent(PortNo(vport.datapath_port));
         let before = self.packet.base.key.get(Field::PktMark);
         let Some(mut outer) = outer_key(&push, self.packet.base.queue) else {
@@ -271,6 +264,7 @@ impl<'a> Pipeline<'a> {
         let limit = self.packet.limit.take();
         self.with_other_packet(|pipeline| {
             pipeline.enter_after(entry, outer, |copy| {
+                copy.actions.extend(limit.map(Action::Trunc));
                 copy.actions.push(action.clone());
                 copy.packet.base.key = held;
             });
@@ -282,16 +276,16 @@ impl<'a> Pipeline<'a> {
             self.take_back(start);
             self.rules.truncate(rules);
             self.credits.truncate(credits);
-            self.recirculate_encapsulated(entry, action, held, mark);
+            self.recirculate_encapsulated(entry, [limit.map(Action::Trunc), Some(action)], (held, mark));
         }
         self.packet.limit = limit;
         self.mirror_sent(Egress::Tunnel(at));
     }
 
     /// The packet enters the underlay's bridge when the datapath knows its outer headers.
-    fn recirculate_encapsulated(&mut self, entry: Ingress, action: Action, held: Key, mark: u128) {
+    fn recirculate_encapsulated(&mut self, entry: Ingress, push: [Option<Action>; 2], (held, mark): (Key, u128)) {
         let Some(saved) = self.begin_copy() else { return };
-        self.actions.push(action);
+        self.actions.extend(push.into_iter().flatten());
         self.packet.base.key = held;
         self.packet.state.key = held;
         self.packet.state.key.set(Field::PktMark, mark);
@@ -350,7 +344,10 @@ impl<'a> Pipeline<'a> {
 
     /// The Ethernet address of the next hop; it is asked for where it is not known.
     fn next_hop_mac(&mut self, route: &Route<'_>) -> Option<MacAddr> {
-        let bridge = *self.switch.bridge_ids.get(route.name)?;
+        let Some(bridge) = self.switch.bridge_ids.get(route.name).copied() else {
+            self.dropped(DropCause::TunnelRoute);
+            return None;
+        };
         self.depend(Read::Neighbour(bridge, route.next_hop));
         self.effects.push(Effect::Resolve {
             bridge,

@@ -6,7 +6,7 @@ use crate::dummy_port;
 use crate::routes::{Routes, addresses_of};
 use dp::PortNo;
 use netdev::Netdev;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use switch::{Underlay, UnderlayBridge};
@@ -26,8 +26,10 @@ impl Bridges {
         self.tunnel_ports.retain(|name, _| names.contains(name));
         for name in names {
             if !self.tunnel_ports.contains_key(&name) {
-                let number = dummy_port::number(&name, |number| self.is_free(number));
-                self.tunnel_ports.insert(name, PortNo(number.unwrap_or_default()));
+                // Without a free number the interface has no port.
+                if let Some(number) = dummy_port::number(&name, |number| self.is_free(number)) {
+                    self.tunnel_ports.insert(name, PortNo(number));
+                }
             }
         }
     }
@@ -43,6 +45,23 @@ impl Bridges {
             datapath_port: port.0,
             config: **config,
         }))
+    }
+
+    /// Says which tunnels the switch has refused, in their rows and, when that is new, in the log.
+    pub(super) fn refuse_tunnels(&self, state: &mut BTreeMap<String, BridgeState>) {
+        for (name, why) in self.shared.switch.read().refused_tunnels() {
+            let error = format!("could not add network device {name} to ofproto (File exists)");
+            let mut interfaces = state.values_mut().filter_map(|bridge| bridge.interfaces.get_mut(&name));
+            let Some(interface) = interfaces.next() else { continue };
+            if self
+                .interface(&name)
+                .is_none_or(|before| before.ofport.as_ref() != Err(&error))
+            {
+                tracing::warn!(target: "tunnel", "{why}");
+                tracing::warn!(target: "bridge", "{error}");
+            }
+            interface.ofport = Err(error);
+        }
     }
 
     /// Whether there are tunnels.
