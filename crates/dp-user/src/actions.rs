@@ -24,10 +24,9 @@ use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slow
 use flow::{Field, Key, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
-use std::hash::RandomState;
 use std::slice;
 use std::sync::Arc;
-use tunnels::Tunnels;
+use tunnels::{TunnelSecrets, Tunnels};
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -39,8 +38,7 @@ const ETHERNET: usize = 14;
 pub(crate) struct Shared {
     pub(crate) bonds: Arc<Bonds>,
     pub(crate) meters: Arc<Meters>,
-    /// The secret of the hashes of tunnel options.
-    pub(crate) secret: RandomState,
+    pub(crate) tunnels: TunnelSecrets,
 }
 
 /// What actions of one worker need.
@@ -83,7 +81,7 @@ impl Actor {
             bonds: BondView::new(shared.bonds),
             meters: MeterView::new(shared.meters),
             sampler: Sampler::new(),
-            tunnels: Tunnels::new(shared.secret),
+            tunnels: Tunnels::new(shared.tunnels),
             slowpath,
             stats,
             recirculated: Vec::new(),

@@ -1,4 +1,4 @@
-//! Header fields that a scheduler uses: a hash of the packet's flow, and its priority.
+//! Header fields that schedulers use, and tunnels: a hash of the packet's flow, and its priority.
 //!
 //! Addresses, protocol and ports identify a flow. Behind VLAN tags, MPLS labels and backbone
 //! headers, they are those of the packet inside; in IP in IP and GRE the outer and the inner
@@ -18,7 +18,7 @@ const BACKBONE: EtherType = EtherType(0x88e7);
 /// The IPv6 fragment header.
 const FRAGMENT: u8 = 44;
 
-/// Secrets of one port, so that no sender can predict which flows share a queue.
+/// Secrets of one port, or of all tunnels, so that no sender can predict which flows share a queue.
 pub(crate) struct FlowSecret([u64; 4]);
 
 /// See the module's page.
@@ -29,13 +29,15 @@ pub(crate) struct Look {
     pub(crate) priority: Priority,
 }
 
-impl FlowSecret {
-    pub(crate) fn new() -> FlowSecret {
+impl Default for FlowSecret {
+    fn default() -> FlowSecret {
         let random = RandomState::new();
         // Odd, so that a multiplication loses no bits.
         FlowSecret(std::array::from_fn(|n| random.hash_one(n) | 1))
     }
+}
 
+impl FlowSecret {
     /// Reads the headers of a packet.
     pub(crate) fn look(&self, data: &[u8]) -> Look {
         let mut walk = Walk {
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn packets_of_one_flow_have_one_hash_and_flows_have_their_own() {
-        let secret = FlowSecret::new();
+        let secret = FlowSecret::default();
         let mut hashes = HashSet::new();
         for address in 0..20 {
             for port in 0..50 {
@@ -233,14 +235,14 @@ mod tests {
         }
         assert_eq!(hashes.len(), 1000);
         assert_ne!(
-            FlowSecret::new().look(&udp([1, 2], (3, 4), 0, b"")),
+            FlowSecret::default().look(&udp([1, 2], (3, 4), 0, b"")),
             secret.look(&udp([1, 2], (3, 4), 0, b""))
         );
     }
 
     #[test]
     fn a_header_of_type_0x9100_is_no_vlan_tag() {
-        let secret = FlowSecret::new();
+        let secret = FlowSecret::default();
         let look = |port| secret.look(&inside(&udp([1, 2], (port, 80), 0, b""), &[0x91, 0, 0xe0, 5]));
         assert_eq!(look(1), look(2), "what follows is not known to be IP");
         assert_eq!(look(1).priority, Priority::BEST_EFFORT);
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn tags_labels_and_backbone_headers_are_looked_through() {
-        let secret = FlowSecret::new();
+        let secret = FlowSecret::default();
         let flow = |port| udp([1, 2], (port, 80), 0, b"payload");
         let backbone = [&[0x88, 0xe7, 0, 0, 0, 7][..], &[6; 12]].concat();
         for header in [&[0x81, 0, 0, 5][..], &[0x88, 0xa8, 0, 6, 0x81, 0, 0, 5], &backbone] {
@@ -265,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_has_the_flows_that_are_in_it_and_fragments_stay_together() {
-        let secret = FlowSecret::new();
+        let secret = FlowSecret::default();
         let tunnel = |port: u16, protocol: u8, gre: &[u8]| {
             let inner = udp([1, 2], (port, 80), 0, b"");
             let mut outer = udp([7, 8], (0, 0), 0, &[&inner[14..], &[0; 8]].concat());
@@ -293,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_priority_is_the_outermost_tags_or_else_the_dscps() {
-        let secret = FlowSecret::new();
+        let secret = FlowSecret::default();
         let priority = |packet: &[u8]| secret.look(packet).priority;
         let voice = udp([1, 2], (3, 4), 46 << 2, b"");
         assert_eq!(priority(&voice), Priority::INTERACTIVE);
@@ -312,7 +314,7 @@ mod tests {
             if data.len() > 13 && kinds[kind] != 0 {
                 data[12..14].copy_from_slice(&kinds[kind].to_be_bytes());
             }
-            FlowSecret::new().look(&data);
+            FlowSecret::default().look(&data);
         }
     }
 }

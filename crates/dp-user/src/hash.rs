@@ -112,8 +112,12 @@ impl KeyHasher {
         let mut sum = FULL.into_iter().fold(across(COMMON), part);
         let [tag, marks] = RARE;
         if key.words()[tag] | key.words()[marks] | key.words()[TUNNEL] != 0 {
-            sum = sum.wrapping_add(across(RARE));
-            sum = TUNNEL_PAIRS.into_iter().fold(sum, part);
+            if key.words()[tag] | key.words()[marks] != 0 {
+                sum = sum.wrapping_add(across(RARE));
+            }
+            if key.words()[TUNNEL] != 0 {
+                sum = TUNNEL_PAIRS.into_iter().fold(sum, part);
+            }
         }
         let kind = EtherType(key.get(Field::EthType) as u16);
         if kind != EtherType::IPV4 {

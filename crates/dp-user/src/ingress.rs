@@ -59,7 +59,7 @@ impl Ingress {
             None if speed.is_some() => {
                 self.link = Some(Link {
                     queue: qos::Port::new(&config)?,
-                    secret: FlowSecret::new(),
+                    secret: FlowSecret::default(),
                     released: false,
                 });
             }

@@ -142,7 +142,7 @@ mod tests {
     fn congestion_is_marked_where_the_transport_understands_it_and_the_checksum_stays_right() {
         for v6 in [false, true] {
             for (tos, marked) in [(0xb8, None), (0xb9, Some(0xbb)), (0x02, Some(0x03)), (0xff, Some(0xff))] {
-                let mut queued = Queued::new(ip(v6, tos), &FlowSecret::new());
+                let mut queued = Queued::new(ip(v6, tos), &FlowSecret::default());
                 assert_eq!(queued.mark_ecn(), marked.is_some());
                 let mut layers = Layers::UNKNOWN;
                 let now = rewrite::tos(&queued.frame, &mut layers);
@@ -152,7 +152,7 @@ mod tests {
                 assert!(!v6 || data[15] & 0xf == 0 && data[16..18] == [1, 2]);
             }
         }
-        let mut other = Queued::new(Frame::from_slice(&[0; 60]), &FlowSecret::new());
+        let mut other = Queued::new(Frame::from_slice(&[0; 60]), &FlowSecret::default());
         assert!(!other.mark_ecn());
     }
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_large_segment_counts_the_headers_of_each_packet_and_is_cut_where_it_would_hold_the_link() {
-        let queued = Queued::new(segment(9_500), &FlowSecret::new());
+        let queued = Queued::new(segment(9_500), &FlowSecret::default());
         assert_eq!((queued.segments(), queued.bytes()), (10, 9_500 + 10 * 54));
         assert_eq!((queued.queue(), queued.priority()), (5, Priority::new(5)));
         let mut scratch = Vec::new();

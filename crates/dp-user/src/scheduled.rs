@@ -98,7 +98,7 @@ impl PortQueue {
     /// The same from the device's known properties, and without a transmit handle.
     fn of_speed(speed: Option<u64>, config: &PortConfig) -> Result<PortQueue, ConfigError> {
         Ok(PortQueue {
-            secret: FlowSecret::new(),
+            secret: FlowSecret::default(),
             state: Mutex::new(State {
                 scheduler: qos::Port::new(config)?,
                 device: Device::new(),

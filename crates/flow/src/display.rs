@@ -3,7 +3,7 @@
 use crate::field::Field;
 use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
-use crate::meta::PortNo;
+use crate::meta::{PortNo, Tunnel};
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
@@ -239,19 +239,13 @@ impl<'a> Masked<'a> {
         self.tunnel_details(&mut text)?;
         let bits = self.bits(F::TunFlags) as u16;
         if bits != 0 {
-            text.push_str("flags(");
             let exact = bits == crate::tunnel::ALL_FLAGS || u128::from(bits) == F::TunFlags.max_value();
-            let mut separator = "";
-            for (name, flag) in crate::Tunnel::FLAGS {
-                let set = self.value(F::TunFlags) as u16 & flag != 0;
-                if !exact && bits & flag != 0 {
-                    write!(text, "{}{name}", if set { '+' } else { '-' })?;
-                } else if exact && set {
-                    write!(text, "{separator}{name}")?;
-                    separator = "|";
-                }
-            }
-            text.push_str("),");
+            let set = self.value(F::TunFlags) as u16;
+            let flags = match exact {
+                true => Tunnel::names_of_flags(set),
+                false => Tunnel::signed_flags(set, bits),
+            };
+            write!(text, "flags({flags}),")?;
         }
         write!(f, "{}),", text.trim_end_matches(','))
     }

@@ -291,6 +291,11 @@ registry! {
 }
 
 impl Field {
+    /// Whether it is of the tunnel that a packet came from.
+    pub const fn is_of_tunnel(self) -> bool {
+        matches!(self.info().prerequisite, Prerequisite::Tunnel)
+    }
+
     /// The word of the key that has its lowest bits.
     #[inline(always)]
     pub const fn word(self) -> usize {

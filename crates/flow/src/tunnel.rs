@@ -1,6 +1,6 @@
 //! The fields of a key that say which tunnel a packet came from.
 
-use crate::{Field, Key, Tunnel, TunnelDetails, TunnelOptionBytes};
+use crate::{Field, Key, Tunnel, TunnelDetails};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// All flags.
@@ -14,6 +14,19 @@ impl Tunnel {
         ("key", Tunnel::KEY),
         ("oam", Tunnel::OAM),
     ];
+
+    /// The names of flags that are set, with `|` between them; empty if none is.
+    pub fn names_of_flags(flags: u16) -> String {
+        let set = Tunnel::FLAGS.iter().filter(|(_, flag)| flags & flag != 0);
+        set.map(|(name, _)| *name).collect::<Vec<_>>().join("|")
+    }
+
+    /// The names of flags in a mask, each with a sign that says whether it is set.
+    pub fn signed_flags(flags: u16, mask: u16) -> String {
+        let known = Tunnel::FLAGS.iter().filter(|(_, flag)| mask & flag != 0);
+        let sign = |flag: u16| if flags & flag == 0 { '-' } else { '+' };
+        known.map(|(name, flag)| format!("{}{name}", sign(*flag))).collect()
+    }
 }
 
 impl Key {
@@ -69,47 +82,62 @@ impl Key {
         }
     }
 
-    /// The fields of the tunnel as a value, without ports and options; `None` if the packet came
-    /// from no tunnel.
-    pub fn tunnel(&self) -> Option<Tunnel> {
-        let (src, dst) = self.tunnel_addresses()?;
-        let get = |field| self.get(field);
-        let details = match get(Field::TunErspanVer) {
-            1 => TunnelDetails::ErspanV1 {
-                index: get(Field::TunErspanIdx) as u32,
-            },
-            2 => TunnelDetails::ErspanV2 {
-                egress: get(Field::TunErspanDir) != 0,
-                hwid: get(Field::TunErspanHwid) as u8,
-            },
-            _ if get(Field::TunGbpId) | get(Field::TunGbpFlags) != 0 => TunnelDetails::Gbp {
-                id: get(Field::TunGbpId) as u16,
-                flags: get(Field::TunGbpFlags) as u8,
-            },
-            _ if get(Field::TunGtpuFlags) | get(Field::TunGtpuMsgtype) != 0 => TunnelDetails::Gtpu {
-                flags: get(Field::TunGtpuFlags) as u8,
-                message: get(Field::TunGtpuMsgtype) as u8,
-            },
-            _ => TunnelDetails::None,
-        };
-        Some(Tunnel {
-            id: get(Field::TunId) as u64,
-            src,
-            dst,
-            tp_src: 0,
-            tp_dst: 0,
-            tos: get(Field::TunTos) as u8,
-            ttl: get(Field::TunTtl) as u8,
-            flags: get(Field::TunFlags) as u16,
-            details,
-            options: TunnelOptionBytes::NONE,
-        })
+    /// Takes the fields of a tunnel from another key; all others stay.
+    pub fn copy_tunnel(&mut self, from: &Key) {
+        Field::of_tunnels().for_each(|field| self.set(field, from.get(field)));
+    }
+}
+
+impl Field {
+    /// The fields of tunnels.
+    pub fn of_tunnels() -> impl Iterator<Item = Field> {
+        Field::ALL.iter().copied().filter(|field| field.is_of_tunnel())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TunnelOptionBytes;
+
+    impl Key {
+        /// The fields of the tunnel as a value, without ports and options; `None` if the packet
+        /// came from no tunnel.
+        fn tunnel(&self) -> Option<Tunnel> {
+            let (src, dst) = self.tunnel_addresses()?;
+            let get = |field| self.get(field);
+            let details = match get(Field::TunErspanVer) {
+                1 => TunnelDetails::ErspanV1 {
+                    index: get(Field::TunErspanIdx) as u32,
+                },
+                2 => TunnelDetails::ErspanV2 {
+                    egress: get(Field::TunErspanDir) != 0,
+                    hwid: get(Field::TunErspanHwid) as u8,
+                },
+                _ if get(Field::TunGbpId) | get(Field::TunGbpFlags) != 0 => TunnelDetails::Gbp {
+                    id: get(Field::TunGbpId) as u16,
+                    flags: get(Field::TunGbpFlags) as u8,
+                },
+                _ if get(Field::TunGtpuFlags) | get(Field::TunGtpuMsgtype) != 0 => TunnelDetails::Gtpu {
+                    flags: get(Field::TunGtpuFlags) as u8,
+                    message: get(Field::TunGtpuMsgtype) as u8,
+                },
+                _ => TunnelDetails::None,
+            };
+            Some(Tunnel {
+                id: get(Field::TunId) as u64,
+                src,
+                dst,
+                tp_src: 0,
+                tp_dst: 0,
+                tos: get(Field::TunTos) as u8,
+                ttl: get(Field::TunTtl) as u8,
+                flags: get(Field::TunFlags) as u16,
+                details,
+                options: TunnelOptionBytes::NONE,
+            })
+        }
+    }
 
     #[test]
     fn a_tunnel_comes_back_from_its_key() {

@@ -8,7 +8,7 @@ use crate::port::Ingress;
 use crate::switch::Switch;
 use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
 use dp::{Action as Step, ActionList, Key, PortNo, PuntReason, ToController, UserData};
-use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET, Prerequisite};
+use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
 use openflow::text::{Names, Style};
@@ -251,7 +251,7 @@ fn shown(mask: &Mask, more: &[(Field, u128)], key: &Key) -> Mask {
         // Later fragments have no ports.
         Field::TpSrc | Field::TpDst | Field::IcmpType | Field::IcmpCode => key.get(Field::IpFrag) & 2 == 0,
         Field::IpFrag => is_ip,
-        field if field.info().prerequisite == Prerequisite::Tunnel => key.tunnel_addresses().is_some(),
+        field if field.is_of_tunnel() => key.tunnel_addresses().is_some(),
         _ => true,
     };
     let mut shown = Mask::EMPTY;

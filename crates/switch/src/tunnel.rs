@@ -12,7 +12,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tunnel::format::{Format, SourcePorts};
 use tunnel::neighbour::{self, BridgeName, Heard, Request, Resolution};
-use tunnel::path_mtu;
 use tunnel::route;
 use tunnel::vport::{Listener, Received, Table, Vport};
 use wire::MacAddr;
@@ -31,34 +30,14 @@ pub struct Underlay {
 pub struct TunnelTables {
     /// The Ethernet addresses of neighbours behind bridges.
     pub neighbours: neighbour::Table,
-    /// The largest packets that reach a destination.
-    pub path_mtus: path_mtu::Table,
     /// The UDP source ports of packets that tunnels send.
     pub source_ports: SourcePorts,
 }
 
-/// Counters of [`TunnelTables`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TunnelCounters {
-    /// Those of neighbours.
-    pub neighbours: neighbour::Counters,
-    /// Those of path MTUs.
-    pub path_mtus: path_mtu::Counters,
-}
-
 impl TunnelTables {
-    /// What was counted so far.
-    pub fn counters(&self) -> TunnelCounters {
-        TunnelCounters {
-            neighbours: self.neighbours.counters(),
-            path_mtus: self.path_mtus.counters(),
-        }
-    }
-
-    /// A number that grows with every change of what translations read.
-    fn version(&self) -> (u64, u64, SourcePorts) {
-        let (neighbours, path_mtus) = (self.neighbours.neighbours(), self.path_mtus.path_mtus());
-        (neighbours.version(), path_mtus.version(), self.source_ports)
+    /// What grows or differs with every change of what translations read.
+    fn version(&self) -> (u64, SourcePorts) {
+        (self.neighbours.neighbours().version(), self.source_ports)
     }
 }
 
@@ -98,8 +77,6 @@ pub(crate) struct Tunnels {
     /// Tunnels that are refused because another one has the same configuration, and why.
     refused: BTreeMap<Ingress, String>,
     pub(crate) underlay: Underlay,
-    /// The generation of the routes that translations have read.
-    generation: u64,
     /// The bridge of an underlay by the datapath port of its local port.
     locals: BTreeMap<PortNo, String>,
     pub(crate) tables: TunnelTables,
@@ -189,12 +166,11 @@ impl Tunnels {
     }
 
     /// The bridge of an underlay whose local port a datapath port is, if tunnels may end there.
-    pub(crate) fn ends_at(&self, local: PortNo) -> Option<(&str, &UnderlayBridge)> {
+    pub(crate) fn ends_at(&self, local: PortNo) -> Option<&UnderlayBridge> {
         if self.listeners.is_empty() {
             return None;
         }
-        let name = self.locals.get(&local)?;
-        Some((name, self.underlay.bridges.get(name)?))
+        self.underlay.bridges.get(self.locals.get(&local)?)
     }
 
     /// What receives packets of an IP protocol, and of UDP to a port.
@@ -214,11 +190,8 @@ impl Tunnels {
     }
 
     /// The Ethernet address of a neighbour.
-    pub(crate) fn mac_of(&self, bridge: &str, address: IpAddr) -> Option<MacAddr> {
-        self.tables
-            .neighbours
-            .neighbours()
-            .get(BridgeName::new(bridge), address)
+    pub(crate) fn mac_of(&self, bridge: BridgeName, address: IpAddr) -> Option<MacAddr> {
+        self.tables.neighbours.neighbours().get(bridge, address)
     }
 }
 
@@ -226,19 +199,18 @@ impl Switch {
     /// Sets the networks that lead to tunnels' other ends. Returns what became stale.
     pub fn set_underlay(&mut self, underlay: Underlay) -> Vec<Change> {
         let tunnels = &mut self.tunnels;
-        let generation = underlay.routes.generation();
-        let same = generation == tunnels.generation && underlay.bridges == tunnels.underlay.bridges;
-        if same {
+        let same_routes = underlay.routes.generation() == tunnels.underlay.routes.generation();
+        let same_bridges = underlay.bridges == tunnels.underlay.bridges;
+        if same_routes && same_bridges {
             return Vec::new();
         }
         let mut stale = vec![Read::Underlay];
-        if underlay.bridges != tunnels.underlay.bridges {
+        if !same_bridges {
             // Packets to these bridges may end tunnels now, or not any more.
             let names = underlay.bridges.keys().chain(tunnels.underlay.bridges.keys());
             let ids = names.filter_map(|name| self.bridge_ids.get(name));
             stale.extend(ids.map(|id| Read::Bridge(*id)));
         }
-        tunnels.generation = generation;
         let bridges = underlay.bridges.iter();
         tunnels.locals = bridges.map(|(name, own)| (own.local, name.clone())).collect();
         tunnels.underlay = underlay;
@@ -256,19 +228,14 @@ impl Switch {
         refused.collect()
     }
 
-    /// The tunnel ports.
-    pub fn tunnel_ports(&self) -> Vec<Vport> {
-        self.tunnels.ports.ports().map(|(_, vport)| vport.clone()).collect()
-    }
-
     /// The lines of `ofproto/list-tunnels`.
     pub fn list_tunnels(&self) -> Vec<String> {
         self.tunnels.ports.list()
     }
 
-    /// The datapath ports that receive tunnels' packets.
-    pub fn tunnel_listeners(&self) -> Vec<Listener> {
-        self.tunnels.ports.listeners()
+    /// The datapath ports that receive tunnels' packets, by number.
+    pub fn tunnel_listeners(&self) -> impl Iterator<Item = &Listener> {
+        self.tunnels.listeners.values()
     }
 
     /// The networks that lead to tunnels' other ends.
@@ -314,8 +281,8 @@ impl Switch {
 
     /// Whether [`Switch::hear`] would change nothing that translations depend on.
     pub(crate) fn has_heard(&self, bridge: u32, heard: &Heard) -> bool {
-        let known = |name| self.tunnels.tables.neighbours.neighbours().get(name, heard.address);
-        self.name_of(bridge).is_none_or(|name| known(name) == Some(heard.mac))
+        let name = self.name_of(bridge);
+        name.is_none_or(|name| self.tunnels.mac_of(name, heard.address) == Some(heard.mac))
     }
 
     /// Notes that a tunnel needs a neighbour, or has sent packets to it.
@@ -332,8 +299,8 @@ impl Switch {
 
     /// Whether [`Switch::resolve`] would not ask for the neighbour.
     pub(crate) fn is_resolved(&self, bridge: u32, address: IpAddr) -> bool {
-        let known = |name| self.tunnels.tables.neighbours.neighbours().get(name, address);
-        self.name_of(bridge).is_none_or(|name| known(name).is_some())
+        let name = self.name_of(bridge);
+        name.is_none_or(|name| self.tunnels.mac_of(name, address).is_some())
     }
 
     /// Removes neighbours that are too old.

@@ -224,7 +224,7 @@ impl Shared {
     /// The caller holds the lock: no thread may translate by the new tables before the changes are
     /// published.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
-        let before = switch.tunnel_tables().counters();
+        let before = switch.tunnel_tables().neighbours.counters();
         self.changes.publish(&change(switch, now));
         let forgotten = switch.take_forgotten();
         self.packets.forget(&forgotten);
@@ -235,7 +235,7 @@ impl Shared {
             self.secured.lock().extend(secured);
             self.secured_notify.notify_one();
         }
-        tunnels::count(before, switch.tunnel_tables().counters());
+        tunnels::count(before, switch.tunnel_tables().neighbours.counters());
         let requests = switch.take_neighbour_requests();
         if !requests.is_empty() {
             self.neighbours.lock().extend(requests);

@@ -1,16 +1,15 @@
 //! Outer headers of tunnels: put before packets, and taken off.
 
-use super::Context;
+use super::{Context, ETHERNET};
+use crate::flow_look::FlowSecret;
 use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
-use flow::{Field, PacketMeta, PortNo};
+use flow::{PacketMeta, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum};
 use std::hash::RandomState;
+use std::sync::Arc;
 use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, ecn};
 use wire::EtherType;
-
-/// Length of an Ethernet header.
-const ETHERNET: usize = 14;
 
 /// Length of an IPv6 header.
 const IPV6_LEN: usize = 40;
@@ -18,17 +17,26 @@ const IPV6_LEN: usize = 40;
 /// The unit of ERSPAN's time, in nanoseconds.
 const ERSPAN_TIME: u64 = 100_000;
 
+/// Secrets of the tunnels of a datapath.
+#[derive(Clone, Default)]
+pub(crate) struct TunnelSecrets {
+    /// Of the hashes of options.
+    options: RandomState,
+    /// Of the hashes of flows, which choose outer source ports.
+    flows: Arc<FlowSecret>,
+}
+
 /// What a worker's tunnels need.
 pub(crate) struct Tunnels {
-    secret: RandomState,
+    secrets: TunnelSecrets,
     /// The last identification of IPv4.
     identification: u16,
 }
 
 impl Tunnels {
-    pub(super) fn new(secret: RandomState) -> Tunnels {
+    pub(super) fn new(secrets: TunnelSecrets) -> Tunnels {
         Tunnels {
-            secret,
+            secrets,
             identification: 0,
         }
     }
@@ -39,7 +47,7 @@ impl Tunnels {
         if matches!(frame.offload.csum, Csum::Partial { .. }) && checksum::fill(frame).is_err() {
             return Err(DropCause::Malformed);
         }
-        let hash = hash_of_flow(frame);
+        let hash = self.secrets.flows.look(frame.data()).hash as u32;
         if push.headers.inner() != Inner::Ethernet {
             frame.advance(ethernet_len(frame)).map_err(|_| DropCause::Malformed)?;
         }
@@ -75,7 +83,7 @@ impl Tunnels {
         let (inner, tos) = (outer.inner, outer.tos);
         let (start, end) = (ip + outer.start, ip + outer.end);
         let mark = frame.meta.mark;
-        let tunnel = tunnel_of(&outer, &self.secret);
+        let tunnel = tunnel_of(&outer, &self.secrets.options);
         if matches!(frame.offload.csum, Csum::Partial { start: at, .. } if usize::from(at) < start) {
             checksum::fill(frame).map_err(|_| DropCause::TunnelMalformed)?;
             frame.offload = Offload::default();
@@ -158,50 +166,4 @@ fn make_room(frame: &mut Frame, len: usize) {
     let mut moved = Frame::from_slice(&bytes);
     moved.meta = std::mem::take(&mut frame.meta);
     *frame = moved;
-}
-
-/// A hash of the packet's flow, the same for all its packets: it chooses the outer source port. It
-/// needs no secret: nothing is found by it.
-fn hash_of_flow(frame: &Frame) -> u32 {
-    let data = frame.data();
-    // Most packets: IPv4 without options, TCP or UDP, no fragment.
-    if let Some(header) = data.first_chunk::<38>()
-        && header[12..15] == [8, 0, 0x45]
-        && header[20] & 0x3f == 0
-        && header[21] == 0
-        && matches!(header[23], 6 | 17)
-    {
-        let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let (addresses, ports) = (eight(26), eight(30));
-        return (flow::mix(flow::mix(addresses, ports), header[23].into()) >> 32) as u32;
-    }
-    let Some(key) = flow::extract(data, &PacketMeta::default()) else {
-        return 0;
-    };
-    // Fragments of a packet have one hash: not all of them have ports.
-    let has_ports = key.get(Field::IpFrag) == 0;
-    let fields: &[Field] = match EtherType(key.get(Field::EthType) as u16) {
-        EtherType::IPV4 | EtherType::IPV6 if has_ports => &[
-            Field::Ipv4Src,
-            Field::Ipv4Dst,
-            Field::Ipv6Src,
-            Field::Ipv6Dst,
-            Field::IpProto,
-            Field::TpSrc,
-            Field::TpDst,
-        ],
-        EtherType::IPV4 | EtherType::IPV6 => &[
-            Field::Ipv4Src,
-            Field::Ipv4Dst,
-            Field::Ipv6Src,
-            Field::Ipv6Dst,
-            Field::IpProto,
-        ],
-        _ => &[Field::EthSrc, Field::EthDst, Field::EthType],
-    };
-    let mix = |hash: u64, field: &Field| {
-        let value = key.get(*field);
-        flow::mix(flow::mix(hash, value as u64), (value >> 64) as u64)
-    };
-    (fields.iter().fold(0, mix) >> 32) as u32
 }

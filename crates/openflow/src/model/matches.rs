@@ -1,7 +1,7 @@
 //! Matches.
 
 use crate::OfError;
-use flow::{Field, FlowState, Home, Maskable, MatchField, MatchPrerequisite, Prerequisite, StateMatch, port_from_of10};
+use flow::{Field, FlowState, Home, Maskable, MatchField, MatchPrerequisite, StateMatch, port_from_of10};
 
 /// A condition on one canonical field: its bits in `mask` equal those in `value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -390,7 +390,7 @@ impl Match {
             Home::Meta { .. } => true,
             Home::Key { field, .. } => {
                 let sent = !matches!(field, Field::TunFlags | Field::TunTtl | Field::TunTos);
-                sent && field.info().prerequisite == Prerequisite::Tunnel
+                sent && field.is_of_tunnel()
             }
             Home::Elsewhere => false,
         };

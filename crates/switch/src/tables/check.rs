@@ -3,7 +3,7 @@
 
 use super::condition::each_action;
 use super::{FlowTables, TABLES, TunnelOptions};
-use flow::{Home, MatchField, Prerequisite};
+use flow::{Home, MatchField};
 use openflow::OfError;
 use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield};
 use wire::EtherType;
@@ -185,7 +185,7 @@ fn written_part(part: &Subfield, options: &TunnelOptions) -> Result<(), OfError>
 pub(super) fn written(which: MatchField, options: &TunnelOptions) -> Result<(), OfError> {
     let can = match which.info().home {
         // Those of a tunnel are for the outer headers of its output.
-        Home::Key { field, .. } => dp::SetField::writable(field) || field.info().prerequisite == Prerequisite::Tunnel,
+        Home::Key { field, .. } => dp::SetField::writable(field) || field.is_of_tunnel(),
         Home::Meta { .. } => true,
         Home::Elsewhere => return options.check_value(which, None),
     };

@@ -2,7 +2,7 @@
 
 use super::TunnelOptions;
 use super::pipeline::Pipeline;
-use flow::{Field, Home, MatchField, MatchPrerequisite, Prerequisite, TAG_PRESENT};
+use flow::{Field, Home, MatchField, MatchPrerequisite, TAG_PRESENT};
 use openflow::model::{Subfield, Value};
 
 impl<'a> Pipeline<'a> {
@@ -97,7 +97,7 @@ impl<'a> Pipeline<'a> {
         let kept = self.packet.state.get(to) & !mask;
         self.packet.state.set(to, kept | value & mask);
         if let Home::Key { field, .. } = to.info().home {
-            self.packet.own_tunnel &= field.info().prerequisite != Prerequisite::Tunnel;
+            self.packet.own_tunnel &= !field.is_of_tunnel();
         }
     }
 

@@ -14,7 +14,7 @@ use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
 use dp::{Action, DropCause, PuntReason};
-use flow::{Field, FlowState, Key, META_WORDS, MatchField, Prerequisite};
+use flow::{Field, FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -123,16 +123,10 @@ impl RecircContext {
     }
 }
 
-/// The fields of tunnels.
-pub(super) fn of_tunnels() -> impl Iterator<Item = Field> {
-    let all = Field::ALL.iter().copied();
-    all.filter(|field| field.info().prerequisite == Prerequisite::Tunnel)
-}
-
 /// A key with the fields of a tunnel only.
 fn tunnel_in(key: &Key) -> Key {
     let mut tunnel = Key::ZERO;
-    of_tunnels().for_each(|field| tunnel.set(field, key.get(field)));
+    tunnel.copy_tunnel(key);
     tunnel
 }
 
@@ -261,7 +255,7 @@ impl Pipeline<'_> {
         if self.packet.own_tunnel {
             return None;
         }
-        of_tunnels().for_each(|field| self.consult(field, u128::MAX));
+        Field::of_tunnels().for_each(|field| self.consult(field, u128::MAX));
         Some(tunnel_in(&self.packet.state.key))
     }
 
@@ -395,7 +389,7 @@ impl Pipeline<'_> {
         self.depend(Read::Bridge(bridge.id));
         self.begin(frozen.meta);
         if let Some(tunnel) = &frozen.tunnel {
-            of_tunnels().for_each(|field| self.packet.state.key.set(field, tunnel.get(field)));
+            self.packet.state.key.copy_tunnel(tunnel);
             self.packet.own_tunnel = false;
         }
         self.packet.place = Place {
@@ -435,7 +429,7 @@ impl Pipeline<'_> {
         self.commit_all();
         let limit = self.packet.limit.map_or(u16::MAX, |limit| limit.min(0xffff) as u16);
         // The controller is told of the tunnel.
-        of_tunnels().for_each(|field| self.consult(field, u128::MAX));
+        Field::of_tunnels().for_each(|field| self.consult(field, u128::MAX));
         let mut metadata = model::Match::metadata_of(&self.packet.state);
         bridge.tables.options().tell(&self.packet.state, &mut metadata);
         let meaning = ForController {

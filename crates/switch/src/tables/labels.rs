@@ -7,7 +7,7 @@
 use super::freeze::Why;
 use super::pipeline::Pipeline;
 use dp::Action as Step;
-use flow::{Field, Home, Key, MatchField, MatchPrerequisite, Prerequisite};
+use flow::{Field, Home, Key, MatchField, MatchPrerequisite};
 use openflow::model::{Action, GroupType};
 use wire::EtherType;
 
@@ -20,8 +20,7 @@ const TTL: u32 = 0xff;
 
 /// Whether a field is behind the Ethernet header and its tags.
 fn is_payload(field: Field) -> bool {
-    let prerequisite = field.info().prerequisite;
-    !prerequisite.is_of_ethernet() && prerequisite != Prerequisite::Tunnel
+    !field.info().prerequisite.is_of_ethernet() && !field.is_of_tunnel()
 }
 
 /// Clears the fields behind the Ethernet header and its tags.

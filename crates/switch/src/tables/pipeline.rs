@@ -355,7 +355,7 @@ impl<'a> Pipeline<'a> {
         self.packet.state = FlowState::new(key, number);
         if within {
             // As in Open vSwitch, a tunnel does not show behind a patch port.
-            super::freeze::of_tunnels().for_each(|field| self.packet.state.key.set(field, 0));
+            self.packet.state.key.copy_tunnel(&Key::ZERO);
             self.packet.own_tunnel = false;
         } else if !self.read_tunnel_options(bridge) {
             return;

@@ -7,7 +7,7 @@ use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use dp::{DropCause, Key};
-use flow::{Field, FlowState, MatchField, Prerequisite, TAG_PRESENT};
+use flow::{Field, FlowState, MatchField, TAG_PRESENT};
 use openflow::Version;
 use openflow::model::{Action, FlowFlags, FlowMod, Instructions, Port, Subfield};
 use openflow::text::{self, Names, Style};
@@ -103,10 +103,7 @@ impl Report {
     /// A packet with the tunnel that Open vSwitch has left in it; whether there is one.
     pub(crate) fn leave_tunnel(&self, state: &mut FlowState) -> bool {
         let Some(left) = &self.left_tunnel else { return false };
-        let of_tunnels = Field::ALL
-            .iter()
-            .filter(|field| field.info().prerequisite == Prerequisite::Tunnel);
-        of_tunnels.for_each(|field| state.key.set(*field, left.get(*field)));
+        state.key.copy_tunnel(left);
         true
     }
 

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use tunnel::format::geneve::{Options, OptionsBuffer};
 use tunnel::format::{Body, EncapsulateError, Encapsulation, Erspan, ErspanV2, Gbp, Inner, InnerIp, Outer, Packet};
-use tunnel::neighbour::Heard;
+use tunnel::neighbour::{BridgeName, Heard};
 use tunnel::vport::{self, Config, Endpoint, Local, Mode, Tos, Ttl, Type, Vport};
 use wire::{EtherType, MacAddr};
 
@@ -98,7 +98,7 @@ impl<'a> Pipeline<'a> {
     /// Where a packet to the local port of a bridge ends a tunnel: takes its outer headers off.
     /// What it says of neighbours is learned. Returns whether it was a tunnel's packet.
     pub(super) fn end_tunnel(&mut self, device: PortNo) -> bool {
-        let Some((_, own)) = self.switch.tunnels.ends_at(device) else {
+        let Some(own) = self.switch.tunnels.ends_at(device) else {
             return false;
         };
         if self.packet.limit.is_some() {
@@ -185,7 +185,7 @@ impl<'a> Pipeline<'a> {
         let config = &vport.config;
         if self.switch.tunnels.is_device(self.original.in_port()) {
             // The outer headers may have what the packet came with.
-            super::freeze::of_tunnels().for_each(|field| self.consult_unshown(field, u128::MAX));
+            Field::of_tunnels().for_each(|field| self.consult_unshown(field, u128::MAX));
         }
         let inner = self.inner_of(config);
         let ip = self.inner_ip(config);
@@ -353,7 +353,7 @@ impl<'a> Pipeline<'a> {
             bridge,
             address: route.next_hop,
         });
-        let mac = self.switch.tunnels.mac_of(route.name, route.next_hop);
+        let mac = self.switch.tunnels.mac_of(BridgeName::new(route.name), route.next_hop);
         if mac.is_none() {
             self.detail(|_| {
                 let kind = if route.next_hop.is_ipv4() { "ARP" } else { "ND" };

@@ -1,6 +1,6 @@
 //! Flows as `ofproto/trace` prints them: all fields of the packet, and metadata that is not zero.
 
-use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, Prerequisite, TAG_PRESENT, Tunnel};
+use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, TAG_PRESENT, Tunnel};
 use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
@@ -21,9 +21,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             Home::Meta { .. } => value != 0,
             // Without a tunnel it may be a rule's.
             Home::Key { .. } if *field == F::TunId && state.key.tunnel_addresses().is_none() => value != 0,
-            Home::Key { field: home, .. } if home.info().prerequisite == Prerequisite::Tunnel => {
-                shows_tunnel(state, *field)
-            }
+            Home::Key { field: home, .. } if home.is_of_tunnel() => shows_tunnel(state, *field),
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
                 // Open vSwitch shows these only where they matter.
@@ -63,12 +61,9 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
 /// The flags of a tunnel by their names.
 fn flags(state: &FlowState) -> String {
     let set = state.key.get(Field::TunFlags) as u16;
-    let names = Tunnel::FLAGS.iter().filter(|(_, flag)| set & flag != 0);
-    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
-    if names.is_empty() {
-        String::from("0")
-    } else {
-        names.join("|")
+    match Tunnel::names_of_flags(set) {
+        names if names.is_empty() => String::from("0"),
+        names => names,
     }
 }
 
@@ -112,19 +107,8 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     all.set(F::InPortOxm, state.get(F::InPortOxm), F::InPortOxm.info().valid);
     let all = all.normalized();
     let mut text = matching(&all, style);
-    let signed = Tunnel::FLAGS
-        .iter()
-        .filter(|(_, flag)| mask.get(Field::TunFlags) as u16 & flag != 0);
-    let signed: String = signed
-        .map(|(name, flag)| {
-            let sign = if state.key.get(Field::TunFlags) as u16 & flag == 0 {
-                '-'
-            } else {
-                '+'
-            };
-            format!("{sign}{name}")
-        })
-        .collect();
+    let (set, bits) = (state.key.get(Field::TunFlags), mask.get(Field::TunFlags));
+    let signed = Tunnel::signed_flags(set as u16, bits as u16);
     if !signed.is_empty() {
         text = text.replacen(",in_port=", &format!(",tun_flags={signed},in_port="), 1);
     }

@@ -5,11 +5,11 @@ use crate::desired::{self, Desired, InterfaceKind};
 use crate::dummy_port;
 use crate::routes::{Routes, addresses_of};
 use dp::PortNo;
-use netdev::Netdev;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use switch::{Underlay, UnderlayBridge};
+use tunnel::route::Prefix;
 use tunnel::vport::Vport;
 
 impl Bridges {
@@ -75,27 +75,33 @@ impl Bridges {
             return;
         }
         let bridges = self.state.iter();
-        let bridges = bridges.filter_map(|(name, state)| Some((name.clone(), underlay_of(name, state)?)));
+        let bridges = bridges.filter_map(|(name, state)| Some((name.clone(), self.underlay_of(name, state)?)));
         let (bridges, routes) = (bridges.collect(), routes.shared());
         self.shared
             .update(|switch, _| switch.set_underlay(Underlay { routes, bridges }));
     }
-}
 
-/// A bridge whose local port has an address.
-fn underlay_of(name: &str, state: &BridgeState) -> Option<UnderlayBridge> {
-    let local = state.interfaces.get(name)?;
-    let addresses = addresses(name, local.device.as_deref());
-    (!addresses.is_empty()).then_some(UnderlayBridge {
-        local: local.port?,
-        mac: local.link.as_ref()?.mac,
-        addresses,
-    })
-}
+    /// A bridge whose local port has an address.
+    fn underlay_of(&self, name: &str, state: &BridgeState) -> Option<UnderlayBridge> {
+        let local = state.interfaces.get(name)?;
+        let addresses = self.addresses_of(name).into_iter();
+        let addresses: Vec<IpAddr> = addresses.map(|prefix| prefix.host()).collect();
+        (!addresses.is_empty()).then_some(UnderlayBridge {
+            local: local.port?,
+            mac: local.link.as_ref()?.mac,
+            addresses,
+        })
+    }
 
-fn addresses(name: &str, device: Option<&dyn Netdev>) -> Vec<IpAddr> {
-    match device.and_then(|device| device.as_dummy()) {
-        Some(dummy) => dummy.addresses().into_iter().map(|(address, _)| address).collect(),
-        None => addresses_of(name).into_iter().map(|prefix| prefix.host()).collect(),
+    /// The addresses of a device: those of a dummy, or the kernel's.
+    pub(crate) fn addresses_of(&self, name: &str) -> Vec<Prefix> {
+        let device = self.interface(name).and_then(|interface| interface.device.as_ref());
+        match device.and_then(|device| device.as_dummy()) {
+            Some(dummy) => {
+                let own = dummy.addresses().into_iter();
+                own.filter_map(|(address, len)| Prefix::new(address, len)).collect()
+            }
+            None => addresses_of(name),
+        }
     }
 }

@@ -20,13 +20,12 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
 /// The datapath ports of tunnels; with `-v` the packets that they receive.
 fn show_tunnel_ports(state: &State, args: &[String]) -> Answer {
     let switch = state.shared.switch.read();
-    let listeners = switch.tunnel_listeners();
     let mut out = String::from("Listening ports:\n");
     if args.first().is_none_or(|arg| arg != "-v") {
-        listeners.iter().for_each(|own| _ = writeln!(out, "{own}"));
+        switch.tunnel_listeners().for_each(|own| _ = writeln!(out, "{own}"));
         return Ok(out);
     }
-    for own in &listeners {
+    for own in switch.tunnel_listeners() {
         for bridge in switch.underlay().bridges.values() {
             for address in &bridge.addresses {
                 let _ = writeln!(out, "{}", own.flow(bridge.mac, *address));

@@ -1,7 +1,6 @@
 //! `ovs/route/*`: the routes that tunnels take.
 
 use super::Answer;
-use crate::routes::addresses_of;
 use crate::state::State;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -43,24 +42,11 @@ fn add_route(state: &State, args: &[String]) -> Answer {
         mark = read_mark(word).ok_or("Invalid pkt_mark")?;
     }
     let device = args[1].as_str();
-    let addresses = addresses(state, device);
+    let addresses = state.bridges.borrow().addresses_of(device);
     let added = state.routes.borrow_mut().add(to, mark, device, gateway, &addresses);
     added.ok_or("Error while inserting route.")?;
     state.settle_underlay();
     Ok("OK".to_owned())
-}
-
-/// The addresses of a device: those of a dummy, or the kernel's.
-pub(super) fn addresses(state: &State, device: &str) -> Vec<Prefix> {
-    let bridges = state.bridges.borrow();
-    let open = bridges.interface(device).and_then(|interface| interface.device.clone());
-    match open.as_ref().and_then(|device| device.as_dummy()) {
-        Some(dummy) => {
-            let own = dummy.addresses().into_iter();
-            own.filter_map(|(address, len)| Prefix::new(address, len)).collect()
-        }
-        None => addresses_of(device),
-    }
 }
 
 fn remove(state: &State, args: &[String]) -> Answer {
