@@ -77,12 +77,12 @@ impl Conntrack {
 
     /// Sets the mark and the label of a connection.
     #[cold]
-    pub(crate) fn set_marks(&self, request: &Request, index: u32, entry: &Entry) {
+    pub(crate) fn set_marks(&self, request: &Request, entry: &Entry) {
         let life = entry.life();
         let (original, _) = self.table.tuples(entry);
         let hash = self.table.hash(&original, entry.kind().zone());
         let _locked = self.table.lock_shard(self.table.shard(hash));
-        if life & 1 == 0 || self.table.entry(index).is_none_or(|entry| entry.life() != life) {
+        if life & 1 == 0 || entry.life() != life {
             return;
         }
         if let Some((value, mask)) = request.mark {

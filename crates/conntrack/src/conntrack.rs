@@ -164,7 +164,7 @@ impl Conntrack {
 
     /// Ends a connection; false if it has ended already. The caller is in a batch.
     pub(crate) fn end(&self, id: Id, why: Ended) -> bool {
-        let Some((kind, _)) = self.table.remove(id) else {
+        let Some(kind) = self.table.remove(id) else {
             return false;
         };
         self.limits.give(kind.zone());

@@ -1,6 +1,5 @@
 //! `ct_state`: what the tracker says about a packet.
 
-use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 
 /// The bits of `ct_state` (`ovs-fields(7)`).
@@ -28,17 +27,6 @@ impl State {
     /// The connection's destination is translated.
     pub const DNAT: State = State(1 << 7);
 
-    const NAMES: [(State, &'static str); 8] = [
-        (State::NEW, "new"),
-        (State::EST, "est"),
-        (State::REL, "rel"),
-        (State::RPL, "rpl"),
-        (State::INV, "inv"),
-        (State::TRK, "trk"),
-        (State::SNAT, "snat"),
-        (State::DNAT, "dnat"),
-    ];
-
     /// The value of the field `ct_state`.
     pub const fn bits(self) -> u32 {
         self.0
@@ -57,12 +45,6 @@ impl State {
     /// Whether one of these bits is set.
     pub const fn has_any(self, bits: State) -> bool {
         self.0 & bits.0 != 0
-    }
-
-    /// The state without these bits.
-    #[must_use]
-    pub const fn without(self, bits: State) -> State {
-        State(self.0 & !bits.0)
     }
 }
 
@@ -83,19 +65,5 @@ impl BitAnd for State {
 impl BitOrAssign for State {
     fn bitor_assign(&mut self, other: State) {
         self.0 |= other.0;
-    }
-}
-
-/// The names of the bits with `|` between them.
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (bit, name) in State::NAMES {
-            if self.has(bit) {
-                write!(f, "{separator}{name}")?;
-                separator = "|";
-            }
-        }
-        Ok(())
     }
 }

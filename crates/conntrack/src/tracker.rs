@@ -344,7 +344,7 @@ fn known(
         entry.packets[side].fetch_add(1, Ordering::Relaxed);
         entry.bytes[side].fetch_add(parsed.end as u64, Ordering::Relaxed);
         if request.mark.is_some() || request.label.is_some() {
-            shared.set_marks(request, found.index, entry);
+            shared.set_marks(request, entry);
         }
     }
     let life = entry.life();

@@ -1,7 +1,7 @@
 //! Geneve options of packets, as the fields that a controller has mapped them to.
 //!
-//! The datapath reads the options of a received packet with the map of its tunnel port's bridge;
-//! the switch writes those of a packet to send into its actions.
+//! The switch reads the options of a received packet with the map of its tunnel port's bridge, and
+//! writes those of a packet to send into its actions.
 
 use flow::{BadOption, OptionMap, OptionWords};
 use tunnel::format::geneve::{Options, OptionsBuffer};

@@ -6,7 +6,6 @@
 
 use crate::FlowState;
 use crate::options::{OPTION_UNITS, OPTIONS, option_present, option_unit};
-use std::fmt;
 
 /// Bytes of a unit.
 const UNIT: usize = 4;
@@ -86,17 +85,6 @@ pub enum BadOption {
     /// An option that is longer or shorter than its field.
     Length,
 }
-
-impl fmt::Display for BadOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BadOption::Critical => "an unknown critical tunnel option",
-            BadOption::Length => "a tunnel option of another length than its field",
-        })
-    }
-}
-
-impl std::error::Error for BadOption {}
 
 /// The options that are mapped to fields. No two have the same class and type, bit, or unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Randomness of machines.
 
 /// Random numbers from a seed (SplitMix64). They need not be secret.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Random(pub u64);
 
 impl Random {

@@ -126,7 +126,7 @@ unsafe impl Request for Value {
 /// # Errors
 /// The kernel's: `EOPNOTSUPP` if the driver does not support the query, `ENODEV` if the device does
 /// not exist.
-pub fn link(socket: BorrowedFd<'_>, name: &str) -> Result<bool> {
+pub(crate) fn link(socket: BorrowedFd<'_>, name: &str) -> Result<bool> {
     let value: Value = request("ioctl(ETHTOOL_GLINK)", socket, name, ETHTOOL_GLINK)?;
     Ok(value.data != 0)
 }

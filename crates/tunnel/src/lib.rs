@@ -5,7 +5,6 @@
 //! - [`route`] has the routes: those of the kernel and those that users added.
 //! - [`neighbour`] has the Ethernet addresses of neighbours behind bridges, and asks for them.
 //! - [`path_mtu`] has what ICMP errors say of the largest packets to a destination.
-//! - [`underlay`] is a copy of these for translations.
 //!
 //! Invariants
 //! - Nothing here opens a socket or reads a clock. The daemon asks the kernel and calls in.

@@ -187,8 +187,8 @@ impl Alg {
                 .collect();
             old.iter().for_each(|key| state.remove(key));
         }
-        let own = state.controls.entry(control).or_default();
-        let oldest = (own.len() >= MOST_OF_ONE).then(|| own[0]);
+        let own = state.controls.get(&control);
+        let oldest = own.filter(|own| own.len() >= MOST_OF_ONE).map(|own| own[0]);
         if let Some(oldest) = oldest {
             state.remove(&oldest);
         }

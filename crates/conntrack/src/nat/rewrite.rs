@@ -5,6 +5,7 @@ use crate::checksum::Checksum;
 use crate::packet::{Content, Inner, Parsed};
 use crate::tuple::{ICMP, ICMPV6, SCTP, TCP, Tuple, UDP};
 use std::net::IpAddr;
+use wire::checksum::Sum;
 use wire::crc32c;
 
 /// Gives a packet of a connection this tuple. Of an ICMP error, the packet inside gets the reverse
@@ -43,7 +44,7 @@ fn error(data: &mut [u8], parsed: &Parsed, inner: Inner, to: &Tuple, sum: Checks
 
 /// Writes addresses and ports into the packet whose IP header is at `ip`, and fixes its checksums.
 /// Returns the change of all its bytes.
-fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, sum: Checksum) -> Delta {
+fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, sum: Checksum) -> Sum {
     let both = (Some(tuple.src()), Some(tuple.dst()));
     let (addresses, header) = write_addresses(data, ip, tuple.is_ipv6(), both);
     let (src, dst) = (tuple.src_port().to_be_bytes(), tuple.dst_port().to_be_bytes());
@@ -55,7 +56,7 @@ fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, 
     let ports = match tuple.protocol() {
         TCP | UDP | SCTP => write(data, l4, &[src[0], src[1], dst[0], dst[1]]),
         _ if tuple.is_icmp() => write(data, l4 + 4, &src),
-        _ => Delta::default(),
+        _ => Sum::ZERO,
     };
     // Behind an ICMP error's header only a part of the transport header may be there: a checksum
     // that is not there is not fixed.
@@ -71,13 +72,9 @@ fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, 
         _ => return addresses.and(header),
     };
     // ICMP over IPv4 has no pseudo header.
-    let pseudo = if tuple.protocol() == ICMP {
-        Delta::default()
-    } else {
-        addresses
-    };
+    let pseudo = if tuple.protocol() == ICMP { Sum::ZERO } else { addresses };
     let fixed = match sum {
-        _ if !has(at) => Delta::default(),
+        _ if !has(at) => Sum::ZERO,
         Checksum::Partial => adjust(data, at, pseudo, Field::Partial),
         _ => adjust(data, at, pseudo.and(ports), field),
     };
@@ -85,36 +82,31 @@ fn packet(data: &mut [u8], ip: usize, (l4, end): (usize, usize), tuple: &Tuple, 
 }
 
 /// Writes the addresses that are given; returns their change and that of the header checksum.
-fn write_addresses(
-    data: &mut [u8],
-    ip: usize,
-    v6: bool,
-    (src, dst): (Option<IpAddr>, Option<IpAddr>),
-) -> (Delta, Delta) {
+fn write_addresses(data: &mut [u8], ip: usize, v6: bool, (src, dst): (Option<IpAddr>, Option<IpAddr>)) -> (Sum, Sum) {
     let (src_at, dst_at) = if v6 { (ip + 8, ip + 24) } else { (ip + 12, ip + 16) };
-    let mut addresses = Delta::default();
+    let mut addresses = Sum::ZERO;
     for (at, address) in [(src_at, src), (dst_at, dst)] {
         let change = match address {
             Some(IpAddr::V4(address)) => write(data, at, &address.octets()),
             Some(IpAddr::V6(address)) => write(data, at, &address.octets()),
-            None => Delta::default(),
+            None => Sum::ZERO,
         };
         addresses = addresses.and(change);
     }
     let header = match v6 {
-        true => Delta::default(),
+        true => Sum::ZERO,
         false => adjust(data, ip + 10, addresses, Field::Plain),
     };
     (addresses, header)
 }
 
 /// The CRC of SCTP, which covers the ports (RFC 9260 §6.8), where the whole packet is there.
-fn fix_crc(data: &mut [u8], (l4, end): (usize, usize), old: [u8; 4], sum: Checksum) -> Delta {
+fn fix_crc(data: &mut [u8], (l4, end): (usize, usize), old: [u8; 4], sum: Checksum) -> Sum {
     let Some(body) = data
         .get(l4..end)
         .filter(|body| body.len() >= 12 && sum != Checksum::Partial)
     else {
-        return Delta::default();
+        return Sum::ZERO;
     };
     let change: [u8; 4] = std::array::from_fn(|n| old[n] ^ body[n]);
     let crc: [u8; 4] = std::array::from_fn(|n| body[8 + n]);
@@ -134,50 +126,33 @@ enum Field {
 }
 
 /// Adds a change to a checksum; returns the change of the field.
-fn adjust(data: &mut [u8], at: usize, delta: Delta, field: Field) -> Delta {
+fn adjust(data: &mut [u8], at: usize, delta: Sum, field: Field) -> Sum {
     let Some(&[a, b]) = data.get(at..).and_then(|rest| rest.first_chunk()) else {
-        return Delta::default();
+        return Sum::ZERO;
     };
     let old = u16::from_be_bytes([a, b]);
-    if delta.0 == 0 || field == Field::Udp && old == 0 {
-        return Delta::default();
+    if delta == Sum::ZERO || field == Field::Udp && old == 0 {
+        return Sum::ZERO;
     }
     let new = match field {
-        Field::Partial => fold(u64::from(old) + delta.0),
-        Field::Plain | Field::Udp => !fold(u64::from(!old) + delta.0),
+        Field::Partial => delta.word(old).fold(),
+        Field::Plain => delta.word(!old).finish(),
+        Field::Udp => delta.word(!old).finish_udp(),
     };
-    let new = if field == Field::Udp && new == 0 { 0xffff } else { new };
     write(data, at, &new.to_be_bytes())
 }
 
-/// A change of one's-complement sums.
-#[derive(Clone, Copy, Default)]
-struct Delta(u64);
-
-impl Delta {
-    fn and(self, other: Delta) -> Delta {
-        Delta(self.0 + other.0)
-    }
-}
-
 /// Writes bytes at an even distance from the beginning of what the checksum covers.
-fn write(data: &mut [u8], at: usize, new: &[u8]) -> Delta {
+fn write(data: &mut [u8], at: usize, new: &[u8]) -> Sum {
     let Some(old) = data.get_mut(at..at + new.len()) else {
-        return Delta::default();
+        return Sum::ZERO;
     };
     if old == new {
-        return Delta::default();
+        return Sum::ZERO;
     }
-    let word = |bytes: &[u8]| u64::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+    let word = |bytes: &[u8]| u16::from_be_bytes([bytes[0], bytes[1]]);
     let words = old.chunks_exact(2).zip(new.chunks_exact(2));
-    let delta = words.fold(0, |sum, (old, new)| sum + (0xffff - word(old)) + word(new));
+    let delta = words.fold(Sum::ZERO, |sum, (old, new)| sum.word(!word(old)).word(word(new)));
     old.copy_from_slice(new);
-    Delta(delta)
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
+    delta
 }

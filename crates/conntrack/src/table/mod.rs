@@ -279,9 +279,9 @@ impl Table {
         })
     }
 
-    /// Removes a connection, and returns what the accounts need; `None` if it is gone already. The
-    /// caller is in a batch, or has it from a queue.
-    pub(crate) fn remove(&self, id: Id) -> Option<(Kind, u32)> {
+    /// Removes a connection, and returns what it was; `None` if it is gone already. The caller is
+    /// in a batch, or has it from a queue.
+    pub(crate) fn remove(&self, id: Id) -> Option<Kind> {
         let entry = self.entries.get(id.index)?;
         if entry.life() != id.life || id.life & 1 == 0 {
             return None;
@@ -299,11 +299,11 @@ impl Table {
         if hashes.0 != hashes.1 {
             self.unlink(&mut locked, hashes.1, id.index);
         }
-        let account = (entry.kind(), entry.in_port());
+        let kind = entry.kind();
         entry.end();
         let stamp = self.epochs.stamp();
         locked.get(hashes.0).limbo.push_back((stamp, id.index));
-        Some(account)
+        Some(kind)
     }
 
     fn link(&self, locked: &mut Locked<'_>, hash: u64, index: u32) {

@@ -106,7 +106,8 @@ impl Pipeline {
             && one_ending
             && batch.has_keys
         {
-            return self.queue_by_bond(bond, batch, from);
+            self.queue_by_bond(bond, batch, from);
+            return false;
         }
         let mut context = self.actor.context(from, depth, now);
         // Backwards, because that is how a frame comes out of the vector in one piece: taken from a
@@ -137,7 +138,7 @@ impl Pipeline {
 
     /// Stage 7 for a batch that goes to the members of a bond as it is. Frames are taken out of the
     /// batch member by member, which moves each of them once.
-    fn queue_by_bond(&mut self, bond: u32, batch: &mut Batch, from: &Source) -> bool {
+    fn queue_by_bond(&mut self, bond: u32, batch: &mut Batch, from: &Source) {
         let drops = DropSink {
             worker: &self.stats,
             port: from.stats.as_deref(),
@@ -161,7 +162,6 @@ impl Pipeline {
             self.actor.egress.queue_those(first, frames, to, drops);
         }
         to.clear();
-        false
     }
 
     /// Does to packets what their megaflows say that is to be done where they are; returns whether

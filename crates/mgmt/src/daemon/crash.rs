@@ -4,10 +4,9 @@
 use std::ffi::c_void;
 use std::fmt::Write;
 
+use signal_hook::low_level::signal_name;
 use sys::crash::{Crash, Frame};
 use telemetry::vlog;
-
-use super::signals;
 
 /// Has crashes of this process logged from now on. Call it when the process runs as the user that
 /// it serves as.
@@ -18,7 +17,7 @@ pub(super) fn log_crashes() {
 }
 
 fn log(crash: &Crash) {
-    let name = signals::symbol(crash.signal);
+    let name = signal_name(crash.signal).unwrap_or("signal");
     vlog::emergency("fatal_signal", &format!("{name} detected, backtrace:"));
     for frame in &crash.frames {
         for line in lines(frame) {

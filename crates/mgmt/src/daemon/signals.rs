@@ -98,18 +98,6 @@ pub(super) fn name(number: i32) -> String {
     name.to_owned()
 }
 
-/// The symbol of a signal that is a crash.
-pub(super) fn symbol(number: i32) -> &'static str {
-    match number {
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        11 => "SIGSEGV",
-        _ => "signal",
-    }
-}
-
 #[derive(Debug)]
 struct Ends {
     terminate: Signal,

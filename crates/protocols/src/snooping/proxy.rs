@@ -4,7 +4,7 @@
 //! It speaks the version of the querier. A change is reported [`ROBUSTNESS`] times.
 
 use super::membership::{MOST_SOURCES, SourceFilter};
-use super::report::{self, Sender};
+use super::report;
 use super::timers::{LAST_MEMBER, LAST_MEMBER_QUERIES, OLDER_QUERIER, ROBUSTNESS, UNSOLICITED};
 use super::wire::{Query, Record, RecordKind, Version};
 use crate::random::Random;
@@ -52,7 +52,7 @@ struct Network {
 }
 
 /// The proxy.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Proxy {
     config: Option<ProxyConfig>,
     /// What all hosts want together, by group.
@@ -67,22 +67,6 @@ pub(super) struct Proxy {
     /// When the next batch may go.
     open: Nanos,
     random: Random,
-}
-
-impl Default for Proxy {
-    fn default() -> Proxy {
-        Proxy {
-            config: None,
-            wanted: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            due: BTreeSet::new(),
-            asked: BTreeSet::new(),
-            leaving: BTreeMap::new(),
-            networks: BTreeMap::new(),
-            open: Nanos::ZERO,
-            random: Random(0),
-        }
-    }
 }
 
 impl Proxy {
@@ -171,10 +155,7 @@ impl Proxy {
             return Vec::new();
         }
         let mut batch = Batch {
-            sender: Sender {
-                mac: config.mac,
-                address: config.address,
-            },
+            sender: config,
             records: BTreeMap::new(),
             frames: Vec::new(),
         };
@@ -291,7 +272,7 @@ impl Proxy {
 
 /// Frames that leave at once.
 struct Batch {
-    sender: Sender,
+    sender: ProxyConfig,
     /// Records by VLAN and protocol.
     records: BTreeMap<(Vid, bool), Vec<Record>>,
     frames: Vec<(Vid, Vec<u8>)>,

@@ -1,11 +1,12 @@
 //! Messages of hosts and queries for a group, as the proxy sends them.
 
+use super::proxy::ProxyConfig;
 use super::querier::link_local;
-use super::timers::{QUERY_INTERVAL, ROBUSTNESS};
-use super::wire::{Record, Version, ipv4, ipv6};
+use super::timers::QUERY_INTERVAL;
+use super::wire::{Record, Version, ipv4, ipv6, query_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
-use wire::{MacAddr, Vid};
+use wire::Vid;
 
 /// Bytes of an IP packet, and those before the records: the IP header, the router alert option and
 /// the head of the message.
@@ -14,9 +15,7 @@ const BEFORE_RECORDS: (usize, usize) = (24 + 8, 40 + 8 + 8);
 const IGMP_V1_REPORT: u8 = 0x12;
 const IGMP_V2_REPORT: u8 = 0x16;
 const IGMP_LEAVE: u8 = 0x17;
-const IGMP_QUERY: u8 = 0x11;
 const IGMP_V3_REPORT: u8 = 0x22;
-const MLD_QUERY: u8 = 130;
 const MLD_REPORT: u8 = 131;
 const MLD_DONE: u8 = 132;
 const MLD_V2_REPORT: u8 = 143;
@@ -27,16 +26,8 @@ const V3_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 22);
 const ROUTERS6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 const V3_ROUTERS6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 
-/// Who sends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
-    pub(super) mac: MacAddr,
-    /// The IPv4 source; that of IPv6 is the link-local address of `mac`.
-    pub(super) address: Ipv4Addr,
-}
-
 /// Reports with these records, all of one protocol: as many as they need.
-pub(super) fn with_records(sender: &Sender, vlan: Vid, is_v6: bool, records: &[Record]) -> Vec<Vec<u8>> {
+pub(super) fn with_records(sender: &ProxyConfig, vlan: Vid, is_v6: bool, records: &[Record]) -> Vec<Vec<u8>> {
     let room = MTU - if is_v6 { BEFORE_RECORDS.1 } else { BEFORE_RECORDS.0 };
     let mut frames = Vec::new();
     let (mut body, mut number) = (Vec::new(), 0u16);
@@ -71,7 +62,7 @@ fn bytes_of(record: &Record) -> Vec<u8> {
     bytes
 }
 
-fn report(sender: &Sender, vlan: Vid, is_v6: bool, number: u16, records: &[u8]) -> Vec<u8> {
+fn report(sender: &ProxyConfig, vlan: Vid, is_v6: bool, number: u16, records: &[u8]) -> Vec<u8> {
     let mut body = vec![if is_v6 { MLD_V2_REPORT } else { IGMP_V3_REPORT }, 0, 0, 0, 0, 0];
     body.extend(number.to_be_bytes());
     body.extend(records);
@@ -82,7 +73,7 @@ fn report(sender: &Sender, vlan: Vid, is_v6: bool, number: u16, records: &[u8]) 
 }
 
 /// A report or leave message of an older version; `None` where the version has no leave message.
-pub(super) fn older(sender: &Sender, vlan: Vid, group: IpAddr, version: Version, leaves: bool) -> Option<Vec<u8>> {
+pub(super) fn older(sender: &ProxyConfig, vlan: Vid, group: IpAddr, version: Version, leaves: bool) -> Option<Vec<u8>> {
     match group {
         IpAddr::V4(group) => {
             let (kind, dst) = match (version, leaves) {
@@ -109,24 +100,11 @@ pub(super) fn older(sender: &Sender, vlan: Vid, group: IpAddr, version: Version,
 
 /// A query for one group, which hosts of all versions answer within `response`. Routers keep their
 /// timers (the S flag, RFC 3376 §4.1.5).
-pub(super) fn group_query(sender: &Sender, vlan: Vid, group: IpAddr, response: Duration) -> Vec<u8> {
-    const FLAGS: u8 = 1 << 3 | ROBUSTNESS as u8;
-    let interval = QUERY_INTERVAL.0.as_secs() as u8;
-    match group {
-        IpAddr::V4(group) => {
-            let mut body = vec![IGMP_QUERY, (response.as_millis() / 100) as u8, 0, 0];
-            body.extend(group.octets());
-            body.extend([FLAGS, interval, 0, 0]);
-            // A switch that asks does not want to be elected (RFC 4541 §2.1.1).
-            ipv4(sender.mac, vlan, Ipv4Addr::UNSPECIFIED, group, &body)
-        }
-        IpAddr::V6(group) => {
-            let mut body = vec![MLD_QUERY, 0, 0, 0];
-            body.extend((response.as_millis() as u16).to_be_bytes());
-            body.extend([0; 2]);
-            body.extend(group.octets());
-            body.extend([FLAGS, interval, 0, 0]);
-            ipv6(sender.mac, vlan, link_local(sender.mac), group, &body)
-        }
-    }
+pub(super) fn group_query(sender: &ProxyConfig, vlan: Vid, group: IpAddr, response: Duration) -> Vec<u8> {
+    let src = match group {
+        // A switch that asks does not want to be elected (RFC 4541 §2.1.1).
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => link_local(sender.mac).into(),
+    };
+    query_of(sender.mac, vlan, src, Some(group), response, QUERY_INTERVAL.0)
 }

@@ -353,20 +353,44 @@ pub fn group_mac(group: IpAddr) -> MacAddr {
 /// A general query: IGMPv3 from an IPv4 address, MLDv2 from an IPv6 address. `response` and
 /// `interval` are cut to 12 s and 127 s, which need no exponent (RFC 3376 §4.1.1, §4.1.7).
 pub fn general_query(mac: MacAddr, vlan: Vid, src: IpAddr, response: Duration, interval: Duration) -> Vec<u8> {
+    query_of(mac, vlan, src, None, response, interval)
+}
+
+/// As [`general_query`], for one group of the source's family if there is one. Routers keep their
+/// timers then (the S flag, RFC 3376 §4.1.5).
+pub(super) fn query_of(
+    mac: MacAddr,
+    vlan: Vid,
+    src: IpAddr,
+    group: Option<IpAddr>,
+    response: Duration,
+    interval: Duration,
+) -> Vec<u8> {
     const ROBUSTNESS: u8 = super::timers::ROBUSTNESS as u8;
+    let flags = ROBUSTNESS | if group.is_some() { 1 << 3 } else { 0 };
     let interval = interval.as_secs().min(127) as u8;
     match src {
         IpAddr::V4(src) => {
             let tenths = (response.as_millis() / 100).min(127) as u8;
-            let body = [0x11, tenths, 0, 0, 0, 0, 0, 0, ROBUSTNESS, interval, 0, 0];
-            ipv4(mac, vlan, src, Ipv4Addr::new(224, 0, 0, 1), &body)
+            let mut body = [0x11, tenths, 0, 0, 0, 0, 0, 0, flags, interval, 0, 0];
+            let mut dst = Ipv4Addr::new(224, 0, 0, 1);
+            if let Some(IpAddr::V4(group)) = group {
+                body[4..8].copy_from_slice(&group.octets());
+                dst = group;
+            }
+            ipv4(mac, vlan, src, dst, &body)
         }
         IpAddr::V6(src) => {
             let mut body = [0; 28];
             body[0] = 130;
             body[4..6].copy_from_slice(&(response.as_millis().min(32767) as u16).to_be_bytes());
-            (body[24], body[25]) = (ROBUSTNESS, interval);
-            ipv6(mac, vlan, src, Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), &body)
+            (body[24], body[25]) = (flags, interval);
+            let mut dst = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+            if let Some(IpAddr::V6(group)) = group {
+                body[8..24].copy_from_slice(&group.octets());
+                dst = group;
+            }
+            ipv6(mac, vlan, src, dst, &body)
         }
     }
 }

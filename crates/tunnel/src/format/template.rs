@@ -323,15 +323,6 @@ impl Encapsulation {
         }
     }
 
-    /// Whether each packet of the flow has a number of its own.
-    pub const fn has_sequence(&self) -> bool {
-        match self.fix {
-            Fix::Udp { gtpu: Some(gtpu), .. } => gtpu.sequence,
-            Fix::Gre { sequence, .. } => sequence.is_some(),
-            Fix::Udp { .. } | Fix::Nothing => false,
-        }
-    }
-
     /// The headers with zeros where packets differ: what a datapath prints of the flow.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len()]
