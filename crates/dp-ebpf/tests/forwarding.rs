@@ -52,18 +52,11 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
             longest: 1514,
             rewrite: None,
         };
-        let mac = |host: &testkit::Netns| {
-            let link = host.ip("link show eth0");
-            link.split("link/ether ")
-                .nth(1)
-                .unwrap()
-                .split(' ')
-                .next()
-                .unwrap()
-                .to_owned()
-        };
         for (host, other, address) in [(&lab.h1, &lab.h2, "192.168.77.2"), (&lab.h2, &lab.h1, "192.168.77.1")] {
-            host.ip(&format!("neigh replace {address} lladdr {} dev eth0", mac(other)));
+            host.ip(&format!(
+                "neigh replace {address} lladdr {} dev eth0",
+                other.mac_of("eth0")
+            ));
         }
         let mut open = Vec::new();
         for (from, to) in [(0, 1), (1, 0)] {

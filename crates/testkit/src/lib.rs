@@ -46,7 +46,7 @@ pub use collector::{Collector, dissect};
 pub use command::{Done, run, try_run, try_run_in};
 pub use daemon::{Daemon, eventually};
 pub use netns::Netns;
-pub use packet::{ArpOp, Packet, checksum, from_hex, mac, to_hex};
+pub use packet::{ArpOp, Packet, checksum, from_hex, mac, source_of, to_hex};
 pub use rng::Rng;
 pub use sandbox::Sandbox;
 pub use skip::{Tier, has_tool, is_root, missing, say_skipped};

@@ -68,6 +68,16 @@ impl Netns {
         self.ip(&format!("addr add {address} dev {device}{dad}"));
     }
 
+    /// The MAC address of a device, as `ip` prints it.
+    #[track_caller]
+    pub fn mac_of(&self, device: &str) -> String {
+        let link = self.ip(&format!("link show {device}"));
+        let (_, rest) = link
+            .split_once("link/ether ")
+            .unwrap_or_else(|| panic!("{link}: no address"));
+        rest.split(' ').next().unwrap_or_default().to_owned()
+    }
+
     /// Runs `ip` in this namespace with the words of `args`.
     #[track_caller]
     pub fn ip(&self, args: &str) -> String {

@@ -235,6 +235,15 @@ pub fn mac(n: u32) -> [u8; 6] {
     [0x02, 0x00, a, b, c, d]
 }
 
+/// The source address of a frame, as `ip` prints addresses.
+pub fn source_of(frame: &[u8]) -> String {
+    frame[6..12]
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect::<Vec<_>>()
+        .join(":")
+}
+
 /// Bytes as hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

@@ -1,7 +1,7 @@
 //! Bonds with Debian's Open vSwitch at the other end, and what they leave in the database.
 
-use crate::fixture::{Pair, binary, dummy, stand_in};
-use testkit::{Devices, Netns, Options, Packet, Vswitch, eventually, mac, ping, skip};
+use crate::fixture::{Pair, dummy, in_namespace, stand_in};
+use testkit::{Netns, Packet, Vswitch, eventually, mac, ping, skip};
 
 /// Our switch and Open vSwitch with bonds of two links between them, and a host behind each.
 struct Bonds {
@@ -108,12 +108,7 @@ fn the_interface_with_the_name_of_a_bond_is_a_port_of_openflow_only() {
         skip!("Open vSwitch's userspace datapath has no such interface");
     }
     let ns = Netns::new("sw");
-    let options = Options {
-        devices: Devices::System,
-        netns: Some(ns.name().to_owned()),
-        ..Options::default()
-    };
-    let switch = Vswitch::oxvs(binary(), options);
+    let switch = in_namespace(&ns);
     for name in ["m1", "m2", "h1"] {
         ns.ip(&format!("link add {name} type veth peer name {name}-peer"));
         ns.ip(&format!("link set {name}-peer up"));

@@ -1,8 +1,8 @@
 //! sFlow's counter samples of a port of a kernel device, beside Open vSwitch's.
 
-use crate::fixture::start;
+use crate::fixture::{debian_in_namespace, in_namespace};
 use std::time::Duration;
-use testkit::{Collector, Devices, Netns, Options, Vswitch, eventually, skip, to_hex};
+use testkit::{Collector, Netns, eventually, skip, to_hex};
 
 /// A number of a datagram.
 fn be(bytes: &[u8]) -> u64 {
@@ -71,12 +71,10 @@ fn samples_of(ours: bool, lacp: bool) -> Vec<String> {
     let (ns, host) = (Netns::new("counters"), Netns::new("counted"));
     host.veth("eth0", &ns, "v1");
     let collector = ns.enter(Collector::new);
-    let options = Options {
-        devices: Devices::System,
-        netns: Some(ns.name().to_owned()),
-        ..Options::default()
+    let switch = match ours {
+        true => in_namespace(&ns),
+        false => debian_in_namespace(&ns),
     };
-    let switch = if ours { start(options) } else { Vswitch::debian(options) };
     switch.vsctl(
         "add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 v1 -- set interface v1 ofport_request=7",
     );

@@ -142,12 +142,7 @@ fn a_collector_behind_the_switch_is_not_told_of_its_own_datagrams_for_ever() {
     ns.ip("link set br0 up");
     assert!(ping(&host, "10.1.0.9", 3).received > 0);
     // Hosts that ask for each other would be sampled, too.
-    let mac_of = |ns: &Netns, device: &str| {
-        let link = ns.ip(&format!("link show {device}"));
-        let (_, rest) = link.split_once("link/ether ").unwrap();
-        rest.split(' ').next().unwrap().to_owned()
-    };
-    let (near, far) = (mac_of(&ns, "br0"), mac_of(&host, "eth0"));
+    let (near, far) = (ns.mac_of("br0"), host.mac_of("eth0"));
     ns.ip(&format!("neigh replace 10.1.0.1 lladdr {far} dev br0 nud permanent"));
     host.ip(&format!("neigh replace 10.1.0.9 lladdr {near} dev eth0 nud permanent"));
     let sockets = host.enter(|| [6343, 4739, 2055].map(|port| UdpSocket::bind(("10.1.0.1", port)).unwrap()));

@@ -61,8 +61,6 @@ impl Pair {
         let (near, far) = (Netns::new("near"), Netns::new("far"));
         for link in links {
             near.veth(link, &far, link);
-            near.ip(&format!("link set {link} up"));
-            far.ip(&format!("link set {link} up"));
         }
         let pair = Pair {
             ours: in_namespace(&near),

@@ -1,9 +1,10 @@
 //! BFD with FRR's `bfdd` at the other end.
 
 use crate::fixture::in_namespace;
+use crate::liveness::wait_for;
 use std::fs;
 use std::path::Path;
-use testkit::{Daemon, Netns, Sandbox, Vswitch, eventually, run, skip};
+use testkit::{Daemon, Netns, Sandbox, eventually, run, skip};
 
 /// Where Debian has FRR's daemons.
 const DAEMONS: &str = "/usr/lib/frr";
@@ -73,12 +74,6 @@ impl Frr {
     }
 }
 
-fn wait_for(switch: &Vswitch, key: &str, value: &str) {
-    switch.wait_for("interface", "m1", &format!("bfd_status:{key}"), |now| {
-        now.trim_matches('"') == value
-    });
-}
-
 #[test]
 fn bfd_to_frr_comes_up_agrees_on_intervals_and_notices_silence() {
     skip!(unless long);
@@ -88,46 +83,42 @@ fn bfd_to_frr_comes_up_agrees_on_intervals_and_notices_silence() {
     }
     let (near, far) = (Netns::new("near"), Netns::new("far"));
     near.veth("m1", &far, "m1");
-    near.ip("link set m1 up");
-    far.ip("link set m1 up");
-    far.ip("link set lo up");
-    far.ip("address add 10.9.0.2/24 dev m1");
+    far.address("m1", "10.9.0.2/24");
     // The switch has no address there, and so answers no ARP request.
-    let address = |ns: &Netns| ns.run(&["cat", "/sys/class/net/m1/address"]).trim().to_owned();
     far.ip(&format!(
         "neighbour add 10.9.0.1 lladdr {} dev m1 nud permanent",
-        address(&near)
+        near.mac_of("m1")
     ));
     let switch = in_namespace(&near);
     switch.vsctl(&format!(
         "add-br br0 -- set bridge br0 datapath_type=netdev -- add-port br0 m1 -- set interface m1 bfd:enable=true \
          bfd:min_rx=100 bfd:min_tx=100 bfd:bfd_src_ip=10.9.0.1 bfd:bfd_dst_ip=10.9.0.2 bfd:bfd_local_dst_mac={}",
-        address(&far)
+        far.mac_of("m1")
     ));
     let frr = Frr::start(&far);
-    wait_for(&switch, "state", "up");
-    wait_for(&switch, "remote_state", "up");
-    wait_for(&switch, "forwarding", "true");
+    wait_for(&switch, "m1", "state", "up");
+    wait_for(&switch, "m1", "remote_state", "up");
+    wait_for(&switch, "m1", "forwarding", "true");
     frr.wait_for("Status: up");
 
     // New intervals are agreed on.
     switch.vsctl("set interface m1 bfd:min_tx=300 bfd:min_rx=250");
     frr.wait_for("Transmission interval: 300ms");
     frr.wait_for("Receive interval: 250ms");
-    wait_for(&switch, "state", "up");
+    wait_for(&switch, "m1", "state", "up");
 
     // Ended here: the other end hears of it.
     switch.vsctl("set interface m1 bfd:enable=false");
     frr.wait_for("Status: down");
     switch.vsctl("set interface m1 bfd:enable=true");
-    wait_for(&switch, "state", "up");
+    wait_for(&switch, "m1", "state", "up");
     frr.wait_for("Status: up");
 
     // A peer that falls silent, and speaks again.
     frr.signal("-STOP");
-    wait_for(&switch, "diagnostic", "Control Detection Time Expired");
-    wait_for(&switch, "forwarding", "false");
+    wait_for(&switch, "m1", "diagnostic", "Control Detection Time Expired");
+    wait_for(&switch, "m1", "forwarding", "false");
     frr.signal("-CONT");
-    wait_for(&switch, "state", "up");
+    wait_for(&switch, "m1", "state", "up");
     frr.wait_for("Status: up");
 }

@@ -2,7 +2,7 @@
 //! controllers, and those from and to the bridge's own device.
 
 use crate::fixture::{bridge_with_hosts, in_namespace};
-use testkit::{Capture, Netns, Packet, Vswitch, eventually, mac, ping, skip, to_hex};
+use testkit::{Capture, Netns, Packet, Vswitch, eventually, mac, ping, skip, source_of, to_hex};
 
 const SLOW_PROTOCOLS: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 2];
 const SLOW_TYPE: u16 = 0x8809;
@@ -28,16 +28,6 @@ fn mirror(switch: &Vswitch, columns: &str) {
     ));
 }
 
-fn address_of(ns: &Netns, device: &str) -> Vec<u8> {
-    let link = ns.ip(&format!("link show {device}"));
-    let (_, rest) = link.split_once("link/ether ").unwrap();
-    let address = rest.split(' ').next().unwrap();
-    address
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
-        .collect()
-}
-
 #[test]
 fn frames_of_control_protocols_are_mirrored_both_ways() {
     skip!(unless root, "ip", "tcpdump", "ovs-vsctl");
@@ -45,8 +35,8 @@ fn frames_of_control_protocols_are_mirrored_both_ways() {
     mirror(&switch, "select_src_port=@b0 select_dst_port=@b0");
     let watcher = Capture::start(&hosts[1], "eth0", "ether proto 0x8809");
     let at_the_end = Capture::start(&ns, "w1", "ether proto 0x8809 and inbound");
-    let member = address_of(&ns, "v1");
-    let sent = |frame: &[u8]| frame[6..12] == member[..];
+    let member = ns.mac_of("v1");
+    let sent = |frame: &[u8]| source_of(frame) == member;
     watcher.wait_for("sent LACPDUs of each member", sent);
     // A frame that comes in goes to the protocol, and to the mirror before.
     let received = Packet::new(mac(7), SLOW_PROTOCOLS)

@@ -83,8 +83,7 @@ impl Lab {
 
     /// How many offloaded flows packets of a host have.
     fn offloaded_of(&self, host: &Netns) -> u32 {
-        let link = host.ip("link show eth0");
-        let mac = link.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+        let mac = host.mac_of("eth0");
         let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
         let own = flows.lines().filter(|flow| flow.contains(&format!("eth(src={mac}")));
         own.filter_map(|flow| flow.split("offloaded:").nth(1)?.split(',').next()?.parse::<u32>().ok())
@@ -523,8 +522,7 @@ fn a_limit_of_storms_acts_on_offloaded_floods_and_leaves_known_stations_offloade
             std::thread::sleep(Duration::from_micros(200));
         }
     };
-    let link = lab.hosts[0].ip("link show eth0");
-    let mac = link.split("link/ether ").nth(1).unwrap()[..17].to_owned();
+    let mac = lab.hosts[0].mac_of("eth0");
     let broadcasts = || {
         let flows = lab.switch.appctl(&["dpctl/dump-flows", "-m"]);
         let own = format!("eth(src={mac},dst=ff:ff:ff:ff:ff:ff)");

@@ -1,9 +1,9 @@
 //! Queues and policers as Debian's clients configure them and read them back.
 
-use crate::fixture::{dummy, dummy_bridge, stand_in};
+use crate::fixture::{debian_in_namespace, dummy, dummy_bridge, in_namespace, stand_in};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use testkit::{Devices, Netns, Options, Packet, Vswitch, eventually, mac, pcap, skip};
+use testkit::{Netns, Packet, Vswitch, eventually, mac, pcap, skip};
 
 const TOOLS: [&str; 4] = ["ovs-vsctl", "ovs-ofctl", "ovs-appctl", "setpriv"];
 
@@ -435,14 +435,9 @@ fn disciplines_and_queues_are_told_as_debians_switch_tells_them() {
     let told = |theirs: bool| {
         let ns = Netns::new("qc");
         ns.veth("p2", &ns, "far");
-        let options = Options {
-            devices: Devices::System,
-            netns: Some(ns.name().to_owned()),
-            ..Options::default()
-        };
         let switch = match theirs {
-            true => Vswitch::debian(options),
-            false => Vswitch::oxvs(crate::fixture::binary(), options),
+            true => debian_in_namespace(&ns),
+            false => in_namespace(&ns),
         };
         switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
         switch.vsctl("add-port br0 p2 -- set interface p2 ofport_request=2");

@@ -1,8 +1,8 @@
 //! Multicast snooping with the kernel's IGMP and MLD hosts, beside Debian's Open vSwitch.
 
-use crate::fixture::{binary, bridge_with_hosts, dummy, stand_in};
+use crate::fixture::{bridge_with_hosts, debian_in_namespace, dummy, in_namespace, stand_in};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
-use testkit::{Capture, Devices, Netns, Options, Packet, Vswitch, checksum, eventually, mac, pcap, ping, skip};
+use testkit::{Capture, Netns, Packet, Vswitch, checksum, eventually, mac, pcap, ping, skip, source_of};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 0x99);
@@ -18,14 +18,9 @@ struct Lab {
 impl Lab {
     fn new(is_ours: bool) -> Lab {
         let ns = Netns::new("sw");
-        let options = Options {
-            devices: Devices::System,
-            netns: Some(ns.name().to_owned()),
-            ..Options::default()
-        };
         let switch = match is_ours {
-            true => Vswitch::oxvs(binary(), options),
-            false => Vswitch::debian(options),
+            true => in_namespace(&ns),
+            false => debian_in_namespace(&ns),
         };
         let hosts = bridge_with_hosts(&ns, &switch, 4);
         hosts[0].ip("route add 224.0.0.0/4 dev eth0");
@@ -194,21 +189,13 @@ fn a_router_hears_the_switch_in_place_of_the_hosts() {
     drop(second);
     wait_for(false);
     let mac = lab.switch.get("interface", "br0", "mac_in_use").replace('"', "");
-    let is_report = |frame: &Vec<u8>| frame.len() > 38 && frame[38] == 0x22 && frame[6..12] != router_mac(router);
+    let asking = router.mac_of("eth0");
+    let is_report = |frame: &Vec<u8>| frame.len() > 38 && frame[38] == 0x22 && source_of(frame) != asking;
     let reports: Vec<Vec<u8>> = capture.finish().into_iter().filter(is_report).collect();
     assert!(reports.len() >= 2);
     for report in reports {
-        let from: Vec<String> = report[6..12].iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!((from.join(":"), &report[26..30]), (mac.clone(), &[0; 4][..]));
+        assert_eq!((source_of(&report), &report[26..30]), (mac.clone(), &[0; 4][..]));
     }
-}
-
-/// The address of a host's device.
-fn router_mac(host: &Netns) -> [u8; 6] {
-    let shown = host.ip("-o link show eth0");
-    let mac = shown.split("link/ether ").nth(1).unwrap();
-    let bytes = mac[..17].split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
-    bytes.collect::<Vec<u8>>().try_into().unwrap()
 }
 
 /// Two access ports in VLANs of their own and a trunk, on a clock that stands still.

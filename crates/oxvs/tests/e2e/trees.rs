@@ -1,12 +1,12 @@
 //! Spanning trees on rings of real links, with Debian's Open vSwitch and the kernel's bridge in
 //! them, and what guards do.
 
-use crate::fixture::{dummy, dummy_bridge, in_namespace, stand_in};
+use crate::fixture::{debian_in_namespace, dummy, dummy_bridge, in_namespace, stand_in};
 use std::collections::HashMap;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use testkit::{Capture, Devices, Netns, Options, Packet, Vswitch, eventually, mac, pcap, ping, skip};
+use testkit::{Capture, Netns, Packet, Vswitch, eventually, mac, pcap, ping, skip};
 
 /// Where numbered broadcasts go.
 const PORT: u16 = 5000;
@@ -145,14 +145,7 @@ fn switch(kind: Kind, ns: &Netns, at: usize, protocol: &str) -> Option<Vswitch> 
     // Debian's release takes the hello time in ms.
     let (switch, hello) = match kind {
         Kind::Ours => (in_namespace(ns), 1),
-        Kind::Debian => {
-            let options = Options {
-                devices: Devices::System,
-                netns: Some(ns.name().to_owned()),
-                ..Options::default()
-            };
-            (Vswitch::debian(options), 1000)
-        }
+        Kind::Debian => (debian_in_namespace(ns), 1000),
         Kind::Kernel => {
             ns.ip(&format!(
                 "link add br0 type bridge stp_state 1 forward_delay 400 hello_time 100 max_age 600 priority {priority}"

@@ -1,7 +1,7 @@
 //! Tunnels over a bridge of the switch, with the kernel's tunnel device at the other end.
 
-use crate::fixture::binary;
-use testkit::{Devices, Netns, Options, Vswitch, eventually, ping, skip};
+use crate::fixture::{in_namespace, stand_in};
+use testkit::{Netns, Vswitch, eventually, ping, skip};
 
 /// A switch whose bridge `br-phy` has the address 172.31.0.1 and a cable to a peer, 172.31.0.2. A
 /// host behind `br-int` has 10.9.0.1, the peer's end of the tunnel 10.9.0.2.
@@ -15,25 +15,12 @@ struct Lab {
 impl Lab {
     fn new(options: &str) -> Lab {
         let (ns, host, peer) = (Netns::new("tun"), Netns::new("tunh"), Netns::new("tunp"));
-        let switch = Vswitch::oxvs(
-            binary(),
-            Options {
-                devices: Devices::System,
-                netns: Some(ns.name().to_owned()),
-                ..Options::default()
-            },
-        );
-        for (device, other, end) in [("ph0", &peer, "ph1"), ("h0", &host, "eth0")] {
-            ns.ip(&format!(
-                "link add {device} type veth peer name {end} netns {}",
-                other.name()
-            ));
-            ns.ip(&format!("link set {device} up"));
-            other.ip(&format!("link set {end} up"));
-        }
-        host.ip("addr add 10.9.0.1/24 dev eth0");
+        let switch = in_namespace(&ns);
+        ns.veth("ph0", &peer, "ph1");
+        ns.veth("h0", &host, "eth0");
+        host.address("eth0", "10.9.0.1/24");
         host.ip("link set eth0 mtu 1400");
-        peer.ip("addr add 172.31.0.2/24 dev ph1");
+        peer.address("ph1", "172.31.0.2/24");
         switch.vsctl(
             "add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy ph0 \
              -- add-br br-int -- set bridge br-int datapath_type=netdev -- add-port br-int h0",
@@ -41,7 +28,7 @@ impl Lab {
         switch.vsctl(&format!(
             "add-port br-int t0 -- set interface t0 options:remote_ip=172.31.0.2 {options}"
         ));
-        ns.ip("addr add 172.31.0.1/24 dev br-phy");
+        ns.address("br-phy", "172.31.0.1/24");
         ns.ip("link set br-phy up");
         Lab {
             switch,
@@ -53,14 +40,17 @@ impl Lab {
 
     fn peer_has(&self, device: &str) {
         self.peer.ip(&format!("link add t0 {device}"));
-        self.peer.ip("addr add 10.9.0.2/24 dev t0");
+        self.peer.address("t0", "10.9.0.2/24");
         self.peer.ip("link set t0 up mtu 1400");
     }
 }
 
 #[test]
 fn packets_go_to_and_fro_between_the_switch_and_the_kernels_vxlan() {
-    skip!(unless root);
+    skip!(unless root, "ip", "ping", "ovs-vsctl");
+    if stand_in() {
+        skip!("Open vSwitch drops tunnelled packets whose UDP checksums a veth device has not filled in");
+    }
     let lab = Lab::new("type=vxlan options:key=42");
     lab.peer_has("type vxlan id 42 local 172.31.0.2 remote 172.31.0.1 dstport 4789");
     // The kernel's address and route reach the switch, which then asks for its neighbour.

@@ -194,17 +194,18 @@ pub(crate) fn run(table: &'static Table) {
 impl Table {
     /// The words of the command lines of a program; options without their values.
     pub(crate) fn words_of(&self, program: &str) -> impl Iterator<Item = &'static str> {
-        let lines = self.groups.iter().flat_map(|group| group.rows).map(|row| row.line);
-        let lines = lines.filter(move |line| line.split_whitespace().any(|word| word == program));
-        lines
-            .flat_map(str::split_whitespace)
-            .map(|word| word.split_once('=').map_or(word, |(option, _)| option))
+        self.words_where(move |line| line.split_whitespace().any(|word| word == program))
     }
 
     /// The words of all command lines; options without their values.
     pub(crate) fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.words_where(|_| true)
+    }
+
+    fn words_where(&self, is_wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = &'static str> {
         let lines = self.groups.iter().flat_map(|group| group.rows).map(|row| row.line);
         lines
+            .filter(move |line| is_wanted(line))
             .flat_map(str::split_whitespace)
             .map(|word| word.split_once('=').map_or(word, |(option, _)| option))
     }
