@@ -20,10 +20,12 @@ use crate::rewrite::{self, set_field};
 use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
+use conntrack::Conntrack;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, Key, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
+use std::hash::{BuildHasher, RandomState};
 use std::slice;
 use std::sync::Arc;
 use tunnels::{TunnelSecrets, Tunnels};
@@ -34,11 +36,23 @@ use wire::headers::behind_tags;
 const ETHERNET: usize = 14;
 
 /// What the actions of all workers of a datapath share.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) bonds: Arc<Bonds>,
+    pub(crate) conntrack: Arc<Conntrack>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) tunnels: TunnelSecrets,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        Shared {
+            bonds: Arc::default(),
+            conntrack: Conntrack::new(RandomState::new().hash_one(0)),
+            meters: Arc::default(),
+            tunnels: TunnelSecrets::default(),
+        }
+    }
 }
 
 /// What actions of one worker need.

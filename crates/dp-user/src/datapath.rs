@@ -12,6 +12,7 @@ use crate::pipeline::{Budget, Pipeline, RxQueue};
 use crate::scheduled::PortQueue;
 use crate::stats::{ControlDrops, OFFLOAD_EVENTS, PortStats, WorkerStats};
 use crate::worker::{SpinTime, Worker, clock};
+use conntrack::Conntrack;
 use dp::offload::FlowOffload;
 use dp::{
     Action, BOND_BUCKETS, BondTable, CacheStats, Changes, Datapath, DpError, DropCause, FlowDump, Limits, MeterConfig,
@@ -446,6 +447,10 @@ impl Datapath for DpUser {
 
     fn meter_stats(&self, id: u32) -> Option<MeterStats> {
         self.shared.meters.stats(id)
+    }
+
+    fn conntrack(&self) -> &Arc<Conntrack> {
+        &self.shared.conntrack
     }
 
     fn set_qos(&self, port: PortNo, config: Option<&PortConfig>) -> Result<(), DpError> {

@@ -1,6 +1,7 @@
 //! The interface of a datapath to the control plane.
 
 use crate::{Action, BOND_BUCKETS, BondTable, DropCause, MeterConfig, MeterStats, WorkerControl};
+use conntrack::Conntrack;
 use flow::{Key, Mask, PortNo};
 use netdev::Netdev;
 use qos::police::IngressPolicerConfig;
@@ -83,6 +84,9 @@ pub trait Datapath: Send + Sync {
     /// The bytes that each bucket of a bond has sent since the last call; `None` if the bond does
     /// not exist.
     fn take_bond_loads(&self, id: u32) -> Option<[u64; BOND_BUCKETS]>;
+
+    /// The tracked connections and their settings.
+    fn conntrack(&self) -> &Arc<Conntrack>;
 
     /// Sets the egress scheduler of a port and its link speed, in both directions; `None` sends
     /// packets as they come. Packets in queues of the previous configuration stay queued, in each

@@ -76,6 +76,9 @@ impl Datapath for Fake {
     fn take_bond_loads(&self, _: u32) -> Option<[u64; dp::BOND_BUCKETS]> {
         None
     }
+    fn conntrack(&self) -> &Arc<conntrack::Conntrack> {
+        unimplemented!("nobody asks")
+    }
     fn set_meter(&self, _: u32, _: &MeterConfig) -> Result<(), DpError> {
         Ok(())
     }
