@@ -2,6 +2,7 @@
 
 use crate::alg::Alg;
 use crate::counters::{Counters, Ended, Statistics};
+use crate::fragment::Reassembly;
 use crate::limits::{Limits, ZoneLimit};
 use crate::random;
 use crate::table::entry::Entry;
@@ -20,6 +21,7 @@ pub struct Conntrack {
     pub(crate) policies: Policies,
     pub(crate) counters: Counters,
     pub(crate) alg: Alg,
+    fragments: Reassembly,
     check_sequence: AtomicBool,
     pickup: AtomicBool,
     /// Where the next sweep begins.
@@ -37,6 +39,7 @@ impl Conntrack {
             policies: Policies::new(),
             counters: Counters::default(),
             alg: Alg::default(),
+            fragments: Reassembly::default(),
             check_sequence: AtomicBool::new(true),
             pickup: AtomicBool::new(true),
             sweep: AtomicU32::new(0),
@@ -47,6 +50,11 @@ impl Conntrack {
     /// A thread's handle.
     pub fn tracker(self: &Arc<Conntrack>) -> Tracker {
         Tracker::new(self.clone())
+    }
+
+    /// The fragments of packets that are to be tracked.
+    pub fn fragments(&self) -> &Reassembly {
+        &self.fragments
     }
 
     /// Connections now.

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 const BATCH: usize = 32;
 
 /// What to do with packets: the arguments of the action `ct`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Request {
     /// The zone.
     pub zone: u16,
@@ -45,6 +45,22 @@ pub struct Request {
 /// A connection, for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub(crate) Id);
+
+impl ConnectionId {
+    /// The id as a number; never 0.
+    pub fn to_bits(self) -> u64 {
+        (u64::from(self.0.life) << 32 | u64::from(self.0.index)) + 1
+    }
+
+    /// The id of this number; `None` of 0.
+    pub fn from_bits(bits: u64) -> Option<ConnectionId> {
+        let bits = bits.checked_sub(1)?;
+        Some(ConnectionId(Id {
+            index: bits as u32,
+            life: (bits >> 32) as u32,
+        }))
+    }
+}
 
 /// What the tracker says about a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

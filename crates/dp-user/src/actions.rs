@@ -7,6 +7,7 @@
 //!   large segment: a controller, a cut packet, an MPLS label, under which no device could be told
 //!   to cut it.
 
+mod connections;
 mod headers;
 mod sample;
 mod tunnels;
@@ -20,6 +21,7 @@ use crate::rewrite::{self, set_field};
 use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
+use connections::Connections;
 use conntrack::Conntrack;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, Key, PortNo};
@@ -59,6 +61,7 @@ impl Default for Shared {
 pub(crate) struct Actor {
     pub(crate) egress: Egress,
     pub(crate) bonds: BondView,
+    pub(crate) connections: Connections,
     meters: MeterView,
     sampler: Sampler,
     tunnels: Tunnels,
@@ -72,6 +75,7 @@ pub(crate) struct Actor {
 pub(crate) struct Context<'a> {
     egress: &'a mut Egress,
     bonds: &'a mut BondView,
+    connections: &'a mut Connections,
     meters: &'a mut MeterView,
     sampler: &'a mut Sampler,
     tunnels: &'a mut Tunnels,
@@ -93,6 +97,7 @@ impl Actor {
         Actor {
             egress: Egress::default(),
             bonds: BondView::new(shared.bonds),
+            connections: Connections::new(&shared.conntrack),
             meters: MeterView::new(shared.meters),
             sampler: Sampler::new(),
             tunnels: Tunnels::new(shared.tunnels),
@@ -108,6 +113,7 @@ impl Actor {
         Context {
             egress: &mut self.egress,
             bonds: &mut self.bonds,
+            connections: &mut self.connections,
             meters: &mut self.meters,
             sampler: &mut self.sampler,
             tunnels: &mut self.tunnels,
@@ -291,6 +297,17 @@ impl Context<'_> {
                     self.pop_tunnel(frame.duplicate(), *port, *format);
                     Ok(())
                 }
+                Action::Ct(track) if track.fragments => {
+                    return self.track_fragment(track, frame, &actions[at..], limit);
+                }
+                Action::Ct(track) => {
+                    self.connections.track(track, &mut frame, self.now);
+                    Ok(())
+                }
+                Action::CtClear => {
+                    untrack(&mut frame);
+                    Ok(())
+                }
             };
             if done.is_err() {
                 // No room for another header. No real packet has that many.
@@ -314,6 +331,8 @@ impl Context<'_> {
             }
             Action::Recirc(id) => self.recirculate(*id, frame),
             Action::TunnelPop { port, format } => self.pop_tunnel(frame, *port, *format),
+            Action::Ct(track) if track.fragments => self.track_fragment(track, frame, &[], limit),
+            Action::Ct(track) => self.connections.track(track, &mut frame, self.now),
             _ => {}
         }
     }
@@ -472,7 +491,20 @@ fn shows(action: &Action) -> bool {
             | Action::Meter(_)
             | Action::Recirc(_)
             | Action::TunnelPop { .. }
+            | Action::Ct(_)
     )
+}
+
+/// Takes away what the tracker has said of a packet.
+fn untrack(frame: &mut Frame) {
+    if frame.meta.connection().is_some() {
+        frame.meta.extra_mut().connection = None;
+    }
+}
+
+/// Where the network header begins: behind the Ethernet header and its tags.
+fn ethernet_len(frame: &Frame) -> usize {
+    behind_tags(frame.data(), usize::MAX).map_or(ETHERNET, |(_, start)| start)
 }
 
 /// Cuts a packet that no device is to segment.

@@ -21,17 +21,19 @@ enum Carrier {
     Ipv4,
     /// Those of IPv6, and no others.
     Ipv6,
-    /// Those from tunnels.
-    Tunnel,
+    /// Those from tunnels and those that were tracked.
+    Extra,
     Other,
 }
 
 const IPV4_PAIRS: [usize; 4] = pairs_of(Carrier::Ipv4);
 const IPV6_PAIRS: [usize; 2] = pairs_of(Carrier::Ipv6);
-const TUNNEL_PAIRS: [usize; 5] = pairs_of(Carrier::Tunnel);
-const OTHER_PAIRS: [usize; PAIRS - 11] = pairs_of(Carrier::Other);
+const EXTRA_PAIRS: [usize; 9] = pairs_of(Carrier::Extra);
+const OTHER_PAIRS: [usize; PAIRS - 15] = pairs_of(Carrier::Other);
 /// A word that is not zero in packets from tunnels, whose time to live is not zero.
 const TUNNEL: usize = Field::TunTtl.word();
+/// A word that is not zero in packets that were tracked.
+const TRACKED: usize = Field::CtState.word();
 /// Words of IPv4's pairs that are zero in most packets: tags and marks.
 const RARE: [usize; 2] = [Field::VlanTpid0.word(), Field::PktMark.word()];
 /// The other words of these pairs.
@@ -75,7 +77,7 @@ const fn carrier_of(pair: usize) -> Carrier {
             match info.prerequisite {
                 P::None | P::Tag0 | P::Tag1 | P::Ipv4 | P::Ip | P::Ports | P::Tcp | P::Icmp => return Carrier::Ipv4,
                 P::Ipv6 => carrier = Carrier::Ipv6,
-                P::Tunnel => carrier = Carrier::Tunnel,
+                P::Tunnel | P::Connection => carrier = Carrier::Extra,
                 P::Arp | P::Mpls | P::Pbb | P::Nd => {}
             }
         }
@@ -111,12 +113,13 @@ impl KeyHasher {
         // packets.
         let mut sum = FULL.into_iter().fold(across(COMMON), part);
         let [tag, marks] = RARE;
-        if key.words()[tag] | key.words()[marks] | key.words()[TUNNEL] != 0 {
+        let extra = key.words()[TUNNEL] | key.words()[TRACKED];
+        if key.words()[tag] | key.words()[marks] | extra != 0 {
             if key.words()[tag] | key.words()[marks] != 0 {
                 sum = sum.wrapping_add(across(RARE));
             }
-            if key.words()[TUNNEL] != 0 {
-                sum = TUNNEL_PAIRS.into_iter().fold(sum, part);
+            if extra != 0 {
+                sum = EXTRA_PAIRS.into_iter().fold(sum, part);
             }
         }
         let kind = EtherType(key.get(Field::EthType) as u16);
@@ -357,6 +360,7 @@ mod tests {
                     P::Mpls => kind == 0x8847,
                     P::Pbb => kind == 0x88e7,
                     P::Tunnel => key.get(Field::TunTtl) != 0,
+                    P::Connection => key.get(Field::CtState) != 0,
                 };
                 let mut other = key;
                 other.set(*field, key.get(*field) ^ 1);

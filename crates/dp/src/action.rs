@@ -2,7 +2,7 @@
 
 use crate::show::Context;
 use crate::user_data::{ToController, UserData};
-use crate::{PuntReason, SetField, TunnelPush};
+use crate::{PuntReason, SetField, Track, TunnelPush};
 use flow::PortNo;
 use std::fmt;
 use std::sync::Arc;
@@ -130,6 +130,11 @@ pub enum Action {
         /// What it takes for an encapsulation.
         format: Format,
     },
+    /// Track the packet: find or make its connection, translate its addresses if that is asked for,
+    /// and keep what the tracker says in its metadata, for the next recirculation.
+    Ct(Arc<Track>),
+    /// Take away what the tracker said of the packet.
+    CtClear,
 }
 
 impl Action {
@@ -198,6 +203,8 @@ impl fmt::Display for Action {
             Action::PopPbb => f.write_str("pop_pbb"),
             Action::TunnelPush(push) => fmt::Display::fmt(push, f),
             Action::TunnelPop { port, .. } => write!(f, "tnl_pop({port})"),
+            Action::Ct(track) => fmt::Display::fmt(track, f),
+            Action::CtClear => f.write_str("ct_clear"),
         }
     }
 }

@@ -86,11 +86,14 @@ pub enum DropCause {
     TunnelRoute,
     /// The next hop to the other end of its tunnel has not answered yet.
     TunnelNeighbour,
+    /// A fragment of a packet to track: it contradicts another one, or its datagram did not become
+    /// whole.
+    Fragment,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 37] = [
+    pub const ALL: [DropCause; 38] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -128,6 +131,7 @@ impl DropCause {
         DropCause::NoTunnel,
         DropCause::TunnelRoute,
         DropCause::TunnelNeighbour,
+        DropCause::Fragment,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -170,6 +174,7 @@ impl DropCause {
             DropCause::NoTunnel => "drop_no_tunnel",
             DropCause::TunnelRoute => "drop_tunnel_route",
             DropCause::TunnelNeighbour => "drop_tunnel_neighbour",
+            DropCause::Fragment => "drop_fragment",
         }
     }
 }

@@ -26,6 +26,7 @@ mod parse;
 mod punt;
 mod set_field;
 mod show;
+mod track;
 mod upcall;
 mod user_data;
 mod workers;
@@ -46,6 +47,7 @@ pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
 pub use set_field::SetField;
 pub use show::{ActionList, ufid};
+pub use track::Track;
 pub use upcall::{Answer, Carried, Credit, Effect, Slowpath, Translation, Upcall};
 pub use user_data::{Direction, FlowSample, Labels, SampleData, ToController, UserData};
 pub use workers::{

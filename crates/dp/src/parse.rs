@@ -2,6 +2,7 @@
 
 use crate::{Action, SetField};
 use flow::{Field, Key, Mask, PortNo, parse_odp};
+use std::sync::Arc;
 use wire::{EtherType, VlanTag};
 
 /// Actions that cannot be read, or that the datapath does not have.
@@ -38,7 +39,7 @@ fn list(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
 }
 
 /// The parts between commas or white space that are in no parentheses.
-fn parts(text: &str) -> Vec<&str> {
+pub(crate) fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0usize;
     let outside = |c: char| {
         match c {
@@ -58,6 +59,8 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
     }
     let Some((name, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else {
         actions.push(match text {
+            "ct" => Action::Ct(Arc::default()),
+            "ct_clear" => Action::CtClear,
             "pop_vlan" => Action::PopVlan,
             "pop_pbb" => Action::PopPbb,
             "copy_ttl_in" => Action::CopyTtlIn,
@@ -77,6 +80,10 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
         }
         "sample" => return sample(inner, actions, depth),
         "check_pkt_len" => return check_len(inner, actions, depth),
+        "ct" => {
+            actions.push(Action::Ct(Arc::new(inner.parse()?)));
+            return Ok(());
+        }
         _ => {}
     }
     let values = Values::read(inner)?;
@@ -261,6 +268,9 @@ mod tests {
             "meter(7),recirc(0x5)",
             "clone(pop_vlan,1),2",
             "check_pkt_len(size=200,gt(pop_vlan,1),le(drop)),2",
+            "ct,recirc(0x1)",
+            "ct_clear,ct(commit,zone=5,mark=0x1/0xff,label=0x2/0x2,helper=ftp,timeout=3,nat(src=10.0.0.1-10.0.0.9:100-200,persistent,random)),1",
+            "ct(force_commit,nat(dst=[fc00::1]:80)),ct(zone=1,nat),ct(commit,nat(src)),1",
         ] {
             let actions = parse_actions(text).unwrap_or_else(|_| panic!("{text}"));
             assert_eq!(ActionList::new(&actions, &Key::ZERO).to_string(), text);
@@ -288,6 +298,11 @@ mod tests {
             "recirc(0)",
             "trunc(1",
             "check_pkt_len(size=1,gt(1))",
+            "ct(zone=65536)",
+            "ct(commit,helper=sip)",
+            "ct(nat(src=1.1.1.1-fc00::1))",
+            "ct(nat(src=1.1.1.2-1.1.1.1))",
+            "ct(nat(up=1.1.1.1))",
             &deep,
         ] {
             assert_eq!(parse_actions(text), Err(ParseActionsError), "{text}");

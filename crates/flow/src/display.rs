@@ -3,7 +3,7 @@
 use crate::field::Field;
 use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
-use crate::meta::{PortNo, Tunnel};
+use crate::meta::{Connection, PortNo, Tunnel};
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
@@ -316,6 +316,40 @@ impl<'a> Masked<'a> {
         f.write_str("),")
     }
 
+    fn ct_state(&self, f: &mut dyn Write) -> fmt::Result {
+        let (state, bits) = (self.value(Field::CtState) as u32, self.bits(Field::CtState) as u32);
+        match bits {
+            0 if self.wildcards => f.write_str("ct_state(0/0),"),
+            0 => Ok(()),
+            bits if u128::from(bits) == Field::CtState.max_value() => {
+                let names = Connection::names_of_state(state);
+                write!(f, "ct_state({}),", if names.is_empty() { "0" } else { &names })
+            }
+            bits => write!(f, "ct_state({}),", Connection::signed_state(state, bits)),
+        }
+    }
+
+    /// The original direction of the packet's connection.
+    fn original(&self, f: &mut dyn Write) -> fmt::Result {
+        use Field as F;
+        let ports = [
+            ("proto", F::CtProto, Style::Decimal),
+            ("tp_src", F::CtTpSrc, Style::Decimal),
+            ("tp_dst", F::CtTpDst, Style::Decimal),
+        ];
+        let v4 = [("src", F::CtIpv4Src, Style::Ipv4), ("dst", F::CtIpv4Dst, Style::Ipv4)];
+        let v6 = [("src", F::CtIpv6Src, Style::Ipv6), ("dst", F::CtIpv6Dst, Style::Ipv6)];
+        let covers = |parts: &[(&str, Field, Style)]| parts.iter().any(|(_, field, _)| self.bits(*field) != 0);
+        let (name, addresses) = match (covers(&v4), covers(&v6)) {
+            (false, false) if !covers(&ports) => return Ok(()),
+            (_, true) => ("ct_tuple6", v6),
+            _ => ("ct_tuple4", v4),
+        };
+        let mut text = String::new();
+        self.group(&mut text, name, &[&addresses[..], &ports].concat())?;
+        write!(f, "{},", text.trim_start_matches(','))
+    }
+
     fn transport(&self, f: &mut dyn Write, icmp: &str) -> fmt::Result {
         use Field as F;
         let name = match self.value(F::IpProto) {
@@ -369,10 +403,11 @@ impl fmt::Display for Masked<'_> {
         self.mark(f, "skb_priority", F::SkbPriority)?;
         self.tunnel(f)?;
         self.mark(f, "skb_mark", F::PktMark)?;
-        if self.wildcards {
-            // Connections are not tracked.
-            f.write_str("ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0),")?;
-        }
+        self.ct_state(f)?;
+        self.mark(f, "ct_zone", F::CtZone)?;
+        self.mark(f, "ct_mark", F::CtMark)?;
+        self.mark(f, "ct_label", F::CtLabel)?;
+        self.original(f)?;
         match self.value(F::RecircId) {
             0 => f.write_str("recirc_id(0)")?,
             id => write!(f, "recirc_id(0x{id:x})")?,
@@ -421,6 +456,7 @@ pub(crate) const TCP_FLAGS: [&str; 12] = [
 ];
 
 /// Format of a field's value.
+#[derive(Clone, Copy)]
 enum Style {
     Decimal,
     Hex,

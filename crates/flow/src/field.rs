@@ -1,13 +1,12 @@
 //! The registry of fields: which word of a key has a field, and where in it. Nothing else knows a
 //! word's number. The words of metadata and those of the packet's bytes are two groups.
 //!
-//! A mask has a bit for each word, 64 in all. That leaves room for connections (9: state, zone,
-//! mark, label, original addresses and ports) and service headers (3). The values of tunnel options
-//! (up to 32 words) have no room: a key has a hash of them, and only packets from tunnels have them
-//! beside the key.
+//! A mask has a bit for each word, 64 in all. That leaves room for service headers (3). The values
+//! of tunnel options (up to 32 words) have no room: a key has a hash of them, and only packets from
+//! tunnels have them beside the key.
 //!
-//! Until packets have them, these fields are words of a [`FlowState`](crate::FlowState) only. In
-//! the key they would cost each megaflow and each waiting packet 96 bytes that are always zero.
+//! Until packets have them, service headers are words of a [`FlowState`](crate::FlowState) only. In
+//! the key they would cost each megaflow and each waiting packet 24 bytes that are always zero.
 
 /// Words in a key.
 pub const KEY_WORDS: usize = {
@@ -35,7 +34,7 @@ pub const ETHERNET_WORDS: usize = {
 };
 
 // See the module's page.
-const _: () = assert!(KEY_WORDS + 12 <= u64::BITS as usize);
+const _: () = assert!(KEY_WORDS + 3 <= u64::BITS as usize);
 
 // Each word belongs to one group, and the front of a key to Ethernet and metadata.
 const _: () = {
@@ -94,6 +93,8 @@ pub enum Prerequisite {
     Nd,
     /// It came from a tunnel.
     Tunnel,
+    /// It passed the connection tracker.
+    Connection,
 }
 
 impl Prerequisite {
@@ -287,6 +288,29 @@ registry! {
         TunGtpuMsgtype "tun_gtpu_msgtype" "tun_gtpu_msgtype" 29 56 8 Tunnel;
         /// A hash of the tunnel options, with a secret; 0 without any.
         TunOptions "tun_options" "tun_options" 30 0 64 Tunnel;
+        /// What the connection tracker said of the packet: the bits of `ct_state` in
+        /// `ovs-fields(7)`.
+        CtState "ct_state" "ct_state" 31 0 8 Connection;
+        /// The protocol of the connection's original direction.
+        CtProto "ct_nw_proto" "ct_nw_proto" 31 8 8 Connection;
+        /// The zone in which it was tracked.
+        CtZone "ct_zone" "ct_zone" 31 16 16 Connection;
+        /// The source port of the original direction; of ICMP, the type.
+        CtTpSrc "ct_tp_src" "ct_tp_src" 31 32 16 Connection;
+        /// The destination port of the original direction; of ICMP, the code.
+        CtTpDst "ct_tp_dst" "ct_tp_dst" 31 48 16 Connection;
+        /// The connection's mark.
+        CtMark "ct_mark" "ct_mark" 32 0 32 Connection;
+        /// The connection's label.
+        CtLabel "ct_label" "ct_label" 34 0 128 Connection;
+        /// The IPv4 source of the original direction.
+        CtIpv4Src "ct_nw_src" "ct_nw_src" 35 0 32 Connection;
+        /// The IPv4 destination of the original direction.
+        CtIpv4Dst "ct_nw_dst" "ct_nw_dst" 35 32 32 Connection;
+        /// The IPv6 source of the original direction.
+        CtIpv6Src "ct_ipv6_src" "ct_ipv6_src" 37 0 128 Connection;
+        /// The IPv6 destination of the original direction.
+        CtIpv6Dst "ct_ipv6_dst" "ct_ipv6_dst" 39 0 128 Connection;
     }
 }
 
@@ -294,6 +318,11 @@ impl Field {
     /// Whether it is of the tunnel that a packet came from.
     pub const fn is_of_tunnel(self) -> bool {
         matches!(self.info().prerequisite, Prerequisite::Tunnel)
+    }
+
+    /// Whether the connection tracker says it.
+    pub const fn is_of_connection(self) -> bool {
+        matches!(self.info().prerequisite, Prerequisite::Connection)
     }
 
     /// The word of the key that has its lowest bits.

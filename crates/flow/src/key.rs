@@ -12,9 +12,15 @@ use wire::{MacAddr, VlanTag};
 pub const TAG_PRESENT: u16 = 0x1000;
 
 /// The values of all fields of one packet; zero where the packet does not have the field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub(crate) words: [u64; KEY_WORDS],
+}
+
+impl Default for Key {
+    fn default() -> Key {
+        Key::ZERO
+    }
 }
 
 impl Key {

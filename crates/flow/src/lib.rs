@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod compose;
+mod connection;
 mod display;
 mod extract;
 mod field;
@@ -35,7 +36,8 @@ pub use key::{Key, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};
 pub use meta::{
-    Connection, ExtraMeta, MAX_TUNNEL_OPTIONS, PacketMeta, PortNo, Tunnel, TunnelDetails, TunnelOptionBytes,
+    Connection, ExtraMeta, MAX_TUNNEL_OPTIONS, OriginalTuple, PacketMeta, PortNo, Tunnel, TunnelDetails,
+    TunnelOptionBytes,
 };
 pub use odp::{OdpError, parse_odp};
 pub use option_map::{BadOption, MappedOption, OptionMap, OptionWords};

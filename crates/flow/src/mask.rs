@@ -10,11 +10,17 @@ pub(crate) const FIELD_BITS: [u64; KEY_WORDS] = Mask::full().words;
 ///
 /// It knows which words have bits, so that hashing and comparing under a mask read only those: a
 /// switching decision touches three or four.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mask {
     words: [u64; KEY_WORDS],
     /// Bit n is set exactly where `words[n]` is not zero.
     used: u64,
+}
+
+impl Default for Mask {
+    fn default() -> Mask {
+        Mask::EMPTY
+    }
 }
 
 impl Mask {

@@ -200,6 +200,26 @@ pub struct Connection {
     pub mark: u32,
     /// `ct_label`.
     pub label: u128,
+    /// The original direction of the connection; `None` if the packet belongs to none.
+    pub original: Option<OriginalTuple>,
+    /// The tracker's own number of the connection; 0 if the packet belongs to none.
+    pub id: u64,
+}
+
+/// Addresses, protocol and ports of a connection's original direction. The addresses are of one
+/// family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginalTuple {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Source port; of ICMP, the type.
+    pub tp_src: u16,
+    /// Destination port; of ICMP, the code.
+    pub tp_dst: u16,
 }
 
 impl PacketMeta {
@@ -228,6 +248,11 @@ impl PacketMeta {
     /// The tunnel that the packet came from.
     pub fn tunnel(&self) -> Option<&Tunnel> {
         self.extra.as_ref()?.tunnel.as_ref()
+    }
+
+    /// What connection tracking said of the packet.
+    pub fn connection(&self) -> Option<&Connection> {
+        self.extra.as_ref()?.connection.as_ref()
     }
 
     /// Takes away what few packets have.

@@ -37,8 +37,7 @@ impl std::error::Error for OdpError {}
 /// name.
 ///
 /// # Errors
-/// [`OdpError`] for a part that is unknown, has an invalid value, or is not supported (connection
-/// tracking).
+/// [`OdpError`] for a part that is unknown, has an invalid value, or is not supported.
 pub fn parse_odp(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<(Key, Mask), OdpError> {
     let mut reader = Reader {
         key: Key::ZERO,
@@ -118,7 +117,13 @@ impl Reader<'_> {
             "mpls" => return self.mpls(part, body),
             "tunnel" => return self.tunnel(part, body),
             "packet_type" if matches!(body, "ns=0,id=0" | "ns=0,id=0x0") => return Ok(()),
-            "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "dp_hash" => {
+            "ct_state" => return self.flags(part, F::CtState, body, &crate::Connection::STATES),
+            "ct_zone" => return self.number(part, F::CtZone, body),
+            "ct_mark" => return self.number(part, F::CtMark, body),
+            "ct_label" => return self.number(part, F::CtLabel, body),
+            "ct_tuple4" => return self.original(part, body, F::CtIpv4Src, F::CtIpv4Dst),
+            "ct_tuple6" => return self.original(part, body, F::CtIpv6Src, F::CtIpv6Dst),
+            "dp_hash" => {
                 return match body.split('/').next() {
                     Some("0" | "0x0") => Ok(()),
                     _ => error(part, "no packet here has it"),
@@ -158,6 +163,16 @@ impl Reader<'_> {
             _ => return error(part, "is not known, or no packet here has it"),
         };
         self.items(part, body, fields)
+    }
+
+    /// `src=10.0.0.1,dst=10.0.0.2,proto=6,tp_src=1,tp_dst=2` of a connection.
+    fn original(&mut self, part: &str, body: &str, src: Field, dst: Field) -> Result<(), OdpError> {
+        let ports = [
+            ("proto", Field::CtProto),
+            ("tp_src", Field::CtTpSrc),
+            ("tp_dst", Field::CtTpDst),
+        ];
+        self.items(part, body, &[&[("src", src), ("dst", dst)], &ports[..]].concat())
     }
 
     /// `name=value,name=value/mask`.
@@ -359,10 +374,10 @@ fn value_of(field: Field, text: &str) -> Option<u128> {
         F::EthSrc | F::EthDst | F::ArpSha | F::ArpTha | F::NdSll | F::NdTll => {
             text.parse().ok().map(|mac: MacAddr| mac.to_u64().into())
         }
-        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa | F::TunSrc | F::TunDst => {
+        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa | F::TunSrc | F::TunDst | F::CtIpv4Src | F::CtIpv4Dst => {
             text.parse().ok().map(|ip: Ipv4Addr| ip.to_bits().into())
         }
-        F::Ipv6Src | F::Ipv6Dst | F::NdTarget | F::TunIpv6Src | F::TunIpv6Dst => {
+        F::Ipv6Src | F::Ipv6Dst | F::NdTarget | F::TunIpv6Src | F::TunIpv6Dst | F::CtIpv6Src | F::CtIpv6Dst => {
             text.parse().ok().map(|ip: Ipv6Addr| ip.to_bits())
         }
         F::IpFrag => match text {
@@ -384,8 +399,10 @@ fn mask_of(field: Field, text: &str) -> Option<u128> {
     };
     match field {
         F::IpFrag => None,
-        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa if !text.contains('.') => prefix(32),
-        F::Ipv6Src | F::Ipv6Dst | F::NdTarget if !text.contains(':') => prefix(128),
+        F::Ipv4Src | F::Ipv4Dst | F::ArpSpa | F::ArpTpa | F::CtIpv4Src | F::CtIpv4Dst if !text.contains('.') => {
+            prefix(32)
+        }
+        F::Ipv6Src | F::Ipv6Dst | F::NdTarget | F::CtIpv6Src | F::CtIpv6Dst if !text.contains(':') => prefix(128),
         _ => value_of(field, text),
     }
 }

@@ -78,7 +78,7 @@ fn what_is_no_flow_is_refused_with_the_part_that_is_not() {
         ("ipv4(dst)", "ipv4(dst)"),
         ("tunnel(tun_id=)", "tunnel(tun_id=)"),
         ("tunnel(vxlan(id=1))", "tunnel(vxlan(id=1))"),
-        ("ct_state(+trk)", "ct_state(+trk)"),
+        ("ct_state(+old)", "ct_state(+old)"),
         ("vlan(vid=4096)", "vlan(vid=4096)"),
         ("mpls(tc=1)", "mpls(tc=1)"),
         ("tcp_flags(+nothing)", "tcp_flags(+nothing)"),

@@ -6,13 +6,12 @@ use crate::env::Env;
 use openflow::model::{Action, Body, Match};
 use openflow::{Codec, OfError};
 
-const CONNTRACK: &str = "connection tracking (ct) is not supported";
 const NSH: &str = "network service headers (encap, decap, nsh) are not supported";
 
 /// Reports a refused request to the environment if it asked for an unsupported feature.
 pub(crate) fn report(codec: Option<Codec>, error: OfError, request: &[u8], bridge: &str, env: &impl Env) {
-    use OfError::{BacBadSetType, BacBadType, BmcBadField, NxBacCtDatapathSupport};
-    if !matches!(error, BacBadSetType | BacBadType | BmcBadField | NxBacCtDatapathSupport) {
+    use OfError::{BacBadSetType, BacBadType, BmcBadField};
+    if !matches!(error, BacBadSetType | BacBadType | BmcBadField) {
         return;
     }
     let decoded = codec.and_then(|codec| codec.decode(request).ok());
@@ -28,7 +27,6 @@ fn of_body(body: &Body) -> Option<&'static str> {
             .or_else(|| of_actions(&change.instructions.write)),
         Body::GroupMod(change) => change.buckets.iter().find_map(|bucket| of_actions(&bucket.actions)),
         Body::PacketOut(packet) => of_actions(&packet.actions),
-        Body::CtFlushZone(_) | Body::CtFlush(_) => Some(CONNTRACK),
         _ => None,
     }
 }
@@ -42,7 +40,6 @@ fn of_match(matching: &Match) -> Option<&'static str> {
 
 fn of_field(name: &str) -> Option<&'static str> {
     match name.split_once('_')? {
-        ("ct", _) => Some(CONNTRACK),
         ("nsh", _) => Some(NSH),
         _ => None,
     }
@@ -50,7 +47,6 @@ fn of_field(name: &str) -> Option<&'static str> {
 
 fn of_actions(actions: &[Action]) -> Option<&'static str> {
     actions.iter().find_map(|action| match action {
-        Action::Ct(_) | Action::Nat(_) | Action::CtClear | Action::Resubmit { ct: true, .. } => Some(CONNTRACK),
         Action::Encap { .. } | Action::Decap(_) | Action::DecNshTtl => Some(NSH),
         Action::SetField { field, .. } => of_field(field.info().names[0]),
         Action::Load { dst, .. } => of_field(dst.field().info().names[0]),

@@ -2,18 +2,20 @@
 //!
 //! The translator that answers upcalls writes the trace: it fills a report as it goes.
 
+mod ct;
 mod text;
 
 use crate::port::Ingress;
 use crate::switch::Switch;
-use crate::tables::{Context, ForController, Patience, Pipeline, Report, Start, Translated};
+use crate::tables::{Context, ForController, Forked, Patience, Pipeline, Report, Start, Translated};
 use dp::{Action as Step, ActionList, Key, PortNo, PuntReason, ToController, UserData};
 use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
 use nanos::Nanos;
 use openflow::model::Action;
 use openflow::text::{Names, Style};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
+use std::sync::Arc;
 use wire::EtherType;
 
 /// The packet to trace, and how to print it.
@@ -32,6 +34,9 @@ pub struct Request<'a> {
     pub devices: BTreeMap<u32, String>,
     /// Whether there is a packet, so that the caller applies its effects.
     pub effective: bool,
+    /// What the connection tracker is to say of the packet, pass by pass: bits of `ct_state`. Where
+    /// there is no more, it begins a connection.
+    pub ct_next: &'a [u32],
 }
 
 impl<'a> Request<'a> {
@@ -44,6 +49,7 @@ impl<'a> Request<'a> {
             names: BTreeMap::new(),
             devices: BTreeMap::new(),
             effective: false,
+            ct_next: &[],
         }
     }
 }
@@ -55,6 +61,22 @@ pub struct Traced {
     pub text: String,
     /// The translation.
     pub translated: Translated,
+}
+
+/// Most passes of a trace. Rules may track a packet again and again.
+const MOST_PARTS: usize = 128;
+
+impl Traced {
+    /// Adds the effects of a later part.
+    fn add(&mut self, part: Translated, switch: &Switch, now: Nanos) {
+        let own = &mut self.translated;
+        own.translation.effects.extend(part.translation.effects);
+        own.contexts = part.contexts;
+        own.controllers.extend(part.controllers);
+        own.work += part.work;
+        own.ran_out = own.ran_out.or(part.ran_out);
+        own.news = switch.news(&own.translation.effects, &own.contexts, now);
+    }
 }
 
 impl Switch {
@@ -74,37 +96,79 @@ impl Switch {
             .and_then(|bridge| bridge.device_of(port))
             .map_or(0, |device| device.0);
         key.set(Field::InPort, device.into());
-        let names = request.names.iter();
-        let names = names.filter_map(|(name, names)| Some((*self.bridge_ids.get(name)?, names.clone())));
-        let report = Report::new(names.collect(), request.effective);
-
         let start = match request.actions {
             Some(actions) => Start::Actions(id, request.state, actions),
             None => Start::At(id, request.state),
         };
-        let mut pipeline = Pipeline::new(self, &key, patience);
+        let (mut traced, forked) =
+            self.trace_part(request, (request.bridge, &key), &start, Vec::new(), now, patience)?;
+        let mut waiting: VecDeque<Forked> = forked.into();
+        let mut next = request.ct_next.iter();
+        let mut parts = 0;
+        while let Some(fork) = waiting.pop_front() {
+            parts += 1;
+            let name = self.bridge_ids.iter().find(|(_, id)| **id == fork.bridge);
+            let Some((name, _)) = name.filter(|_| parts <= MOST_PARTS) else {
+                break;
+            };
+            let (state, head) = ct::resumed(&fork, next.next().copied());
+            traced.text += &head;
+            let contexts = std::mem::take(&mut traced.translated.contexts);
+            let (part, forked) = self.trace_part(
+                request,
+                (name, &state.key),
+                &Start::At(fork.bridge, state),
+                contexts,
+                now,
+                patience,
+            )?;
+            waiting.extend(forked);
+            traced.text += &part.text;
+            traced.add(part.translated, self, now);
+        }
+        Some(traced)
+    }
+
+    /// Traces from a start to the end, or to where copies pass the connection tracker, which are
+    /// returned. `contexts` are those of earlier parts.
+    fn trace_part(
+        &self,
+        request: &Request<'_>,
+        (bridge, key): (&str, &Key),
+        start: &Start<'_>,
+        contexts: Vec<(u32, Arc<Context>)>,
+        now: Nanos,
+        patience: Patience<'_>,
+    ) -> Option<(Traced, Vec<Forked>)> {
+        let (Start::At(_, state) | Start::Actions(_, state, _)) = start;
+        let names = request.names.iter();
+        let names = names.filter_map(|(name, names)| Some((*self.bridge_ids.get(name)?, names.clone())));
+        let report = Report::new(names.collect(), request.effective);
+        let mut pipeline = Pipeline::new(self, key, patience);
+        pipeline.know(contexts);
         pipeline.watch(report);
-        pipeline.run_from(&start);
-        let (report, last) = pipeline.take_report();
+        pipeline.run_from(start);
+        let (mut report, last) = pipeline.take_report();
+        let forked = report.take_forked();
         let translated = pipeline.finish(now)?;
 
         let style = Style {
-            names: request.names.get(request.bridge),
+            names: request.names.get(bridge),
             ..Style::PLAIN
         };
-        let flow = text::flow(&request.state, style);
+        let flow = text::flow(state, style);
         let mut out = format!("Flow: {flow}\n{}\n", report.text());
-        let mut last = last.unwrap_or(request.state);
-        last.key.set(Field::RecircId, request.state.key.get(Field::RecircId));
+        let mut last = last.unwrap_or(*state);
+        last.key.set(Field::RecircId, state.key.get(Field::RecircId));
         // The output of an action set is not printed, and counts.
         let output = |state: &FlowState| state.get(MatchField::ActsetOutput);
-        let outputs = output(&last) != output(&request.state) && output(&last) != u128::from(PORT_UNSET);
+        let outputs = output(&last) != output(state) && output(&last) != u128::from(PORT_UNSET);
         let left = report.leave_tunnel(&mut last);
         let last = text::flow(&last, style);
         let unchanged = last == flow && !outputs && !left;
         let _ = writeln!(out, "Final flow: {}", if unchanged { "unchanged" } else { &last });
-        let mask = shown(&translated.translation.mask, report.shown(), &request.state.key);
-        let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, &request.state, style));
+        let mask = shown(&translated.translation.mask, report.shown(), &state.key);
+        let _ = writeln!(out, "Megaflow: {}", text::megaflow(&mask, state, style));
         let device_name = |port: PortNo| request.devices.get(&port.0).cloned();
         let user_data = |handle: u32| {
             let (_, context) = translated.contexts.iter().find(|(known, _)| *known == handle)?;
@@ -116,12 +180,12 @@ impl Switch {
                 other => other,
             })
         };
-        let mut shown = whole_labels(&translated.translation.actions, &key);
+        let mut shown = whole_labels(&translated.translation.actions, key);
         // In Open vSwitch the slow path itself looks at these packets.
         let mut slow: BTreeSet<&str> = shown.iter().filter_map(slow_path).collect();
         slow.extend(report.slow_path().then_some(NOT_IN_DATAPATH));
         shown.retain(|step| slow_path(step).is_none());
-        let actions = ActionList::new(&shown, &key)
+        let actions = ActionList::new(&shown, key)
             .with_names(&device_name)
             .with_user_data(&user_data);
         let _ = writeln!(out, "Datapath actions: {actions}");
@@ -134,7 +198,7 @@ impl Switch {
         if let Some(error) = report.error() {
             let _ = writeln!(out, "Translation failed ({}), packet is dropped.", text::failure(error));
         }
-        Some(Traced { text: out, translated })
+        Some((Traced { text: out, translated }, forked))
     }
 
     /// The bridge and the OpenFlow port of a packet that a datapath port has received.

@@ -14,7 +14,7 @@ pub(crate) use select::Candidates;
 use std::net::IpAddr;
 
 /// What `nat` of the action `ct` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nat {
     /// Translate packets of translated connections; new connections have no translation.
     Existing,
@@ -25,7 +25,7 @@ pub enum Nat {
 }
 
 /// Addresses and ports to choose from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Range {
     /// First and last address; `None`, or the unspecified address alone, keeps the packet's address
     /// and changes the source port where the tuple is taken.
@@ -39,10 +39,12 @@ pub struct Range {
 }
 
 /// How the first port to try is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PortsBy {
-    /// By a hash of the tuple, the same for the same tuple.
+    /// The action does not say: as `Hash`.
     #[default]
+    Default,
+    /// By a hash of the tuple, the same for the same tuple.
     Hash,
     /// At random.
     Random,

@@ -163,7 +163,7 @@ fn has_ports(tuple: &Tuple) -> bool {
 /// Where to begin in the range of ports.
 fn start(range: &Range, hash: u64, random: u64) -> u64 {
     match range.ports_by {
-        PortsBy::Hash => fold(hash, 0x9e37_79b9_7f4a_7c15),
+        PortsBy::Default | PortsBy::Hash => fold(hash, 0x9e37_79b9_7f4a_7c15),
         PortsBy::Random => random,
     }
 }

@@ -1,6 +1,6 @@
 //! Outer headers of tunnels: put before packets, and taken off.
 
-use super::{Context, ETHERNET};
+use super::{Context, ETHERNET, ethernet_len};
 use crate::flow_look::FlowSecret;
 use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
 use flow::{PacketMeta, PortNo};
@@ -130,11 +130,6 @@ impl Context<'_> {
             Err(cause) => self.dropped(cause),
         }
     }
-}
-
-/// Where the network header begins: behind the Ethernet header and its tags.
-fn ethernet_len(frame: &Frame) -> usize {
-    wire::headers::behind_tags(frame.data(), usize::MAX).map_or(ETHERNET, |(_, start)| start)
 }
 
 /// Whether it is the inner packet that a device is to segment, as the kernel's own tunnels leave

@@ -60,7 +60,10 @@ impl Pipeline {
         if more_to_free {
             return Some(Nanos::ZERO);
         }
-        [next, tidy].into_iter().flatten().min()
+        [next, tidy, self.actor.connections.sweep(now)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn count_offload(&mut self) {

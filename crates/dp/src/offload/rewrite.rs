@@ -134,6 +134,7 @@ fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Resu
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
         Action::TunnelPush(_) | Action::TunnelPop { .. } => "tunnel",
+        Action::Ct(_) | Action::CtClear => "connection tracking",
     };
     Err(Refused::Unsupported(name))
 }
@@ -195,7 +196,7 @@ const fn is_decided(field: Field) -> bool {
         | Field::MplsLse2
         | Field::PbbIsid
         | Field::PbbUca => true,
-        // Offloaded packets come from no tunnel.
+        // Offloaded packets come from no tunnel, and are not tracked.
         Field::TunId
         | Field::TunSrc
         | Field::TunDst
@@ -212,7 +213,18 @@ const fn is_decided(field: Field) -> bool {
         | Field::TunErspanHwid
         | Field::TunGtpuFlags
         | Field::TunGtpuMsgtype
-        | Field::TunOptions => true,
+        | Field::TunOptions
+        | Field::CtState
+        | Field::CtProto
+        | Field::CtZone
+        | Field::CtTpSrc
+        | Field::CtTpDst
+        | Field::CtMark
+        | Field::CtLabel
+        | Field::CtIpv4Src
+        | Field::CtIpv4Dst
+        | Field::CtIpv6Src
+        | Field::CtIpv6Dst => true,
         Field::TcpFlags => false,
     }
 }

@@ -78,6 +78,9 @@ impl KeySlot {
         if let Some(tunnel) = meta.tunnel() {
             self.key.set_tunnel(tunnel);
         }
+        if let Some(connection) = meta.connection() {
+            self.key.set_connection(connection);
+        }
         let read = ethernet(&mut self.key, data, meta);
         if let Some((kind, rest)) = read {
             payload(&mut self.key, kind, rest);

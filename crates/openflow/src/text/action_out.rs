@@ -405,15 +405,15 @@ fn ct(c: &Ct, style: Style<'_>) -> String {
         Zone::Immediate(zone) => parts.push(format!("zone={zone}")),
         Zone::Field(part) => parts.push(format!("zone={part}")),
     }
-    let (nat, sets): (Vec<_>, Vec<_>) = c.actions.iter().partition(|a| matches!(a, Action::Nat(_)));
-    for action in nat {
-        if let Action::Nat(n) = action {
-            parts.push(self::nat(n));
-        }
-    }
-    if !sets.is_empty() {
-        let sets: Vec<_> = sets.into_iter().map(|a| action(a, style)).collect();
-        parts.push(format!("exec({})", sets.join(",")));
+    // As in Open vSwitch, a translation stands by itself only where it comes first.
+    let (first, rest) = match &c.actions[..] {
+        [Action::Nat(first), rest @ ..] => (Some(first), rest),
+        all => (None, all),
+    };
+    parts.extend(first.map(nat));
+    if !rest.is_empty() {
+        let list: Vec<_> = rest.iter().map(|a| action(a, style)).collect();
+        parts.push(format!("exec({})", list.join(",")));
     }
     match c.alg {
         0 => {}

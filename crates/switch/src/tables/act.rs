@@ -2,7 +2,7 @@
 
 use super::budget::cost;
 use super::freeze::Why;
-use super::pipeline::{Pipeline, Ran};
+use super::pipeline::{LookUp, Pipeline, Ran};
 use super::report::Kind;
 use super::{Credited, Group};
 use flow::{Field, MatchField, MatchPrerequisite, TAG_PRESENT};
@@ -104,10 +104,13 @@ impl Pipeline<'_> {
                 self.packet.default_queue = false;
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
-            Action::Resubmit { in_port, table, .. } => {
+            Action::Resubmit { in_port, table, ct } => {
                 let table = if *table == 255 { self.packet.place.table } else { *table };
-                self.resubmit(table, (*in_port != Port::IN_PORT).then_some(in_port.0));
+                let port = (*in_port != Port::IN_PORT).then_some(in_port.0);
+                self.resubmit(table, LookUp { in_port: port, ct: *ct });
             }
+            Action::Ct(ct) => self.ct(ct),
+            Action::CtClear => self.ct_clear(),
             Action::Learn(learn) => self.learn(learn),
             Action::Clone(list) => self.on_copy(|copy| {
                 copy.run_rest(list, None);

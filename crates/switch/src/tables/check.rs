@@ -2,10 +2,11 @@
 //! packets match it.
 
 use super::condition::each_action;
+use super::ct::is_own;
 use super::{FlowTables, TABLES, TunnelOptions};
 use flow::{Home, MatchField};
 use openflow::OfError;
-use openflow::model::{Action, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield};
+use openflow::model::{Action, Ct, Instructions, Learn, LearnDst, LearnSrc, Match, Port, Subfield, Zone};
 use wire::EtherType;
 
 /// Checks that a match uses supported fields only.
@@ -66,7 +67,6 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
     let writes = |part: &Subfield| written_part(part, options);
     match action {
         Action::Output { port, .. } => output(*port),
-        Action::Resubmit { ct: true, .. } => Err(OfError::BacBadType),
         Action::Resubmit { table, .. } if *table == 254 => Err(OfError::BicBadTableId),
         Action::Move { src, dst } => reads(src).and(writes(dst)),
         Action::Load { dst, .. } => writes(dst),
@@ -78,6 +78,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         Action::OutputReg { src, .. } => reads(src),
         Action::Push(part) => reads(part).and(narrow(part)),
         Action::Pop(part) => writes(part).and(narrow(part)),
+        Action::Ct(ct) => self::ct(ct, options),
         Action::Clone(_) if within == MAX_WITHIN => Err(OfError::BacTooMany),
         Action::Clone(inner) => actions(inner, within + 1, options),
         Action::PushVlan(tpid) if EtherType(*tpid).is_vlan() => Ok(()),
@@ -122,12 +123,39 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         | Action::PopQueue
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. }
+        | Action::CtClear
         | Action::Exit
         | Action::DebugRecirc
         | Action::DebugSlow
         | Action::WriteMetadata { .. } => Ok(()),
         _ => Err(OfError::BacBadType),
     }
+}
+
+/// Checks that a `ct` action can be carried out.
+fn ct(ct: &Ct, options: &TunnelOptions) -> Result<(), OfError> {
+    if ct.table.is_some_and(|table| table >= TABLES) {
+        return Err(OfError::BacBadArgument);
+    }
+    if let Zone::Field(part) = &ct.zone {
+        read(part, options)?;
+    }
+    ct.actions.iter().try_for_each(|action| {
+        let field = match action {
+            Action::Nat(_) => return Ok(()),
+            Action::Move { src, dst } => {
+                read(src, options).and(narrow(src))?;
+                dst.field()
+            }
+            Action::Load { dst, .. } => dst.field(),
+            Action::SetField { field, .. } => *field,
+            _ => return Err(OfError::BacBadType),
+        };
+        match is_own(field) {
+            true => Ok(()),
+            false => Err(OfError::BacBadSetArgument),
+        }
+    })
 }
 
 /// Checks that the rules of a `learn` action can be added.
@@ -209,8 +237,8 @@ static SEEN: [bool; MatchField::ALL.len()] = {
             (MatchField::DpHash | MatchField::RecircId, _) => false,
             // Ports are what they are attached to: none stands for others.
             (MatchField::InPhyPort, _) => false,
-            // Connections are not tracked, and there are no service headers.
-            (_, [b'c', b't', b'_', ..] | [b'n', b's', b'h', b'_', ..]) => false,
+            // There are no service headers.
+            (_, [b'n', b's', b'h', b'_', ..]) => false,
             _ => !matches!(field.info().home, Home::Elsewhere),
         };
         n += 1;

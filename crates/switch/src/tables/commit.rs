@@ -83,7 +83,10 @@ impl Pipeline<'_> {
             self.commit_label();
         }
         let elsewhere = [Field::VlanTci0, Field::SkbPriority, Field::MplsLse0, Field::PktMark];
-        for field in Field::ALL.iter().filter(|field| !elsewhere.contains(field)) {
+        for field in Field::ALL
+            .iter()
+            .filter(|field| !elsewhere.contains(field) && !field.is_of_connection())
+        {
             self.commit_field(*field);
         }
         if !pushed {
@@ -148,6 +151,8 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
                 | Action::Recirc(_)
                 | Action::Meter(_)
                 | Action::TunnelPop { .. }
+                // A connection may begin.
+                | Action::Ct(_)
         )
     };
     let mut kept = 0;

@@ -124,6 +124,10 @@ impl<'a> Pipeline<'a> {
             P::Nd => self.discovery(&[135, 136]),
             P::NdSolicit => self.discovery(&[135]),
             P::NdAdvert => self.discovery(&[136]),
+            P::Ct => self.meets(P::Ip) && self.has_connection(),
+            P::CtIpv4 => self.meets(P::Ipv4) && self.has_connection(),
+            P::CtIpv6 => self.meets(P::Ipv6) && self.has_connection(),
+            P::CtPorts => self.meets(P::Ct) && matches!(self.read(Field::CtProto), 6 | 17 | 132),
             _ => false,
         }
     }

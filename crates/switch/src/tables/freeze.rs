@@ -2,13 +2,14 @@
 //!
 //! A packet freezes in four cases: an action uncovers headers that the key does not show (behind a
 //! label); what follows depends on the packet's length; a controller sees the packet first; a test
-//! bench asks for it (`debug_recirc`). The action lists that are running stop. What they have left
+//! bench asks for it (`debug_recirc`). (The action `ct` freezes a copy, with nothing but its table
+//! left to do.) The action lists that are running stop. What they have left
 //! becomes [`Frame`]s, the innermost first. Freezing ends at a copy, a group's bucket or a bridge:
 //! the actions behind these run at once.
 
 use super::budget::{Limit, cost};
 use super::packet::Place;
-use super::pipeline::Pipeline;
+use super::pipeline::{LookUp, Pipeline};
 use super::report::{Kind, write_metadata};
 use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
@@ -83,8 +84,20 @@ pub struct RecircContext {
     frames: Vec<Frame>,
     /// The mirrors of the bridge whose output has the packet.
     mirrored: u32,
-    /// The bridge and port that the packet enters, if that is what is left to do.
-    enters: Option<Ingress>,
+    /// Whether tables see what the connection tracker says of the packet.
+    tracked: bool,
+    from: Origin,
+}
+
+/// Where a packet continues first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Origin {
+    /// With the frames.
+    Frames,
+    /// At this port of another bridge.
+    Port(Ingress),
+    /// In this table.
+    Table(u8),
 }
 
 impl RecircContext {
@@ -205,14 +218,14 @@ impl Pipeline<'_> {
         match why {
             Why::Recirculate => {
                 self.commit();
-                if let Some(handle) = self.keep_frozen(frames, None) {
+                if let Some(handle) = self.keep_frozen(frames, Origin::Frames) {
                     self.actions.push(Action::Recirc(handle));
                 }
             }
             // As in Open vSwitch, a trace without a packet has none to pause.
             Why::Pause(_) if self.suppressed() => {}
             Why::Pause(to) => {
-                if let Some(handle) = self.keep_frozen(frames, None) {
+                if let Some(handle) = self.keep_frozen(frames, Origin::Frames) {
                     self.hand_over(&to, Some(handle));
                 }
             }
@@ -223,12 +236,13 @@ impl Pipeline<'_> {
     /// Recirculates the packet, which then enters a bridge.
     pub(super) fn enter_again(&mut self, at: Ingress) {
         self.commit();
-        if let Some(handle) = self.keep_frozen(Vec::new(), Some(at)) {
+        if let Some(handle) = self.keep_frozen(Vec::new(), Origin::Port(at)) {
             self.actions.push(Action::Recirc(handle));
         }
     }
 
-    fn keep_frozen(&mut self, frames: Vec<Frame>, enters: Option<Ingress>) -> Option<u32> {
+    /// Keeps what is left to do with the packet. Returns the handle that it continues by.
+    pub(super) fn keep_frozen(&mut self, frames: Vec<Frame>, from: Origin) -> Option<u32> {
         self.spend(4 * self.packet.place.action_set.len() + self.packet.stack.len());
         let tunnel = self.chosen_tunnel().map(Box::new);
         let frozen = RecircContext {
@@ -241,7 +255,8 @@ impl Pipeline<'_> {
             action_set: self.packet.place.action_set.clone(),
             frames,
             mirrored: self.mirrored,
-            enters,
+            tracked: self.packet.tracked || matches!(from, Origin::Table(_)),
+            from,
         };
         let handle = self.remember(Context::Recirculation(Box::new(frozen)));
         if handle.is_none() {
@@ -347,7 +362,7 @@ impl Pipeline<'_> {
             ) = (frame.table, frame.cookie, frame.rule);
             let through = self.run_rest(&frame.actions, frame.then.as_ref());
             if let Some(next) = through {
-                self.look_up(next, None, true);
+                self.look_up(next, LookUp::default(), true);
             }
             if let Some(freezing) = &mut self.freezing {
                 freezing.frames.extend(frames);
@@ -401,12 +416,20 @@ impl Pipeline<'_> {
         self.packet.limit = frozen.limit;
         self.packet.default_queue = frozen.default_queue;
         self.mirrored = frozen.mirrored;
-        if let Some(at) = frozen.enters {
+        self.packet.tracked = frozen.tracked;
+        if !frozen.tracked {
+            self.untrack();
+        }
+        if let Origin::Port(at) = frozen.from {
             let key = self.packet.state.key;
             return self.enter(at, key);
         }
+        let table = match frozen.from {
+            Origin::Table(table) => table,
+            _ => 0,
+        };
         self.open(Kind::Thaw, |_| String::from("thaw"));
-        self.line(Kind::Thaw, |_| String::from("Resuming from table 0"));
+        self.line(Kind::Thaw, |_| format!("Resuming from table {table}"));
         if self.report.is_some() {
             let list = self.text_of_frames(&frozen.frames);
             if !list.is_empty() {
@@ -414,9 +437,13 @@ impl Pipeline<'_> {
             }
         }
         self.close(1);
-        self.restoring(true);
-        self.go_on(frozen.frames.clone(), Some(NOT_NAMED));
-        self.restoring(false);
+        if matches!(frozen.from, Origin::Table(_)) {
+            self.look_up(table, LookUp::default(), true);
+        } else {
+            self.restoring(true);
+            self.go_on(frozen.frames.clone(), Some(NOT_NAMED));
+            self.restoring(false);
+        }
         self.settle();
     }
 

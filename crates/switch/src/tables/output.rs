@@ -3,7 +3,7 @@
 use super::budget::cost;
 use super::freeze::Why;
 use super::packet::Owner;
-use super::pipeline::Pipeline;
+use super::pipeline::{LookUp, Pipeline};
 use super::report::Kind;
 use super::{ForController, TABLES, TableMiss};
 use crate::bridge::Bridge;
@@ -44,7 +44,7 @@ impl Pipeline<'_> {
                 self.leave(&[model::Action::Output { port, max_len }], None);
             }
             Port::TABLE => {
-                self.resubmit(0, None);
+                self.resubmit(0, LookUp::default());
             }
             Port::IN_PORT => self.output_to(in_port),
             Port(number) if number == in_port => {

@@ -27,6 +27,8 @@ pub(super) struct Packet<'a> {
     pub(super) own_tags: bool,
     /// Whether the tunnel is the one that the packet came from.
     pub(super) own_tunnel: bool,
+    /// Whether the connection tracker has said something of the packet, and tables see it.
+    pub(super) tracked: bool,
     /// The packet under each header that this translation has pushed, the innermost first.
     pub(super) covered: Vec<Key>,
     /// Whether the datapath's packet has fields that the key does not show: a header was popped
@@ -95,6 +97,7 @@ impl Packet<'_> {
             buried: Buried::new(),
             own_tags: true,
             own_tunnel: true,
+            tracked: false,
             covered: Vec::new(),
             hidden: false,
             untouched: false,
@@ -178,6 +181,8 @@ impl<'a> Pipeline<'a> {
                     | Step::CopyTtlOut
                     | Step::CopyTtlIn
                     | Step::TunnelPush(_)
+                    | Step::Ct(_)
+                    | Step::CtClear
             ) || matches!(step, Step::Meter(number) if *number >= MAX_METERS);
             if is_final {
                 return true;

@@ -83,6 +83,15 @@ pub(super) enum Ran {
     Frozen(usize),
 }
 
+/// What a table is looked up by, where that is not the packet as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LookUp {
+    /// Another ingress port, an OpenFlow number.
+    pub(super) in_port: Option<u32>,
+    /// The original direction of the packet's connection instead of its own addresses and ports.
+    pub(super) ct: bool,
+}
+
 /// The result of a table lookup.
 enum Found {
     Rule(Arc<Instructions>),
@@ -178,6 +187,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// Knows contexts that an earlier translation has proposed.
+    pub(crate) fn know(&mut self, contexts: Vec<(u32, Arc<Context>)>) {
+        self.contexts = contexts;
+    }
+
     /// Translates from the port of the key, or from its recirculation context.
     pub(crate) fn run(&mut self) {
         let key = self.original;
@@ -210,8 +224,9 @@ impl<'a> Pipeline<'a> {
     /// Translates from a recirculation context.
     pub(crate) fn run_frozen(&mut self, handle: u32) {
         self.depend(Read::Context(handle));
-        let contexts = &self.switch.contexts;
-        match contexts.get(handle).map(|context| &**context) {
+        let own = self.contexts.iter().find(|(known, _)| *known == handle);
+        let known = self.switch.contexts.get(handle).or(own.map(|(_, context)| context));
+        match known.cloned().as_deref() {
             Some(Context::Recirculation(frozen)) => self.thaw(frozen),
             _ => {
                 self.fatal(|_| format!("Recirculation context not found for ID {handle:x}"));
@@ -302,7 +317,7 @@ impl<'a> Pipeline<'a> {
         }
         let before = (self.actions.len(), self.controllers.len());
         self.packet.is_new = true;
-        self.look_up(0, None, true);
+        self.look_up(0, LookUp::default(), true);
         if admission == Admission::Learn {
             return self.take_back(before);
         }
@@ -319,7 +334,7 @@ impl<'a> Pipeline<'a> {
         }
         let (consulted, place) = (self.consulted, self.packet.place.clone());
         let before = (self.deps.len(), self.rules.len(), self.credits.len());
-        if !matches!(self.rule(0, None), Found::Nothing) {
+        if !matches!(self.rule(0, LookUp::default()), Found::Nothing) {
             self.close(1);
         }
         (self.consulted, self.packet.place) = (consulted, place);
@@ -357,6 +372,7 @@ impl<'a> Pipeline<'a> {
             // As in Open vSwitch, a tunnel does not show behind a patch port.
             self.packet.state.key.copy_tunnel(&Key::ZERO);
             self.packet.own_tunnel = false;
+            self.untrack();
         } else if !self.read_tunnel_options(bridge) {
             return;
         }
@@ -385,14 +401,14 @@ impl<'a> Pipeline<'a> {
 
     /// Looks a table up, runs the rule found, and continues with the tables that rules go to.
     /// `misses` says whether the table's miss behaviour applies.
-    pub(super) fn look_up(&mut self, table: u8, in_port: Option<u32>, misses: bool) {
-        let (mut table, mut in_port, mut misses) = (table, in_port, misses);
+    pub(super) fn look_up(&mut self, table: u8, by: LookUp, misses: bool) {
+        let (mut table, mut by, mut misses) = (table, by, misses);
         let mut opened = 0;
         loop {
             if !self.another_lookup(table) {
                 break;
             }
-            let found = self.rule(table, in_port.take());
+            let found = self.rule(table, std::mem::take(&mut by));
             opened += 1;
             if std::mem::take(&mut self.packet.is_new) {
                 if !self.mirror_received() {
@@ -425,7 +441,7 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The action `resubmit`: looks a table up, then returns to the action list.
-    pub(super) fn resubmit(&mut self, table: u8, in_port: Option<u32>) {
+    pub(super) fn resubmit(&mut self, table: u8, by: LookUp) {
         let here = (
             self.packet.place.table,
             self.packet.place.cookie,
@@ -437,7 +453,7 @@ impl<'a> Pipeline<'a> {
         let deeper = u32::from(table <= here.0);
         self.budget.sink(deeper);
         if self.nest() {
-            self.look_up(table, in_port, false);
+            self.look_up(table, by, false);
             self.budget.unnest();
         }
         self.shallower(deeper);
@@ -450,11 +466,11 @@ impl<'a> Pipeline<'a> {
 
     /// Looks the packet up in a table. Opens a part of the report.
     #[inline(never)]
-    fn rule(&mut self, table: u8, in_port: Option<u32>) -> Found {
+    fn rule(&mut self, table: u8, by: LookUp) -> Found {
         let Some(bridge) = self.packet.place.bridge else {
             return Found::Nothing;
         };
-        let untouched = in_port.is_none() && self.packet.untouched;
+        let untouched = by.in_port.is_none() && !by.ct && self.packet.untouched;
         let whole = Read::Table(bridge.id, table);
         self.depend(if untouched {
             Read::UntouchedIn(bridge.id, table)
@@ -464,10 +480,11 @@ impl<'a> Pipeline<'a> {
         if untouched && self.has_uncounted_tag() {
             self.uncounted.push(whole);
         }
-        let key = match in_port {
-            None => words::words_of(&self.packet.state),
+        let original = if by.ct { self.with_original_tuple() } else { None };
+        let key = match by.in_port {
+            None => words::words_of(original.as_ref().unwrap_or(&self.packet.state)),
             Some(port) => {
-                let mut state = self.packet.state;
+                let mut state = original.unwrap_or(self.packet.state);
                 state.set(MatchField::InPortOxm, port.into());
                 words::words_of(&state)
             }

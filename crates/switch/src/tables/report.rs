@@ -6,6 +6,7 @@
 use super::RuleRef;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
+use conntrack::Nat;
 use dp::{DropCause, Key};
 use flow::{Field, FlowState, MatchField, TAG_PRESENT};
 use openflow::Version;
@@ -66,8 +67,25 @@ pub(crate) struct Report {
     /// The fields of the tunnel that the packet was not sent through, which Open vSwitch leaves in
     /// the packet.
     left_tunnel: Option<Key>,
+    /// Copies that were recirculated through the connection tracker.
+    forked: Vec<Forked>,
     /// Bytes of the lines, with their indentation.
     bytes: usize,
+}
+
+/// A copy of a packet that passes the connection tracker and continues.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    /// The bridge, by its number in the switch.
+    pub(crate) bridge: u32,
+    /// The handle that it continues by.
+    pub(crate) handle: u32,
+    /// The packet before.
+    pub(crate) state: FlowState,
+    /// The zone.
+    pub(crate) zone: u16,
+    /// The translation of addresses that was asked for.
+    pub(crate) nat: Option<Nat>,
 }
 
 /// The size of a report in bytes. Later lines are left out; the result is still reported.
@@ -105,6 +123,11 @@ impl Report {
         let Some(left) = &self.left_tunnel else { return false };
         state.key.copy_tunnel(left);
         true
+    }
+
+    /// The copies that were recirculated through the connection tracker.
+    pub(crate) fn take_forked(&mut self) -> Vec<Forked> {
+        std::mem::take(&mut self.forked)
     }
 
     /// The names of a bridge's ports.
@@ -187,6 +210,21 @@ impl Pipeline<'_> {
         let report = self.report.take().map_or_else(Report::default, |report| *report);
         let last = report.last;
         (report, last)
+    }
+
+    /// Notes a copy that passes the connection tracker.
+    pub(super) fn note_fork(&mut self, handle: u32, zone: u16, nat: Option<Nat>) {
+        let state = self.packet.state;
+        let bridge = self.packet.place.bridge.map_or(0, |bridge| bridge.id);
+        if let Some(report) = &mut self.report {
+            report.forked.push(Forked {
+                bridge,
+                handle,
+                state,
+                zone,
+                nat,
+            });
+        }
     }
 
     /// Notes the fields of a tunnel that the packet was not sent through.

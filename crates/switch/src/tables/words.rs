@@ -152,15 +152,24 @@ pub(crate) fn consult(words: &mut StateWords, field: Field, bits: u128) {
     }
 }
 
+/// Takes a field of the key out of the words of a mask.
+pub(crate) fn forget(words: &mut StateWords, field: Field) {
+    let info = field.info();
+    let word = META_WORDS + usize::from(info.word);
+    if info.bits > 64 {
+        words[word - 1] = 0;
+        words[word] = 0;
+    } else {
+        words[word] &= !((field.max_value() as u64) << info.shift);
+    }
+}
+
 /// The fields that OpenFlow 1.0 calls ports; for ICMP they are type and code.
 const PORTS: [Field; 4] = [Field::TpSrc, Field::TpDst, Field::IcmpType, Field::IcmpCode];
 
 /// Sets the ports to zero.
 pub(crate) fn clear_ports(words: &mut StateWords) {
-    for field in PORTS {
-        let info = field.info();
-        words[META_WORDS + usize::from(info.word)] &= !((field.max_value() as u64) << info.shift);
-    }
+    PORTS.into_iter().for_each(|field| forget(words, field));
 }
 
 /// Whether the words have bits of ports.

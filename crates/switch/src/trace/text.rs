@@ -22,6 +22,7 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
             // Without a tunnel it may be a rule's.
             Home::Key { .. } if *field == F::TunId && state.key.tunnel_addresses().is_none() => value != 0,
             Home::Key { field: home, .. } if home.is_of_tunnel() => shows_tunnel(state, *field),
+            Home::Key { field: home, .. } if home.is_of_connection() => value != 0,
             Home::Key { field: home, .. } => match home {
                 Field::RecircId | Field::SkbPriority | Field::PktMark => value != 0,
                 // Open vSwitch shows these only where they matter.
@@ -136,7 +137,8 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     };
     let (mark, rest) = leading(&text, "pkt_mark=");
     let (priority, rest) = leading(rest, "skb_priority=");
-    format!("{mark}recirc_id={recirc_id},{priority}eth,{rest}")
+    let (connection, rest) = leading(rest, "ct_");
+    format!("{mark}recirc_id={recirc_id},{priority}{connection}eth,{rest}")
 }
 
 /// The text with a field's value in hexadecimal and with its mask.
@@ -148,12 +150,15 @@ fn with_mask(text: String, name: &str, value: u128, mask: u128) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// The first part of a list if it begins with `name`, with its comma, and the rest.
+/// The first parts of a list that begin with `name`, with their commas, and the rest.
 fn leading<'t>(text: &'t str, name: &str) -> (&'t str, &'t str) {
-    match text.find(',') {
-        Some(end) if text.starts_with(name) => text.split_at(end + 1),
-        _ => ("", text),
+    let mut end = 0;
+    while text[end..].starts_with(name)
+        && let Some(comma) = text[end..].find(',')
+    {
+        end += comma + 1;
     }
+    text.split_at(end)
 }
 
 /// The error of a translation, as the last line prints it.

@@ -36,6 +36,8 @@ struct Words<'a> {
     names: bool,
     generate: bool,
     consistent: bool,
+    /// What the connection tracker is to say, pass by pass.
+    ct_next: Vec<u32>,
 }
 
 /// The packet to trace.
@@ -69,6 +71,7 @@ fn trace(state: &State, args: &[String], with_actions: bool) -> Answer {
         names: known.bridges,
         devices: known.devices,
         effective: wanted.effective,
+        ct_next: &words.ct_next,
     };
     let trace = |switch: &Switch, now, patience: Patience<'_>| switch.trace(&request, now, patience);
     let traced = match wanted.effective {
@@ -101,8 +104,10 @@ fn words_of(args: &[String], with_actions: bool) -> Result<Words<'_>, String> {
                     return Err(format!("{text}: too much L7 data"));
                 }
             }
-            // Connections are not tracked, so that the state never counts.
-            "--ct-next" => check_ct_state(value()?)?,
+            "--ct-next" => {
+                let state = ct_state_of(value()?)?;
+                words.ct_next.push(state);
+            }
             _ if arg.starts_with('-') => return Err(format!("{arg}: unknown option")),
             _ => words.rest.push(arg),
         }
@@ -114,8 +119,8 @@ const GARBAGE: &str = "Trailing garbage in packet data";
 /// The most bytes of `--l7-len`.
 const MOST_PAYLOAD: i64 = 64_000;
 
-/// Checks the flags of a connection's state.
-fn check_ct_state(text: &str) -> Result<(), String> {
+/// Reads the flags of a connection's state.
+fn ct_state_of(text: &str) -> Result<u32, String> {
     const FLAGS: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
     let given: Vec<&str> = text.split([',', ' ']).filter(|flag| !flag.is_empty()).collect();
     if let Some(unknown) = given.iter().find(|flag| !FLAGS.contains(flag)) {
@@ -132,7 +137,8 @@ fn check_ct_state(text: &str) -> Result<(), String> {
     } else if has("new") && has("rpl") {
         r#""new" and "rpy" are mutually exclusive"#
     } else {
-        return Ok(());
+        let bits = FLAGS.iter().enumerate().filter(|(_, flag)| has(flag));
+        return Ok(bits.map(|(bit, _)| 1 << bit).sum());
     };
     let state: Vec<&str> = FLAGS.into_iter().filter(|flag| has(flag)).collect();
     Err(format!("{}: invalid connection state: {why}", state.join("|")))

@@ -1,0 +1,147 @@
+//! The fields of a key that say which connection a packet belongs to.
+
+use crate::{Connection, Field, Key, OriginalTuple};
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+impl Connection {
+    /// The bits of `ct_state` by their names, in the order in which they are printed.
+    pub const STATES: [(&str, u16); 8] = [
+        ("new", 0x01),
+        ("est", 0x02),
+        ("rel", 0x04),
+        ("rpl", 0x08),
+        ("inv", 0x10),
+        ("trk", 0x20),
+        ("snat", 0x40),
+        ("dnat", 0x80),
+    ];
+
+    /// The names of the bits that are set, with `|` between them; empty if none is.
+    pub fn names_of_state(state: u32) -> String {
+        let set = Connection::STATES
+            .iter()
+            .filter(|(_, bit)| state & u32::from(*bit) != 0);
+        set.map(|(name, _)| *name).collect::<Vec<_>>().join("|")
+    }
+
+    /// The names of the bits in a mask, each with a sign that says whether it is set.
+    pub fn signed_state(state: u32, mask: u32) -> String {
+        let mut text = String::new();
+        for (name, bit) in Connection::STATES {
+            if mask & u32::from(bit) != 0 {
+                let sign = if state & u32::from(bit) == 0 { '-' } else { '+' };
+                let _ = write!(text, "{sign}{name}");
+            }
+        }
+        text
+    }
+}
+
+impl Key {
+    /// Sets the fields of a connection; all others stay, those of other connections too.
+    pub fn set_connection(&mut self, connection: &Connection) {
+        self.set(Field::CtState, connection.state.into());
+        self.set(Field::CtZone, connection.zone.into());
+        self.set(Field::CtMark, connection.mark.into());
+        self.set(Field::CtLabel, connection.label);
+        let Some(original) = connection.original else { return };
+        for (address, v4, v6) in [
+            (original.src, Field::CtIpv4Src, Field::CtIpv6Src),
+            (original.dst, Field::CtIpv4Dst, Field::CtIpv6Dst),
+        ] {
+            match address {
+                IpAddr::V4(address) => self.set(v4, address.to_bits().into()),
+                IpAddr::V6(address) => self.set(v6, address.to_bits()),
+            }
+        }
+        self.set(Field::CtProto, original.protocol.into());
+        self.set(Field::CtTpSrc, original.tp_src.into());
+        self.set(Field::CtTpDst, original.tp_dst.into());
+    }
+
+    /// Takes the fields of a connection away: the packet is untracked.
+    pub fn clear_connection(&mut self) {
+        Field::of_connections().for_each(|field| self.set(field, 0));
+    }
+
+    /// The connection of a tracked packet; `None` if it has not passed the tracker. The tracker's
+    /// number of it is in no key.
+    pub fn connection(&self) -> Option<Connection> {
+        let get = |field| self.get(field);
+        if get(Field::CtState) == 0 {
+            return None;
+        }
+        let addresses: Option<(IpAddr, IpAddr)> = if get(Field::CtIpv4Src) | get(Field::CtIpv4Dst) != 0 {
+            let address = |field| Ipv4Addr::from_bits(get(field) as u32);
+            Some((address(Field::CtIpv4Src).into(), address(Field::CtIpv4Dst).into()))
+        } else if get(Field::CtIpv6Src) | get(Field::CtIpv6Dst) != 0 {
+            let address = |field| Ipv6Addr::from_bits(get(field));
+            Some((address(Field::CtIpv6Src).into(), address(Field::CtIpv6Dst).into()))
+        } else {
+            None
+        };
+        Some(Connection {
+            state: get(Field::CtState) as u32,
+            zone: get(Field::CtZone) as u16,
+            mark: get(Field::CtMark) as u32,
+            label: get(Field::CtLabel),
+            original: addresses.map(|(src, dst)| OriginalTuple {
+                src,
+                dst,
+                protocol: get(Field::CtProto) as u8,
+                tp_src: get(Field::CtTpSrc) as u16,
+                tp_dst: get(Field::CtTpDst) as u16,
+            }),
+            id: 0,
+        })
+    }
+}
+
+impl Field {
+    /// The fields of connections.
+    pub fn of_connections() -> impl Iterator<Item = Field> {
+        Field::ALL.iter().copied().filter(|field| field.is_of_connection())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_comes_back_from_its_key() {
+        let addresses: [(IpAddr, IpAddr); 2] = [
+            ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+            (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::from_bits(5 << 70).into()),
+        ];
+        let tuples = addresses.map(|(src, dst)| OriginalTuple {
+            src,
+            dst,
+            protocol: 6,
+            tp_src: 65_535,
+            tp_dst: 80,
+        });
+        for original in [None, Some(tuples[0]), Some(tuples[1])] {
+            let connection = Connection {
+                state: 0xa2,
+                zone: 7,
+                mark: 0xffff_fffe,
+                label: 1 << 127 | 1,
+                original,
+                id: 0,
+            };
+            let mut key = Key::ZERO;
+            key.set_connection(&connection);
+            assert_eq!(key.connection(), Some(connection));
+            key.clear_connection();
+            assert_eq!(key, Key::ZERO);
+        }
+    }
+
+    #[test]
+    fn states_have_names() {
+        assert_eq!(Connection::names_of_state(0x21), "new|trk");
+        assert_eq!(Connection::signed_state(0x22, 0x33), "-new+est-inv+trk");
+    }
+}
