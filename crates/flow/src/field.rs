@@ -19,8 +19,23 @@ pub const KEY_WORDS: usize = {
     words
 };
 
-/// Words at the front of a key that have where a packet comes from, and its Ethernet header and
-/// tags.
+/// Words at the front of a key that only packets from tunnels and tracked packets have.
+pub const EXTRA_WORDS: usize = {
+    let (mut words, mut n) = (0, 0);
+    while n < Field::ALL.len() {
+        let info = Field::ALL[n].info();
+        let end = info.word as usize + 1;
+        words = if info.prerequisite.is_extra() && end > words {
+            end
+        } else {
+            words
+        };
+        n += 1;
+    }
+    words
+};
+
+/// Words at the front of a key: those, where a packet comes from, and its Ethernet header and tags.
 pub const ETHERNET_WORDS: usize = {
     let (mut words, mut n) = (0, 0);
     while n < Field::ALL.len() {
@@ -36,14 +51,16 @@ pub const ETHERNET_WORDS: usize = {
 // See the module's page.
 const _: () = assert!(KEY_WORDS + 3 <= u64::BITS as usize);
 
-// Each word belongs to one group, and the front of a key to Ethernet and metadata.
+// Each word belongs to one group; the front of a key to tunnels and connections, then to Ethernet and
+// other metadata.
 const _: () = {
     let mut groups = [None::<Group>; KEY_WORDS];
     let mut n = 0;
     while n < Field::ALL.len() {
         let info = Field::ALL[n].info();
         let word = info.word as usize;
-        assert!(word >= ETHERNET_WORDS || info.prerequisite.is_of_ethernet());
+        assert!((word < EXTRA_WORDS) == info.prerequisite.is_extra());
+        assert!(word < EXTRA_WORDS || word >= ETHERNET_WORDS || info.prerequisite.is_of_ethernet());
         match groups[word] {
             Some(group) => assert!(group as u8 == info.group as u8),
             None => groups[word] = Some(info.group),
@@ -98,6 +115,11 @@ pub enum Prerequisite {
 }
 
 impl Prerequisite {
+    /// Whether only packets from tunnels or tracked packets have it.
+    pub const fn is_extra(self) -> bool {
+        matches!(self, Prerequisite::Tunnel | Prerequisite::Connection)
+    }
+
     /// Whether an Ethernet header with its tags is enough.
     pub const fn is_of_ethernet(self) -> bool {
         matches!(self, Prerequisite::None | Prerequisite::Tag0 | Prerequisite::Tag1)
@@ -158,159 +180,160 @@ macro_rules! registry {
     };
 }
 
-// The fields that plain switching looks at come first, so that its masks touch few words.
+// What rules of virtual networks look at comes first, as they do: tunnels and connections. The fields
+// that plain switching looks at come next, so that its masks touch few words.
 registry! {
     Metadata {
+        /// The key of the tunnel that the packet came from; 0 without one.
+        TunId "tun_id" "tun_id" 0 0 64 Tunnel;
+        /// Outer IPv4 source.
+        TunSrc "tun_src" "tun_src" 1 0 32 Tunnel;
+        /// Outer IPv4 destination.
+        TunDst "tun_dst" "tun_dst" 1 32 32 Tunnel;
+        /// Outer IPv6 source.
+        TunIpv6Src "tun_ipv6_src" "tun_ipv6_src" 3 0 128 Tunnel;
+        /// Outer IPv6 destination.
+        TunIpv6Dst "tun_ipv6_dst" "tun_ipv6_dst" 5 0 128 Tunnel;
+        /// The flags of [`Tunnel`](crate::Tunnel).
+        TunFlags "tun_flags" "tun_flags" 6 0 16 Tunnel;
+        /// Outer time to live or hop limit.
+        TunTtl "tun_ttl" "tun_ttl" 6 16 8 Tunnel;
+        /// Outer type of service or traffic class.
+        TunTos "tun_tos" "tun_tos" 6 24 8 Tunnel;
+        /// The group of a VXLAN group policy.
+        TunGbpId "tun_gbp_id" "tun_gbp_id" 6 32 16 Tunnel;
+        /// The flags of a VXLAN group policy.
+        TunGbpFlags "tun_gbp_flags" "tun_gbp_flags" 6 48 8 Tunnel;
+        /// The version of ERSPAN.
+        TunErspanVer "tun_erspan_ver" "tun_erspan_ver" 6 56 8 Tunnel;
+        /// The index of ERSPAN version 1.
+        TunErspanIdx "tun_erspan_idx" "tun_erspan_idx" 7 0 32 Tunnel;
+        /// The direction of ERSPAN version 2.
+        TunErspanDir "tun_erspan_dir" "tun_erspan_dir" 7 32 8 Tunnel;
+        /// The hardware id of ERSPAN version 2.
+        TunErspanHwid "tun_erspan_hwid" "tun_erspan_hwid" 7 40 8 Tunnel;
+        /// The flags of GTP-U.
+        TunGtpuFlags "tun_gtpu_flags" "tun_gtpu_flags" 7 48 8 Tunnel;
+        /// The message type of GTP-U.
+        TunGtpuMsgtype "tun_gtpu_msgtype" "tun_gtpu_msgtype" 7 56 8 Tunnel;
+        /// A hash of the tunnel options, with a secret; 0 without any.
+        TunOptions "tun_options" "tun_options" 8 0 64 Tunnel;
+        /// What the connection tracker said of the packet: the bits of `ct_state` in
+        /// `ovs-fields(7)`.
+        CtState "ct_state" "ct_state" 9 0 8 Connection;
+        /// The protocol of the connection's original direction.
+        CtProto "ct_nw_proto" "ct_nw_proto" 9 8 8 Connection;
+        /// The zone in which it was tracked.
+        CtZone "ct_zone" "ct_zone" 9 16 16 Connection;
+        /// The source port of the original direction; of ICMP, the type.
+        CtTpSrc "ct_tp_src" "ct_tp_src" 9 32 16 Connection;
+        /// The destination port of the original direction; of ICMP, the code.
+        CtTpDst "ct_tp_dst" "ct_tp_dst" 9 48 16 Connection;
+        /// The connection's mark.
+        CtMark "ct_mark" "ct_mark" 10 0 32 Connection;
+        /// The connection's label.
+        CtLabel "ct_label" "ct_label" 12 0 128 Connection;
+        /// The IPv4 source of the original direction.
+        CtIpv4Src "ct_nw_src" "ct_nw_src" 13 0 32 Connection;
+        /// The IPv4 destination of the original direction.
+        CtIpv4Dst "ct_nw_dst" "ct_nw_dst" 13 32 32 Connection;
+        /// The IPv6 source of the original direction.
+        CtIpv6Src "ct_ipv6_src" "ct_ipv6_src" 15 0 128 Connection;
+        /// The IPv6 destination of the original direction.
+        CtIpv6Dst "ct_ipv6_dst" "ct_ipv6_dst" 17 0 128 Connection;
+    }
+    Metadata {
         /// The datapath port that the packet came in on.
-        InPort "in_port" "in_port" 0 0 32 None;
+        InPort "in_port" "in_port" 18 0 32 None;
         /// The number of the recirculation that the packet is in; 0 at first.
-        RecircId "recirc_id" "recirc_id" 0 32 32 None;
+        RecircId "recirc_id" "recirc_id" 18 32 32 None;
     }
     Packet {
         /// Destination address.
-        EthDst "eth_dst" "dl_dst" 1 0 48 None;
+        EthDst "eth_dst" "dl_dst" 19 0 48 None;
         /// The type behind all parsed tags; 0x05ff for a frame that has a length and no SNAP type.
-        EthType "eth_type" "dl_type" 1 48 16 None;
+        EthType "eth_type" "dl_type" 19 48 16 None;
         /// Source address.
-        EthSrc "eth_src" "dl_src" 2 0 48 None;
+        EthSrc "eth_src" "dl_src" 20 0 48 None;
         /// Outermost tag's control information, with [`crate::TAG_PRESENT`]; 0 without a tag.
-        VlanTci0 "vlan_tci0" "vlan_tci" 2 48 16 Tag0;
+        VlanTci0 "vlan_tci0" "vlan_tci" 20 48 16 Tag0;
         /// Outermost tag's protocol identifier.
-        VlanTpid0 "vlan_tpid0" "vlan_tpid" 3 0 16 Tag0;
+        VlanTpid0 "vlan_tpid0" "vlan_tpid" 21 0 16 Tag0;
         /// Second tag's control information, with [`crate::TAG_PRESENT`].
-        VlanTci1 "vlan_tci1" "vlan_tci1" 3 16 16 Tag1;
+        VlanTci1 "vlan_tci1" "vlan_tci1" 21 16 16 Tag1;
         /// Second tag's protocol identifier.
-        VlanTpid1 "vlan_tpid1" "vlan_tpid1" 3 32 16 Tag1;
+        VlanTpid1 "vlan_tpid1" "vlan_tpid1" 21 32 16 Tag1;
         /// Protocol (IPv4) or last next header (IPv6).
-        IpProto "ip_proto" "nw_proto" 4 0 8 Ip;
+        IpProto "ip_proto" "nw_proto" 22 0 8 Ip;
         /// DSCP and ECN: the type of service or traffic class octet.
-        IpTos "ip_tos" "nw_tos" 4 8 8 Ip;
+        IpTos "ip_tos" "nw_tos" 22 8 8 Ip;
         /// Time to live or hop limit.
-        IpTtl "ip_ttl" "nw_ttl" 4 16 8 Ip;
+        IpTtl "ip_ttl" "nw_ttl" 22 16 8 Ip;
         /// A [`crate::Frag`].
-        IpFrag "ip_frag" "nw_frag" 4 24 8 Ip;
+        IpFrag "ip_frag" "nw_frag" 22 24 8 Ip;
         /// IPv6 flow label.
-        Ipv6Label "ipv6_label" "ipv6_label" 4 32 20 Ipv6;
+        Ipv6Label "ipv6_label" "ipv6_label" 22 32 20 Ipv6;
         /// Which IPv6 extension headers there are, by the bits of OpenFlow 1.5 §7.2.3.8: none (1),
         /// ESP (2), authentication (4), destination options (8), fragment (16), routing (32),
         /// hop-by-hop options (64), one repeated (128), an order that is not recommended (256).
-        Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 4 52 9 Ipv6;
+        Ipv6Exthdr "ipv6_exthdr" "ipv6_exthdr" 22 52 9 Ipv6;
         /// IPv4 source.
-        Ipv4Src "ipv4_src" "nw_src" 5 0 32 Ipv4;
+        Ipv4Src "ipv4_src" "nw_src" 23 0 32 Ipv4;
         /// IPv4 destination.
-        Ipv4Dst "ipv4_dst" "nw_dst" 5 32 32 Ipv4;
+        Ipv4Dst "ipv4_dst" "nw_dst" 23 32 32 Ipv4;
         /// IPv6 source.
-        Ipv6Src "ipv6_src" "ipv6_src" 7 0 128 Ipv6;
+        Ipv6Src "ipv6_src" "ipv6_src" 25 0 128 Ipv6;
         /// IPv6 destination.
-        Ipv6Dst "ipv6_dst" "ipv6_dst" 9 0 128 Ipv6;
+        Ipv6Dst "ipv6_dst" "ipv6_dst" 27 0 128 Ipv6;
         /// Source port.
-        TpSrc "tp_src" "tp_src" 10 0 16 Ports;
+        TpSrc "tp_src" "tp_src" 28 0 16 Ports;
         /// Destination port.
-        TpDst "tp_dst" "tp_dst" 10 16 16 Ports;
+        TpDst "tp_dst" "tp_dst" 28 16 16 Ports;
         /// TCP's flags, 12 bits with the reserved ones.
-        TcpFlags "tcp_flags" "tcp_flags" 10 32 12 Tcp;
+        TcpFlags "tcp_flags" "tcp_flags" 28 32 12 Tcp;
         /// ICMP or ICMPv6 type.
-        IcmpType "icmp_type" "icmp_type" 10 44 8 Icmp;
+        IcmpType "icmp_type" "icmp_type" 28 44 8 Icmp;
         /// ICMP or ICMPv6 code.
-        IcmpCode "icmp_code" "icmp_code" 10 52 8 Icmp;
+        IcmpCode "icmp_code" "icmp_code" 28 52 8 Icmp;
     }
     Metadata {
         /// A mark that actions set.
-        PktMark "pkt_mark" "skb_mark" 11 0 32 None;
+        PktMark "pkt_mark" "skb_mark" 29 0 32 None;
         /// The queue of its port that the packet goes through.
-        SkbPriority "skb_priority" "skb_priority" 11 32 32 None;
+        SkbPriority "skb_priority" "skb_priority" 29 32 32 None;
     }
     Packet {
         /// ARP sender protocol address.
-        ArpSpa "arp_spa" "arp_spa" 12 0 32 Arp;
+        ArpSpa "arp_spa" "arp_spa" 30 0 32 Arp;
         /// ARP target protocol address.
-        ArpTpa "arp_tpa" "arp_tpa" 12 32 32 Arp;
+        ArpTpa "arp_tpa" "arp_tpa" 30 32 32 Arp;
         /// ARP sender hardware address.
-        ArpSha "arp_sha" "arp_sha" 13 0 48 Arp;
+        ArpSha "arp_sha" "arp_sha" 31 0 48 Arp;
         /// ARP operation.
-        ArpOp "arp_op" "arp_op" 13 48 16 Arp;
+        ArpOp "arp_op" "arp_op" 31 48 16 Arp;
         /// ARP target hardware address.
-        ArpTha "arp_tha" "arp_tha" 14 0 48 Arp;
+        ArpTha "arp_tha" "arp_tha" 32 0 48 Arp;
         /// The type of the first link-layer address option; 0 where there is none.
-        NdOptionsType "nd_options_type" "nd_options_type" 14 48 8 Nd;
+        NdOptionsType "nd_options_type" "nd_options_type" 32 48 8 Nd;
         /// The reserved word of a solicitation, flags and reserved bits of an advertisement.
-        NdReserved "nd_reserved" "nd_reserved" 15 0 32 Nd;
+        NdReserved "nd_reserved" "nd_reserved" 33 0 32 Nd;
         /// The third MPLS label stack entry.
-        MplsLse2 "mpls_lse2" "mpls_lse2" 15 32 32 Mpls;
+        MplsLse2 "mpls_lse2" "mpls_lse2" 33 32 32 Mpls;
         /// Neighbour discovery target address.
-        NdTarget "nd_target" "nd_target" 17 0 128 Nd;
+        NdTarget "nd_target" "nd_target" 35 0 128 Nd;
         /// Source link-layer address option.
-        NdSll "nd_sll" "nd_sll" 18 0 48 Nd;
+        NdSll "nd_sll" "nd_sll" 36 0 48 Nd;
         /// Target link-layer address option.
-        NdTll "nd_tll" "nd_tll" 19 0 48 Nd;
+        NdTll "nd_tll" "nd_tll" 37 0 48 Nd;
         /// The outermost MPLS label stack entry (RFC 3032 §2.1): label (20 bits), traffic class
         /// (3), bottom of stack (1), time to live (8).
-        MplsLse0 "mpls_lse0" "mpls_lse" 20 0 32 Mpls;
+        MplsLse0 "mpls_lse0" "mpls_lse" 38 0 32 Mpls;
         /// The second MPLS label stack entry; zero where the first is the bottom of the stack.
-        MplsLse1 "mpls_lse1" "mpls_lse1" 20 32 32 Mpls;
+        MplsLse1 "mpls_lse1" "mpls_lse1" 38 32 32 Mpls;
         /// Service instance of a backbone header (IEEE 802.1Q §9.7).
-        PbbIsid "pbb_isid" "pbb_isid" 21 0 24 Pbb;
+        PbbIsid "pbb_isid" "pbb_isid" 39 0 24 Pbb;
         /// Whether a backbone header says that the customer addresses are to be used.
-        PbbUca "pbb_uca" "pbb_uca" 21 24 1 Pbb;
-    }
-    Metadata {
-        /// The key of the tunnel that the packet came from; 0 without one.
-        TunId "tun_id" "tun_id" 22 0 64 Tunnel;
-        /// Outer IPv4 source.
-        TunSrc "tun_src" "tun_src" 23 0 32 Tunnel;
-        /// Outer IPv4 destination.
-        TunDst "tun_dst" "tun_dst" 23 32 32 Tunnel;
-        /// Outer IPv6 source.
-        TunIpv6Src "tun_ipv6_src" "tun_ipv6_src" 25 0 128 Tunnel;
-        /// Outer IPv6 destination.
-        TunIpv6Dst "tun_ipv6_dst" "tun_ipv6_dst" 27 0 128 Tunnel;
-        /// The flags of [`Tunnel`](crate::Tunnel).
-        TunFlags "tun_flags" "tun_flags" 28 0 16 Tunnel;
-        /// Outer time to live or hop limit.
-        TunTtl "tun_ttl" "tun_ttl" 28 16 8 Tunnel;
-        /// Outer type of service or traffic class.
-        TunTos "tun_tos" "tun_tos" 28 24 8 Tunnel;
-        /// The group of a VXLAN group policy.
-        TunGbpId "tun_gbp_id" "tun_gbp_id" 28 32 16 Tunnel;
-        /// The flags of a VXLAN group policy.
-        TunGbpFlags "tun_gbp_flags" "tun_gbp_flags" 28 48 8 Tunnel;
-        /// The version of ERSPAN.
-        TunErspanVer "tun_erspan_ver" "tun_erspan_ver" 28 56 8 Tunnel;
-        /// The index of ERSPAN version 1.
-        TunErspanIdx "tun_erspan_idx" "tun_erspan_idx" 29 0 32 Tunnel;
-        /// The direction of ERSPAN version 2.
-        TunErspanDir "tun_erspan_dir" "tun_erspan_dir" 29 32 8 Tunnel;
-        /// The hardware id of ERSPAN version 2.
-        TunErspanHwid "tun_erspan_hwid" "tun_erspan_hwid" 29 40 8 Tunnel;
-        /// The flags of GTP-U.
-        TunGtpuFlags "tun_gtpu_flags" "tun_gtpu_flags" 29 48 8 Tunnel;
-        /// The message type of GTP-U.
-        TunGtpuMsgtype "tun_gtpu_msgtype" "tun_gtpu_msgtype" 29 56 8 Tunnel;
-        /// A hash of the tunnel options, with a secret; 0 without any.
-        TunOptions "tun_options" "tun_options" 30 0 64 Tunnel;
-        /// What the connection tracker said of the packet: the bits of `ct_state` in
-        /// `ovs-fields(7)`.
-        CtState "ct_state" "ct_state" 31 0 8 Connection;
-        /// The protocol of the connection's original direction.
-        CtProto "ct_nw_proto" "ct_nw_proto" 31 8 8 Connection;
-        /// The zone in which it was tracked.
-        CtZone "ct_zone" "ct_zone" 31 16 16 Connection;
-        /// The source port of the original direction; of ICMP, the type.
-        CtTpSrc "ct_tp_src" "ct_tp_src" 31 32 16 Connection;
-        /// The destination port of the original direction; of ICMP, the code.
-        CtTpDst "ct_tp_dst" "ct_tp_dst" 31 48 16 Connection;
-        /// The connection's mark.
-        CtMark "ct_mark" "ct_mark" 32 0 32 Connection;
-        /// The connection's label.
-        CtLabel "ct_label" "ct_label" 34 0 128 Connection;
-        /// The IPv4 source of the original direction.
-        CtIpv4Src "ct_nw_src" "ct_nw_src" 35 0 32 Connection;
-        /// The IPv4 destination of the original direction.
-        CtIpv4Dst "ct_nw_dst" "ct_nw_dst" 35 32 32 Connection;
-        /// The IPv6 source of the original direction.
-        CtIpv6Src "ct_ipv6_src" "ct_ipv6_src" 37 0 128 Connection;
-        /// The IPv6 destination of the original direction.
-        CtIpv6Dst "ct_ipv6_dst" "ct_ipv6_dst" 39 0 128 Connection;
+        PbbUca "pbb_uca" "pbb_uca" 39 24 1 Pbb;
     }
 }
 

@@ -31,7 +31,7 @@ mod tunnel;
 pub use compose::{compose, compose_with};
 pub use display::Masked;
 pub use extract::{KEYED_LEN, KeySlot, Reading, extract, has_key, repeats};
-pub use field::{ETHERNET_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};
+pub use field::{ETHERNET_WORDS, EXTRA_WORDS, Field, FieldInfo, Group, KEY_WORDS, Prerequisite};
 pub use key::{Key, TAG_PRESENT};
 pub use mask::{Mask, mix};
 pub use match_field::{Access, Format, Home, Maskable, MatchField, MatchFieldInfo, MatchPrerequisite, OxmClass, OxmId};

@@ -16,7 +16,6 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
         alg: 0,
         actions: Vec::new(),
     };
-    let mut sets = Vec::new();
     let mut rest = text;
     while let Some(pair) = token::next(&mut rest) {
         let value = pair.value;
@@ -62,7 +61,7 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
                         _ => None,
                     };
                     match field {
-                        Some(F::CtMark | F::CtLabel) => sets.push(action),
+                        Some(F::CtMark | F::CtLabel) => ct.actions.push(action),
                         Some(field) => {
                             return error(format!("ct action doesn't support nested modification of {field}"));
                         }
@@ -76,7 +75,6 @@ pub(super) fn parse(reader: &Reader<'_>, text: &str) -> Result<Ct, ParseError> {
             key => return error(format!("invalid argument to \"ct\" action: `{key}'")),
         }
     }
-    ct.actions.append(&mut sets);
     if ct.force && !ct.commit {
         return error("\"force\" flag requires \"commit\" flag.");
     }

@@ -40,6 +40,7 @@ mod routes;
 mod run;
 mod snooping;
 mod trace;
+mod trace_connections;
 mod trace_links;
 mod trees;
 mod tunnels;

@@ -104,6 +104,7 @@ impl Pipeline<'_> {
                 self.packet.default_queue = false;
             }
             Action::FinTimeout { idle, hard } => self.fin_timeout(*idle, *hard),
+            Action::Resubmit { ct: true, .. } if !self.may_resubmit_ct() => {}
             Action::Resubmit { in_port, table, ct } => {
                 let table = if *table == 255 { self.packet.place.table } else { *table };
                 let port = (*in_port != Port::IN_PORT).then_some(in_port.0);

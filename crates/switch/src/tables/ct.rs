@@ -10,7 +10,7 @@ use super::report::Kind;
 use super::words;
 use conntrack::{Helper, Nat, PolicyId, PortsBy, Range, Request, State};
 use dp::{Action as Step, Track};
-use flow::{Field, MatchField};
+use flow::{Field, FlowState, MatchField, MatchPrerequisite};
 use openflow::model::{self, Action, Ct, NatAddrs, NatKind, Zone};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -110,13 +110,23 @@ impl Pipeline<'_> {
 
     /// Whether the packet belongs to a connection, whose original direction has addresses.
     pub(super) fn has_connection(&mut self) -> bool {
-        let state = State::from_bits(self.read(Field::CtState) as u32);
+        self.consult(Field::CtState, (State::TRK | State::INV).bits().into());
+        let state = State::from_bits(self.packet.state.key.get(Field::CtState) as u32);
         state.has(State::TRK) && !state.has(State::INV)
+    }
+
+    /// Whether `resubmit(,,ct)` can look the packet up.
+    pub(super) fn may_resubmit_ct(&mut self) -> bool {
+        let may = self.meets(MatchPrerequisite::Ip) && self.has_connection() && self.read(Field::CtProto) != 0;
+        if !may {
+            self.error(|_| String::from("resubmit(ct) with non-tracked or non-IP packet!"));
+        }
+        may
     }
 
     /// The packet's key with addresses, protocol and ports of the original direction of its
     /// connection in place of its own, for the lookup of `resubmit(,,ct)`.
-    pub(super) fn with_original_tuple(&mut self) -> Option<flow::FlowState> {
+    pub(super) fn with_original_tuple(&mut self) -> FlowState {
         const PAIRS: [(Field, Field); 7] = [
             (Field::IpProto, Field::CtProto),
             (Field::Ipv4Src, Field::CtIpv4Src),
@@ -126,9 +136,6 @@ impl Pipeline<'_> {
             (Field::TpSrc, Field::CtTpSrc),
             (Field::TpDst, Field::CtTpDst),
         ];
-        if !self.has_connection() {
-            return None;
-        }
         let mut state = self.packet.state;
         for (own, original) in PAIRS {
             let (value, before) = (self.read(original), state.key.get(own));
@@ -142,7 +149,7 @@ impl Pipeline<'_> {
             state.key.set(Field::TpSrc, 0);
             state.key.set(Field::TpDst, 0);
         }
-        Some(state)
+        state
     }
 }
 

@@ -480,7 +480,7 @@ impl<'a> Pipeline<'a> {
         if untouched && self.has_uncounted_tag() {
             self.uncounted.push(whole);
         }
-        let original = if by.ct { self.with_original_tuple() } else { None };
+        let original = by.ct.then(|| self.with_original_tuple());
         let key = match by.in_port {
             None => words::words_of(original.as_ref().unwrap_or(&self.packet.state)),
             Some(port) => {

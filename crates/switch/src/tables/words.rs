@@ -1,7 +1,7 @@
 //! States as the words that a classifier looks at: metadata, then the key.
 
 use classifier::{Layout, Match, PrefixField};
-use flow::{ETHERNET_WORDS, Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField};
+use flow::{ETHERNET_WORDS, EXTRA_WORDS, Field, FlowState, Home, KEY_WORDS, Key, META_WORDS, Mask, MatchField};
 use openflow::model;
 
 /// Words of a state.
@@ -10,9 +10,9 @@ pub(crate) const WORDS: usize = META_WORDS + KEY_WORDS;
 /// A state, or bits of one, in words.
 pub(crate) type StateWords = [u64; WORDS];
 
-/// Where stages end: metadata, Ethernet and VLAN, IP, the rest.
+/// Where stages end: metadata with tunnels and connections, Ethernet and VLAN, IP, the rest.
 const STAGES: [usize; 4] = [
-    META_WORDS,
+    META_WORDS + EXTRA_WORDS,
     META_WORDS + ETHERNET_WORDS,
     META_WORDS + Field::TpSrc.word(),
     WORDS,

@@ -12,7 +12,8 @@ pub(super) fn resumed(fork: &Forked, next: Option<u32>) -> (FlowState, String) {
     let mut head = format!("\n{rule}\nrecirc({:#x}) - resume conntrack with ", fork.handle);
     let bits = match next {
         Some(bits) => {
-            let _ = writeln!(head, "ct_state={}", Connection::names_of_state(bits));
+            let names = Connection::names_of_state(bits);
+            let _ = writeln!(head, "ct_state={}", if names.is_empty() { "0" } else { &names });
             bits
         }
         None => {
@@ -56,16 +57,25 @@ fn tuple(state: &FlowState) -> String {
             (address(Field::Ipv4Src), address(Field::Ipv4Dst), "nw")
         }
     };
-    let (from, to) = (get(Field::TpSrc), get(Field::TpDst));
+    let (from, to) = ports(state);
+    let (from, to) = (get(from), get(to));
     format!("{name}_src={src},tp_src={from},{name}_dst={dst},tp_dst={to}")
+}
+
+/// The fields that stand where ports do.
+fn ports(state: &FlowState) -> (Field, Field) {
+    match (state.key.get(Field::EthType), state.key.get(Field::IpProto)) {
+        (0x800, 1) | (0x86dd, 58) => (Field::IcmpType, Field::IcmpCode),
+        _ => (Field::TpSrc, Field::TpDst),
+    }
 }
 
 /// Writes the first address and port of the range.
 fn translate(state: &mut FlowState, nat: &Nat) {
     let (range, v4, v6, port): (&Range, _, _, _) = match nat {
         Nat::Existing => return,
-        Nat::Source(range) => (range, Field::Ipv4Src, Field::Ipv6Src, Field::TpSrc),
-        Nat::Destination(range) => (range, Field::Ipv4Dst, Field::Ipv6Dst, Field::TpDst),
+        Nat::Source(range) => (range, Field::Ipv4Src, Field::Ipv6Src, ports(state).0),
+        Nat::Destination(range) => (range, Field::Ipv4Dst, Field::Ipv6Dst, ports(state).1),
     };
     match range.addresses {
         Some((IpAddr::V4(first), _)) => state.key.set(v4, first.to_bits().into()),
