@@ -10,14 +10,17 @@ use openflow::text::{Names, parse_flow};
 use openflow::{Codec, OfError, Version};
 use switch::tables::Condition;
 
-/// Fields that matches cannot have yet: of connections, of service headers, of tunnels' options; of
-/// what only the switch knows.
+/// Fields that matches cannot have yet: of service headers, of tunnels' options; of what only the
+/// switch knows.
 fn is_refused(field: F) -> bool {
     let name = field.name();
-    let beginnings = ["ct_", "nsh_", "tun_metadata"];
+    let beginnings = ["nsh_", "tun_metadata"];
     beginnings.iter().any(|beginning| name.starts_with(beginning))
         || ["recirc_id", "dp_hash", "in_phy_port"].contains(&name)
 }
+
+/// A connection that is tracked and not invalid.
+const VALID: (F, u128, u128) = (F::CtState, 0x20, 0x30);
 
 /// What a match has to say before it may speak of a field.
 fn prerequisites(field: F) -> Vec<(F, u128, u128)> {
@@ -48,7 +51,9 @@ fn prerequisites(field: F) -> Vec<(F, u128, u128)> {
         P::Icmpv6 => vec![eth_type(0x86dd), (F::NwProto, 58, 0xff)],
         P::Nd | P::NdSolicit => discovery(135),
         P::NdAdvert => discovery(136),
-        P::Ct | P::CtIpv4 | P::CtIpv6 | P::CtPorts => vec![eth_type(0x0800)],
+        P::Ct | P::CtIpv4 => vec![eth_type(0x0800), VALID],
+        P::CtIpv6 => vec![eth_type(0x86dd), VALID],
+        P::CtPorts => vec![eth_type(0x0800), VALID, (F::CtNwProto, 6, 0xff)],
     }
 }
 
@@ -128,7 +133,6 @@ fn every_field_is_matched_or_refused_in_every_version() {
                 Some(Ok((there, _))) if !is_refused(field) && there == change.matching.normalized() => {
                     taken[usize::from(version.number())] += 1;
                 }
-                // Without connections there is nothing that could be tracked.
                 Some(Err(OfError::BmcBadField | OfError::BmcBadPrereq)) if is_refused(field) => {}
                 Some(Err(OfError::NxFmfcInvalidTlvField)) if field.info().bits > 128 => {}
                 other => wrong.push(format!("{field} in {version}: {other:?}")),
@@ -170,7 +174,8 @@ fn every_field_is_set_loaded_and_moved_or_refused_in_every_version() {
             src: register,
             dst: part,
         };
-        let may_be_set = field.writable() && !is_refused(field);
+        // A connection's mark and label are set within `ct`.
+        let may_be_set = field.writable() && !is_refused(field) && !field.name().starts_with("ct_");
         for (action, may) in [
             (set, may_be_set),
             (load, may_be_set),
@@ -271,8 +276,8 @@ const ACTIONS: &[(&str, Version, Option<OfError>)] = {
         ("actions=clone(output:2)", V10, None),
         ("actions=check_pkt_larger(100)->NXM_NX_REG0[0]", V10, None),
         ("actions=sample(probability=1)", V10, None),
-        ("ip,actions=ct(commit)", V10, Some(E::BacBadType)),
-        ("ip,actions=ct_clear", V10, Some(E::BacBadType)),
+        ("ip,actions=ct(commit)", V10, None),
+        ("ip,actions=ct_clear", V10, None),
         ("actions=encap(nsh(md_type=1))", V13, Some(E::BacBadType)),
         ("actions=decap()", V13, Some(E::BacBadType)),
         ("eth_type=0x894f,actions=dec_nsh_ttl", V13, Some(E::BacBadType)),

@@ -477,7 +477,7 @@ fn tunnels_options_are_mapped_and_told_of_and_told_with_packets() {
 }
 
 #[test]
-fn a_request_refused_for_connection_tracking_says_so_in_words_and_others_do_not() {
+fn a_request_refused_for_service_headers_says_so_in_words_and_others_do_not() {
     use openflow::text::{Names, parse_flow};
     let version = Version::V14;
     let mut lab = Lab::new();
@@ -507,14 +507,10 @@ fn a_request_refused_for_connection_tracking_says_so_in_words_and_others_do_not(
         }
         std::mem::take(&mut *lab.world.unsupported.borrow_mut())
     };
-    let conntrack = ["connection tracking (ct) is not supported"];
-    for line in [
-        "ip,actions=ct(table=1)",
-        "ip,ct_state=+trk,actions=2",
-        "actions=clone(ct_clear)",
-    ] {
+    let nsh = ["network service headers (encap, decap, nsh) are not supported"];
+    for line in ["actions=encap(nsh(md_type=1))", "actions=clone(decap())"] {
         for bundle in [false, true] {
-            assert_eq!(said(line, bundle), conntrack, "{line} {bundle}");
+            assert_eq!(said(line, bundle), nsh, "{line} {bundle}");
         }
     }
     assert!(said("actions=sample(probability=1)", false).is_empty());

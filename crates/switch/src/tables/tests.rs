@@ -215,8 +215,8 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let mut table = add(1, &[], 1);
     table.table = Some(254);
     assert_eq!(tables.flow_mod(&table, T1).unwrap_err(), OfError::BrcEperm);
-    let tracked = add(1, &[(F::CtMark, 1, 0xffff_ffff)], 1);
-    assert_eq!(tables.flow_mod(&tracked, T1).unwrap_err(), OfError::BmcBadField);
+    let hashed = add(1, &[(F::DpHash, 1, 0xffff_ffff)], 1);
+    assert_eq!(tables.flow_mod(&hashed, T1).unwrap_err(), OfError::BmcBadField);
     let mut action = add(1, &[], 1);
     action.instructions.apply.push(Action::DecNshTtl);
     assert_eq!(tables.flow_mod(&action, T1).unwrap_err(), OfError::BacBadType);
