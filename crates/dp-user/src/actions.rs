@@ -143,6 +143,7 @@ impl Actor {
     ) -> bool {
         match (before, actions) {
             (Before::Changes, [edits @ .., _]) => edit_each(edits, frames),
+            (Before::Tracks, [edits @ .., _]) => self.connections.edit_and_track(edits, frames, now),
             _ => self.context(from, depth, now).edit_and_sample(actions, frames),
         }
     }
@@ -190,7 +191,8 @@ impl Context<'_> {
                 | Action::SetMpls { .. }
                 | Action::SetQueue(_)
                 | Action::PushVlan(_)
-                | Action::PopVlan => edit(action, &mut frame, &mut layers),
+                | Action::PopVlan
+                | Action::CtClear => edit(action, &mut frame, &mut layers),
                 Action::Output(port) => {
                     let limit = limit.take();
                     self.output(*port, copy(&frame, limit), limit);
@@ -301,11 +303,7 @@ impl Context<'_> {
                     return self.track_fragment(track, frame, &actions[at..], limit);
                 }
                 Action::Ct(track) => {
-                    self.connections.track(track, &mut frame, self.now);
-                    Ok(())
-                }
-                Action::CtClear => {
-                    untrack(&mut frame);
+                    self.connections.track(track, slice::from_mut(&mut frame), self.now);
                     Ok(())
                 }
             };
@@ -332,7 +330,7 @@ impl Context<'_> {
             Action::Recirc(id) => self.recirculate(*id, frame),
             Action::TunnelPop { port, format } => self.pop_tunnel(frame, *port, *format),
             Action::Ct(track) if track.fragments => self.track_fragment(track, frame, &[], limit),
-            Action::Ct(track) => self.connections.track(track, &mut frame, self.now),
+            Action::Ct(track) => self.connections.track(track, slice::from_mut(&mut frame), self.now),
             _ => {}
         }
     }
@@ -493,13 +491,6 @@ fn shows(action: &Action) -> bool {
             | Action::TunnelPop { .. }
             | Action::Ct(_)
     )
-}
-
-/// Takes away what the tracker has said of a packet.
-fn untrack(frame: &mut Frame) {
-    if frame.meta.connection().is_some() {
-        frame.meta.extra_mut().connection = None;
-    }
 }
 
 /// Where the network header begins: behind the Ethernet header and its tags.

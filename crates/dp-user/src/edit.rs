@@ -1,5 +1,5 @@
-//! Actions that change a packet, or hand samples of packets to the control plane, and do nothing
-//! else: workers run them on whole batches, in place.
+//! Actions that change or track a packet, or hand samples of packets to the control plane, and do
+//! nothing else: workers run them on whole batches, in place.
 
 use crate::layers::Layers;
 use crate::rewrite::{self, set_field};
@@ -30,6 +30,8 @@ pub(crate) enum Before {
     Changes,
     /// Samples are taken of them, and they may be changed.
     Samples,
+    /// They pass the connection tracker, and may be changed.
+    Tracks,
 }
 
 impl Ending {
@@ -44,10 +46,13 @@ impl Ending {
                     _ => return (Ending::Other, Before::Nothing),
                 };
                 let samples = edits.iter().any(|action| matches!(action, Action::Sample { .. }));
-                let before = match samples {
-                    true => Before::Samples,
-                    false if edits.is_empty() => Before::Nothing,
-                    false => Before::Changes,
+                let tracks = edits.iter().any(|action| matches!(action, Action::Ct(_)));
+                let before = match (samples, tracks) {
+                    (true, true) => return (Ending::Other, Before::Nothing),
+                    (true, false) => Before::Samples,
+                    (false, true) => Before::Tracks,
+                    (false, false) if edits.is_empty() => Before::Nothing,
+                    (false, false) => Before::Changes,
                 };
                 (ending, before)
             }
@@ -89,7 +94,7 @@ pub(crate) fn edit_each(edits: &[Action], frames: &mut [Frame]) -> bool {
 
 /// Whether a packet has the same bucket of a bond before and after a change.
 fn keeps_bucket(action: &Action) -> bool {
-    !matches!(action, Action::SetField(_) | Action::SetMpls { .. })
+    !matches!(action, Action::SetField(_) | Action::SetMpls { .. } | Action::Ct(_))
 }
 
 /// Whether actions are changes, and samples that do nothing but to punt.
@@ -105,12 +110,14 @@ fn are_edits(actions: &[Action]) -> bool {
     true
 }
 
-/// Whether an action changes the packet, and does nothing else.
+/// Whether an action changes or tracks the packet, and does nothing else.
 fn is_edit(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::SetField(_) | Action::SetMpls { .. } | Action::SetQueue(_) | Action::PushVlan(_) | Action::PopVlan
-    )
+    match action {
+        Action::SetField(_) | Action::SetMpls { .. } | Action::SetQueue(_) => true,
+        Action::PushVlan(_) | Action::PopVlan | Action::CtClear => true,
+        Action::Ct(track) => !track.fragments,
+        _ => false,
+    }
 }
 
 /// Changes a packet; one without room for another header is left as it is.
@@ -128,7 +135,15 @@ pub(crate) fn edit(action: &Action, frame: &mut Frame, layers: &mut Layers) -> R
             layers.forget();
             frame.pop_vlan();
         }
+        Action::CtClear => untrack(frame),
         _ => {}
     }
     Ok(())
+}
+
+/// Takes away what the tracker has said of a packet.
+fn untrack(frame: &mut Frame) {
+    if frame.meta.connection().is_some() {
+        frame.meta.extra_mut().connection = None;
+    }
 }

@@ -1,6 +1,7 @@
 //! A packet that hits a cache allocates nothing.
 
-use dp::{Action, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Translation, Upcall};
+use conntrack::Request;
+use dp::{Action, CacheStats, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Track, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use nanos::Nanos;
@@ -26,6 +27,8 @@ const PACKET: [u8; 60] = {
     packet[17] = 46;
     packet[22] = 64;
     packet[23] = 17;
+    packet[24] = 0x7a;
+    packet[25] = 0xc0;
     packet[39] = 26;
     packet
 };
@@ -167,6 +170,62 @@ impl Slowpath for Switch {
     fn refresh(&self, _: &[Effect], _: Nanos) {}
 
     fn port_failed(&self, _: PortNo) {}
+}
+
+/// Every packet is of a connection, and leaves by port 2 behind the tracker.
+struct Tracker;
+
+impl Slowpath for Tracker {
+    fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
+        let track = Track {
+            request: Request {
+                commit: true,
+                ..Request::default()
+            },
+            fragments: false,
+        };
+        let mut mask = Mask::exact(Field::RecircId);
+        let actions = match upcall.key.get(Field::RecircId) {
+            0 => vec![Action::Ct(Arc::new(track)), Action::Recirc(1)],
+            _ => {
+                mask.add(Field::CtState);
+                vec![Action::Output(PortNo(2))]
+            }
+        };
+        Translation {
+            actions: actions.into(),
+            mask,
+            deps: Default::default(),
+            effects: Default::default(),
+            credits: Default::default(),
+            drop: None,
+        }
+    }
+
+    fn refresh(&self, _: &[Effect], _: Nanos) {}
+
+    fn port_failed(&self, _: PortNo) {}
+}
+
+#[test]
+fn packets_of_known_connections_are_tracked_without_an_allocation() {
+    let event = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    let device = Arc::new(Endless { event, next: 0 });
+    let mut pipeline = Pipeline::new(1000, Duration::from_secs(10), Arc::new(Tracker), Arc::default());
+    pipeline.add_port(PortNo(2), device.clone());
+    let mut rx_queue = Pipeline::rx_queue(PortNo(1), device.end(), Budget::new(8, 256));
+    let mut run = |batches: u32, now: Nanos| {
+        for _ in 0..batches {
+            pipeline.receive(&mut rx_queue, true, now).unwrap();
+        }
+        pipeline.cache_stats()
+    };
+    let before = run(100, Nanos::from_secs(1));
+    let allocated = CountingAlloc::allocations();
+    let after = run(1000, Nanos::from_secs(1));
+    assert_eq!(CountingAlloc::allocations() - allocated, 0);
+    let hits = |stats: &CacheStats| stats.exact_hits + stats.megaflow_hits;
+    assert_eq!(hits(&after) - hits(&before), 2 * 1000 * BATCH as u64);
 }
 
 /// Disciplines of each kind: some that send at once, some that hold back and, on a link that is too

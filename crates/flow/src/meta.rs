@@ -47,6 +47,15 @@ pub struct ExtraMeta {
     pub connection: Option<Connection>,
 }
 
+impl ExtraMeta {
+    /// Takes all of it away.
+    #[inline]
+    fn clear(&mut self) {
+        (self.dp_hash, self.packet_type) = (0, 0);
+        (self.tunnel, self.connection) = (None, None);
+    }
+}
+
 /// The outer header of a packet from a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tunnel {
@@ -264,6 +273,16 @@ impl PacketMeta {
     /// The same, to be changed; it allocates where the packet has none yet.
     pub fn extra_mut(&mut self) -> &mut ExtraMeta {
         self.extra.get_or_insert_default()
+    }
+
+    /// The same; where the packet has none yet, it gets `other` as if it were new.
+    #[inline]
+    pub fn extra_or(&mut self, other: impl FnOnce() -> Box<ExtraMeta>) -> &mut ExtraMeta {
+        self.extra.get_or_insert_with(|| {
+            let mut extra = other();
+            extra.clear();
+            extra
+        })
     }
 }
 

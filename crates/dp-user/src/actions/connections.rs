@@ -1,12 +1,15 @@
 //! The action `ct`: packets pass the connection tracker.
 
 use super::Context;
+use crate::batch::BATCH;
+use crate::edit::edit_each;
 use conntrack::fragment::Received;
 use conntrack::{Before, Checksum, ConnectionId, Conntrack, Outcome, Packet, State, Tracker, Tuple};
 use dp::{Action, DropCause, Track};
-use flow::{Connection, OriginalTuple, PacketMeta};
+use flow::{Connection, ExtraMeta, OriginalTuple, PacketMeta};
 use nanos::Nanos;
 use netdev::{Csum, Frame, checksum};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::EtherType;
@@ -16,6 +19,8 @@ use wire::headers::behind_tags;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Entries of the table of connections that one step looks at.
 const STEP: usize = 1024;
+/// Spare metadata of packets.
+const SPARE: usize = 4 * BATCH;
 /// Datagrams that one step drops because they are not whole.
 const EXPIRED: usize = 64;
 
@@ -24,6 +29,10 @@ pub(crate) struct Connections {
     tracker: Tracker,
     /// When the next step of a pass over the connections is due.
     sweep: Nanos,
+    /// Metadata of packets that have left: a packet that is tracked needs some.
+    spare: Vec<Box<ExtraMeta>>,
+    /// What the tracker says of a batch.
+    outcomes: Box<[Outcome; BATCH]>,
 }
 
 impl Connections {
@@ -31,6 +40,8 @@ impl Connections {
         Connections {
             tracker: shared.tracker(),
             sweep: Nanos::ZERO,
+            spare: Vec::with_capacity(SPARE),
+            outcomes: Box::new([Outcome::default(); BATCH]),
         }
     }
 
@@ -52,30 +63,74 @@ impl Connections {
         Some(self.sweep)
     }
 
-    /// Tracks a packet that is no fragment. Its metadata then has what the tracker says.
-    #[inline]
-    pub(crate) fn track(&mut self, track: &Track, frame: &mut Frame, now: Nanos) {
-        let Some((start, v6)) = ip(frame.data()) else {
-            return note(&mut frame.meta, track, &invalid(track));
-        };
-        let checksum = match frame.offload.csum {
-            Csum::Unknown => Checksum::Verify,
-            Csum::Valid => Checksum::Good,
-            Csum::Partial { .. } => Checksum::Partial,
-        };
-        let (in_port, before) = (frame.meta.in_port.0, before(&frame.meta));
-        let mut packet = Packet {
-            data: &mut frame.data_mut()[start..],
-            v6,
-            checksum,
-            in_port,
-            before,
-        };
-        let outcome = self.tracker.track(&track.request, &mut packet, now);
-        if checksum == Checksum::Verify && is_verified(&outcome) {
-            frame.offload.csum = Csum::Valid;
+    /// Runs changes and `ct` on packets of one megaflow, in place. A packet without room for another
+    /// header is left without a byte; returns whether there is such a packet.
+    #[inline(never)]
+    pub(super) fn edit_and_track(&mut self, actions: &[Action], frames: &mut [Frame], now: Nanos) -> bool {
+        let mut lost = false;
+        let mut rest = actions;
+        while !rest.is_empty() {
+            let edits = rest
+                .iter()
+                .take_while(|action| !matches!(action, Action::Ct(_)))
+                .count();
+            let (edits, behind) = rest.split_at(edits);
+            if !edits.is_empty() {
+                lost |= edit_each(edits, frames);
+            }
+            rest = behind;
+            if let [Action::Ct(track), behind @ ..] = rest {
+                for some in frames.chunks_mut(BATCH) {
+                    self.track(track, some, now);
+                }
+                rest = behind;
+            }
         }
-        note(&mut frame.meta, track, &outcome);
+        lost
+    }
+
+    /// Tracks packets that are no fragments, a batch at most. Their metadata then has what the
+    /// tracker says.
+    pub(super) fn track(&mut self, track: &Track, frames: &mut [Frame], now: Nanos) {
+        let mut packets = SmallVec::<[Packet<'_>; BATCH]>::new();
+        let mut others = 0u32;
+        for (n, frame) in frames.iter_mut().enumerate() {
+            match ip(frame.data()) {
+                Some((start, v6)) => packets.push(Packet {
+                    v6,
+                    checksum: checksum_of(frame),
+                    in_port: frame.meta.in_port.0,
+                    before: before(&frame.meta),
+                    data: &mut frame.data_mut()[start..],
+                }),
+                None => others |= 1 << n,
+            }
+        }
+        self.tracker
+            .track_batch(&track.request, &mut packets, now, &mut self.outcomes[..]);
+        drop(packets);
+        let mut outcomes = self.outcomes.iter();
+        for (n, frame) in frames.iter_mut().enumerate() {
+            if others & 1 << n != 0 {
+                note(frame, &mut self.spare, track, &invalid(track));
+            } else if let Some(outcome) = outcomes.next() {
+                if matches!(frame.offload.csum, Csum::Unknown) && is_verified(outcome) {
+                    frame.offload.csum = Csum::Valid;
+                }
+                note(frame, &mut self.spare, track, outcome);
+            }
+        }
+    }
+
+    /// Takes the metadata of connections off packets that leave, for others.
+    pub(crate) fn reclaim(&mut self, frames: &mut [Frame]) {
+        for frame in frames {
+            if let Some(extra) = frame.meta.take_extra()
+                && self.spare.len() < SPARE
+            {
+                self.spare.push(extra);
+            }
+        }
     }
 }
 
@@ -91,7 +146,7 @@ impl Context<'_> {
         let found = ip(frame.data()).filter(|(_, v6)| shared.fragments().is_enabled(*v6));
         let Some((start, v6)) = found else {
             // A fragment alone belongs to no connection.
-            note(&mut frame.meta, track, &invalid(track));
+            note(&mut frame, &mut self.connections.spare, track, &invalid(track));
             return self.steps(actions, frame, limit);
         };
         let (header, fragment) = frame.data().split_at(start);
@@ -118,7 +173,7 @@ impl Context<'_> {
         for fragment in fragments {
             let mut own = Frame::from_slice(&[header, &fragment].concat());
             own.meta = frame.meta.clone();
-            note(&mut own.meta, track, &outcome);
+            note(&mut own, &mut self.connections.spare, track, &outcome);
             self.steps(actions, own, limit);
         }
     }
@@ -130,6 +185,15 @@ fn ip(data: &[u8]) -> Option<(usize, bool)> {
         (EtherType::IPV4, start) => Some((start, false)),
         (EtherType::IPV6, start) => Some((start, true)),
         _ => None,
+    }
+}
+
+/// What is known of a packet's checksum.
+fn checksum_of(frame: &Frame) -> Checksum {
+    match frame.offload.csum {
+        Csum::Unknown => Checksum::Verify,
+        Csum::Valid => Checksum::Good,
+        Csum::Partial { .. } => Checksum::Partial,
     }
 }
 
@@ -164,8 +228,9 @@ fn before(meta: &PacketMeta) -> Option<Before> {
 
 /// Keeps what the tracker says in the metadata.
 #[inline]
-fn note(meta: &mut PacketMeta, track: &Track, outcome: &Outcome) {
-    meta.extra_mut().connection = Some(Connection {
+fn note(frame: &mut Frame, spare: &mut Vec<Box<ExtraMeta>>, track: &Track, outcome: &Outcome) {
+    let extra = frame.meta.extra_or(|| spare.pop().unwrap_or_default());
+    extra.connection = Some(Connection {
         state: outcome.state.bits(),
         zone: track.request.zone,
         mark: outcome.mark,

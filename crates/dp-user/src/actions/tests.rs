@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use testkit::Packet;
 use wire::VlanTag;
 
+mod connections;
 mod random;
 #[path = "../../tests/models/actions.rs"]
 mod reference;

@@ -99,6 +99,9 @@ impl Pipeline {
         if let Some(to) = ending.port()
             && one_ending
         {
+            if depth > 0 {
+                self.actor.connections.reclaim(&mut batch.frames);
+            }
             self.queue_all(to, batch, from);
             return false;
         }
@@ -170,8 +173,14 @@ impl Pipeline {
         let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
         let mut lost = false;
-        for run in runs {
-            let (own, others) = rest.split_at_mut(run.packets as usize);
+        let mut runs = runs.iter().peekable();
+        let mut packets = 0;
+        while let Some(run) = runs.next() {
+            packets += run.packets as usize;
+            if runs.peek().is_some_and(|next| next.flow == run.flow) {
+                continue;
+            }
+            let (own, others) = rest.split_at_mut(std::mem::take(&mut packets));
             rest = others;
             let flow = self.flows.flow_mut(run.flow);
             let before = flow.before;
