@@ -49,11 +49,16 @@ pub enum Rules {
     Ipfix,
     /// NORMAL, to a bond of two ports in balance-tcp; beside oxvs with one plain port, in turns
     BalanceTcp,
+    /// Tracked connections, with packets in both directions: new ones are committed, known ones
+    /// pass
+    Ct,
+    /// Tracked connections with another source address
+    CtNat,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 15] = [
+    pub(crate) const ALL: [Rules; 17] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -69,6 +74,8 @@ impl Rules {
         Rules::Sflow,
         Rules::Ipfix,
         Rules::BalanceTcp,
+        Rules::Ct,
+        Rules::CtNat,
     ];
 
     /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
@@ -124,6 +131,11 @@ impl Rules {
         }
     }
 
+    /// Every second flow is to be the answer to the one before.
+    pub(crate) fn wants_answers(self) -> bool {
+        self == Rules::Ct
+    }
+
     /// Packets are to have a tag.
     pub(crate) fn wants_tags(self) -> bool {
         self == Rules::VlanPop
@@ -145,7 +157,10 @@ impl Rules {
         let each = |actions: &str| -> String {
             ports
                 .clone()
-                .map(|port| format!("in_port={port},actions={actions}\n"))
+                .map(|port| {
+                    let ip = if actions.starts_with("ct") { ",ip" } else { "" };
+                    format!("in_port={port}{ip},actions={actions}\n")
+                })
                 .collect()
         };
         match self {
@@ -167,6 +182,17 @@ impl Rules {
             Rules::New => ports
                 .map(|port| format!("in_port={port},ip,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],output:{SINK}\n"))
                 .collect(),
+            Rules::Ct => {
+                each("ct(table=1)")
+                    + &format!(
+                        "table=1,ct_state=+trk+new,ip,actions=ct(commit),output:{SINK}\n\
+                         table=1,ct_state=+trk+est,ip,actions=output:{SINK}\n"
+                    )
+            }
+            Rules::CtNat => {
+                each("ct(commit,nat(src=192.0.2.1-192.0.2.250),table=1)")
+                    + &format!("table=1,ct_state=+trk-inv,ip,actions=output:{SINK}\n")
+            }
             Rules::Exact => (0..case.flows).map(exact).collect(),
             Rules::Acl => acl(case.flows),
             Rules::Pipeline => pipeline(sources),

@@ -46,6 +46,22 @@ impl Flow {
         }
     }
 
+    /// The flow of a number, where every second one is the answer to the one before.
+    fn of_connection(number: usize) -> Flow {
+        let flow = Flow::new(number & !1);
+        match number % 2 {
+            0 => flow,
+            _ => Flow {
+                src: flow.dst,
+                dst: flow.src,
+                nw_src: flow.nw_dst,
+                nw_dst: flow.nw_src,
+                tp_src: flow.tp_dst,
+                tp_dst: flow.tp_src,
+            },
+        }
+    }
+
     /// Assigns its sender to one source, because a sender at several sources would move at every
     /// packet.
     fn sends_from(&mut self, source: usize) {
@@ -113,7 +129,10 @@ pub(crate) fn write(case: &Case, directory: &Path) -> Result<Traces> {
         // One flow for two workers: each gets it.
         let share = if share.is_empty() { 0..1 } else { share };
         let packets = order[share].iter().enumerate().map(|(n, flow)| {
-            let mut flow = Flow::new(*flow as usize);
+            let mut flow = match case.rules.wants_answers() {
+                true => Flow::of_connection(*flow as usize),
+                false => Flow::new(*flow as usize),
+            };
             if case.rules.learns() {
                 flow.sends_from(source);
             }
