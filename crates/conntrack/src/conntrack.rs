@@ -12,6 +12,10 @@ use crate::timeout::{Policies, PolicyId, Timeout};
 use crate::tracker::Tracker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long a sweep over all connections takes, by default as in Open vSwitch.
+const SWEEP_INTERVAL_MS: u32 = 20_000;
 
 /// All connections of a datapath. Every thread that tracks packets or asks about connections has a
 /// [`Tracker`]; settings may change at any time.
@@ -26,6 +30,8 @@ pub struct Conntrack {
     pickup: AtomicBool,
     /// Where the next sweep begins.
     pub(crate) sweep: AtomicU32,
+    /// Milliseconds.
+    sweep_interval: AtomicU32,
     /// Numbers for NAT's choices.
     random: AtomicU64,
 }
@@ -43,6 +49,7 @@ impl Conntrack {
             check_sequence: AtomicBool::new(true),
             pickup: AtomicBool::new(true),
             sweep: AtomicU32::new(0),
+            sweep_interval: AtomicU32::new(SWEEP_INTERVAL_MS),
             random: AtomicU64::new(seed),
         })
     }
@@ -96,6 +103,22 @@ impl Conntrack {
     /// them.
     pub fn set_pickup(&self, pickup: bool) {
         self.pickup.store(pickup, Ordering::Relaxed);
+    }
+
+    /// Fragments that wait for others, with their settings.
+    pub fn fragments(&self) -> &Reassembly {
+        &self.fragments
+    }
+
+    /// How often every connection is looked at: a connection that has timed out is removed within
+    /// this time.
+    pub fn sweep_interval(&self) -> Duration {
+        Duration::from_millis(self.sweep_interval.load(Ordering::Relaxed).into())
+    }
+
+    /// Sets how often every connection is looked at.
+    pub fn set_sweep_interval(&self, ms: u32) {
+        self.sweep_interval.store(ms, Ordering::Relaxed);
     }
 
     /// Makes or changes a timeout policy: seconds by state; states that are missing have the

@@ -2,6 +2,8 @@
 
 use crate::connection::{Connection, Cursor};
 use crate::counters::Ended;
+use crate::table::Id;
+use crate::table::entry::Kind;
 use crate::tracker::{ConnectionId, Tracker};
 use crate::tuple::Tuple;
 use nanos::Nanos;
@@ -91,6 +93,26 @@ impl Tracker {
         while let Some(from) = next {
             next = self.flush_some(filter, from, 4096, &mut removed);
         }
+        removed
+    }
+
+    /// Removes the connection of a zone that has this tuple in one of its directions; false if there
+    /// is none.
+    pub fn flush_tuple(&mut self, zone: u16, tuple: &Tuple, now: Nanos) -> bool {
+        let shared = self.shared.clone();
+        self.pin.enter(&shared.table.epochs);
+        let kind = Kind::new(tuple, zone, 0);
+        let hash = shared.table.hash(tuple, zone);
+        let found = shared.table.find(&mut self.views, hash, tuple, kind, now.0);
+        let id = found.and_then(|found| {
+            let life = shared.table.entry(found.index)?.life();
+            Some(Id {
+                index: found.index,
+                life,
+            })
+        });
+        let removed = id.is_some_and(|id| shared.end(id, Ended::Flushed));
+        self.pin.leave();
         removed
     }
 

@@ -5,6 +5,7 @@ use super::{Drop, MOST_BYTES, MOST_OF_ONE, Received, TIMEOUT, join};
 use nanos::Nanos;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Fragments in total by default, as in Open vSwitch.
 const MAX_FRAGMENTS: usize = 1000;
@@ -12,8 +13,22 @@ const MAX_FRAGMENTS: usize = 1000;
 const MIN_V4: usize = 1200;
 const MIN_V6: usize = 1280;
 
-/// Fragments that wait for others.
-pub struct Reassembly(Mutex<Store>);
+/// The least size that may be set, in bytes.
+const LEAST: usize = 400;
+/// The most fragments that may be set.
+const MOST: usize = 5000;
+
+/// Fragments that wait for others, and the settings. Reading settings takes no lock.
+pub struct Reassembly {
+    store: Mutex<Store>,
+    settings: Settings,
+}
+
+struct Settings {
+    enabled: [AtomicBool; 2],
+    least: [AtomicUsize; 2],
+    max: AtomicUsize,
+}
 
 /// Events by IP version. The names are those of `dpctl/ipf-get-status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,10 +53,8 @@ pub struct Counts {
     pub full: u64,
 }
 
+#[derive(Default)]
 struct Store {
-    max: usize,
-    least: [usize; 2],
-    enabled: [bool; 2],
     count: usize,
     bytes: usize,
     datagrams: BTreeMap<Datagram, Waiting>,
@@ -72,17 +85,14 @@ struct Waiting {
 
 impl Default for Reassembly {
     fn default() -> Reassembly {
-        Reassembly(Mutex::new(Store {
-            max: MAX_FRAGMENTS,
-            least: [MIN_V4, MIN_V6],
-            enabled: [true, true],
-            count: 0,
-            bytes: 0,
-            datagrams: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            next: 0,
-            counts: [Counts::default(); 2],
-        }))
+        Reassembly {
+            store: Mutex::default(),
+            settings: Settings {
+                enabled: [AtomicBool::new(true), AtomicBool::new(true)],
+                least: [AtomicUsize::new(MIN_V4), AtomicUsize::new(MIN_V6)],
+                max: AtomicUsize::new(MAX_FRAGMENTS),
+            },
+        }
     }
 }
 
@@ -90,18 +100,27 @@ impl Reassembly {
     /// Takes a fragment, from the IP header on, of a packet in this zone that came in on this port
     /// of the switch.
     pub fn receive(&self, packet: &[u8], v6: bool, zone: u16, in_port: u32, now: Nanos) -> Received {
-        self.0.lock().receive(packet, v6, zone, in_port, now)
+        let (least, max) = (self.min_size(v6), self.max());
+        let mut store = self.store.lock();
+        // Each fragment that comes in pays for the removal of two old datagrams.
+        store.expire(now, 2);
+        let received = match Header::read(packet, v6, zone) {
+            None => Err(Drop::Malformed),
+            Some(header) if header.more && header.data.end < least => Err(Drop::TooSmall),
+            Some(header) => store.add(header, packet, in_port, max, now),
+        };
+        store.account(received, v6)
     }
 
     /// Drops datagrams that were not whole in time, `budget` at most; returns whether more are
     /// left.
     pub fn expire(&self, now: Nanos, budget: usize) -> bool {
-        self.0.lock().expire(now, budget)
+        self.store.lock().expire(now, budget)
     }
 
     /// Drops all fragments.
     pub fn purge(&self) {
-        let mut store = self.0.lock();
+        let mut store = self.store.lock();
         while let Some(datagram) = store.datagrams.keys().next().copied() {
             let fragments = store.remove(&datagram).map_or(0, |waiting| waiting.parts.len());
             store.counts[usize::from(datagram.is_v6())].purged += fragments as u64;
@@ -110,46 +129,45 @@ impl Reassembly {
 
     /// Whether fragments of this IP version are reassembled.
     pub fn is_enabled(&self, v6: bool) -> bool {
-        self.0.lock().enabled[usize::from(v6)]
+        self.settings.enabled[usize::from(v6)].load(Ordering::Relaxed)
     }
 
     /// Turns reassembly on or off. The caller asks [`Reassembly::is_enabled`].
     pub fn set_enabled(&self, v6: bool, enabled: bool) {
-        self.0.lock().enabled[usize::from(v6)] = enabled;
+        self.settings.enabled[usize::from(v6)].store(enabled, Ordering::Relaxed);
     }
 
     /// The least size of fragments that are not the last one.
     pub fn min_size(&self, v6: bool) -> usize {
-        self.0.lock().least[usize::from(v6)]
+        self.settings.least[usize::from(v6)].load(Ordering::Relaxed)
     }
 
-    /// Sets the least size in bytes, IP header included; false if it is not allowed: 400 to 1500
-    /// for IPv4, 400 to 5000 for IPv6.
+    /// Sets the least size in bytes, IP header included; false if it is below 400.
     pub fn set_min_size(&self, v6: bool, bytes: usize) -> bool {
-        let allowed = (400..=if v6 { 5000 } else { 1500 }).contains(&bytes);
+        let allowed = bytes >= LEAST;
         if allowed {
-            self.0.lock().least[usize::from(v6)] = bytes;
+            self.settings.least[usize::from(v6)].store(bytes, Ordering::Relaxed);
         }
         allowed
     }
 
     /// Fragments at most.
     pub fn max(&self) -> usize {
-        self.0.lock().max
+        self.settings.max.load(Ordering::Relaxed)
     }
 
     /// Sets the number of fragments at most; false if it is above 5000.
     pub fn set_max(&self, max: usize) -> bool {
-        let allowed = max <= 5000;
+        let allowed = max <= MOST;
         if allowed {
-            self.0.lock().max = max;
+            self.settings.max.store(max, Ordering::Relaxed);
         }
         allowed
     }
 
     /// Fragments that wait.
     pub fn len(&self) -> usize {
-        self.0.lock().count
+        self.store.lock().count
     }
 
     /// Whether no fragment waits.
@@ -159,12 +177,12 @@ impl Reassembly {
 
     /// Events so far.
     pub fn counts(&self, v6: bool) -> Counts {
-        self.0.lock().counts[usize::from(v6)]
+        self.store.lock().counts[usize::from(v6)]
     }
 
     /// The datagrams that wait: source, destination, fragments.
     pub fn waiting(&self) -> Vec<(std::net::IpAddr, std::net::IpAddr, usize)> {
-        let store = self.0.lock();
+        let store = self.store.lock();
         let waiting = store.datagrams.iter().filter(|(_, waiting)| !waiting.spoiled);
         waiting
             .map(|(datagram, waiting)| {
@@ -176,14 +194,7 @@ impl Reassembly {
 }
 
 impl Store {
-    fn receive(&mut self, packet: &[u8], v6: bool, zone: u16, in_port: u32, now: Nanos) -> Received {
-        // Each fragment that comes in pays for the removal of two old datagrams.
-        self.expire(now, 2);
-        let received = match Header::read(packet, v6, zone) {
-            None => Err(Drop::Malformed),
-            Some(header) if header.more && header.data.end < self.least[usize::from(v6)] => Err(Drop::TooSmall),
-            Some(header) => self.add(header, packet, in_port, now),
-        };
+    fn account(&mut self, received: Result<Option<super::Whole>, Drop>, v6: bool) -> Received {
         let counts = &mut self.counts[usize::from(v6)];
         match received {
             Ok(None) => {
@@ -209,7 +220,14 @@ impl Store {
         }
     }
 
-    fn add(&mut self, header: Header, packet: &[u8], in_port: u32, now: Nanos) -> Result<Option<super::Whole>, Drop> {
+    fn add(
+        &mut self,
+        header: Header,
+        packet: &[u8],
+        in_port: u32,
+        max: usize,
+        now: Nanos,
+    ) -> Result<Option<super::Whole>, Drop> {
         let datagram = header.datagram;
         // A datagram that waits too long is over, though nobody has removed it yet.
         if self
@@ -230,7 +248,7 @@ impl Store {
             }
         }
         // Only a new place needs room; what is there keeps its own datagram.
-        self.make_room(packet.len(), in_port, &datagram)?;
+        self.make_room(packet.len(), max, in_port, &datagram)?;
         let number = self.next;
         let waiting = self.datagrams.entry(datagram).or_insert_with(|| Waiting {
             number,
@@ -269,8 +287,8 @@ impl Store {
     }
 
     /// Makes room for a fragment of these bytes. A port that has most fragments itself gets none.
-    fn make_room(&mut self, bytes: usize, in_port: u32, own: &Datagram) -> Result<(), Drop> {
-        while self.count >= self.max || self.bytes + bytes > MOST_BYTES {
+    fn make_room(&mut self, bytes: usize, max: usize, in_port: u32, own: &Datagram) -> Result<(), Drop> {
+        while self.count >= max || self.bytes + bytes > MOST_BYTES {
             let fullest = self.ports.iter().max_by_key(|(_, port)| port.fragments);
             let (number, port) = fullest.ok_or(Drop::Full)?;
             let of_own = self.ports.get(&in_port).map_or(0, |port| port.fragments);

@@ -400,3 +400,18 @@ fn packets_that_an_offload_forwarded_keep_an_established_connection() {
     bench.tracker.remove(id);
     assert!(!bench.tracker.credit(id, true, 1, 1, bench.now));
 }
+
+#[test]
+fn a_flush_by_tuple_finds_a_connection_by_both_directions_in_its_zone() {
+    let mut bench = Bench::new();
+    let (a, b) = ((host(false, 1), 1000), (host(false, 2), 53));
+    for reply in [false, true] {
+        bench.state(&commit(1), udp(a, b, b"x"));
+        let known = bench.all()[0].original;
+        let tuple = if reply { known.reverse() } else { known };
+        assert!(!bench.tracker.flush_tuple(2, &tuple, bench.now));
+        assert!(bench.tracker.flush_tuple(1, &tuple, bench.now));
+        assert!(!bench.tracker.flush_tuple(1, &tuple, bench.now));
+        assert!(bench.tracker.conntrack().is_empty());
+    }
+}
