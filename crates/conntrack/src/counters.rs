@@ -40,6 +40,13 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
+        impl Statistics {
+            /// All of them, with their names in `coverage/show`.
+            pub fn named(self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((concat!("conntrack_", stringify!($name)), self.$name)),*].into_iter()
+            }
+        }
+
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)*

@@ -26,6 +26,15 @@ impl Connection {
     pub fn line(&self, style: Style) -> Line<'_> {
         Line(self, style)
     }
+
+    /// One state for both sides of a TCP connection, as the kernel has it; `None` of other
+    /// protocols.
+    pub fn tcp_state(&self) -> Option<TcpState> {
+        match self.protocol {
+            Protocol::Tcp { states, .. } => Some(of_both(states)),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Line<'_> {
@@ -115,14 +124,14 @@ fn protocol_text(f: &mut fmt::Formatter<'_>, protocol: &Protocol, verbose: bool)
             let [original, reply] = scales.map(flags);
             write!(f, ",flags_orig={original},flags_reply={reply})")
         }
-        Protocol::Tcp { states, .. } => {
-            // One state for both sides, as the kernel has it.
-            let name = match states[0].max(states[1]) {
-                TcpState::FinWait2 => TcpState::TimeWait.name(),
-                state => state.name(),
-            };
-            write!(f, ",protoinfo=(state={name})")
-        }
+        Protocol::Tcp { states, .. } => write!(f, ",protoinfo=(state={})", of_both(*states).name()),
+    }
+}
+
+fn of_both(states: [TcpState; 2]) -> TcpState {
+    match states[0].max(states[1]) {
+        TcpState::FinWait2 => TcpState::TimeWait,
+        state => state,
     }
 }
 

@@ -449,6 +449,10 @@ impl Datapath for DpUser {
         self.shared.meters.stats(id)
     }
 
+    fn now(&self) -> Nanos {
+        clock()
+    }
+
     fn conntrack(&self) -> &Arc<Conntrack> {
         &self.shared.conntrack
     }

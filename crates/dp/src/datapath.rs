@@ -3,6 +3,7 @@
 use crate::{Action, BOND_BUCKETS, BondTable, DropCause, MeterConfig, MeterStats, WorkerControl};
 use conntrack::Conntrack;
 use flow::{Key, Mask, PortNo};
+use nanos::Nanos;
 use netdev::Netdev;
 use qos::police::IngressPolicerConfig;
 use std::collections::BTreeSet;
@@ -84,6 +85,9 @@ pub trait Datapath: Send + Sync {
     /// The bytes that each bucket of a bond has sent since the last call; `None` if the bond does
     /// not exist.
     fn take_bond_loads(&self, id: u32) -> Option<[u64; BOND_BUCKETS]>;
+
+    /// The time at which the datapath handles packets now. It is that of [`Datapath::conntrack`].
+    fn now(&self) -> Nanos;
 
     /// The tracked connections and their settings.
     fn conntrack(&self) -> &Arc<Conntrack>;

@@ -4,7 +4,7 @@ use dp::Change;
 use flow::PortNo;
 use nanos::Nanos;
 use openflow::OfError;
-use openflow::model::IpfixStats;
+use openflow::model::{CtFlush, IpfixStats};
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
@@ -87,6 +87,9 @@ pub trait Env {
         packet: &[u8],
         translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool;
+
+    /// Removes the tracked connections that fit.
+    fn flush_connections(&self, flush: &CtFlush);
 
     /// Sets an interface up or down.
     ///

@@ -6,7 +6,7 @@ use crate::env::Env;
 use crate::events::Effect;
 use crate::unsupported;
 use nanos::Nanos;
-use openflow::model::{Body, BundleFeatures, Message, Role, StatsReply, StatsRequest};
+use openflow::model::{Body, BundleFeatures, CtFlush, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
 
 /// The flags of bundles that are supported.
@@ -100,8 +100,11 @@ impl Core {
                 let bridge = &self.config.bridge;
                 env.change(|switch, _| (switch.change_options(bridge, command, &maps), Vec::new()))?;
             }
-            // There is no connection tracking, so nothing to flush.
-            Body::CtFlushZone(_) | Body::CtFlush(_) => {}
+            Body::CtFlushZone(zone) => env.flush_connections(&CtFlush {
+                zone: Some(zone),
+                ..CtFlush::default()
+            }),
+            Body::CtFlush(flush) => env.flush_connections(&flush),
             Body::QueueGetConfigRequest(port) => self.queue_config(conn, xid, port, env)?,
             Body::StatsRequest { more, request } => {
                 if let Some(request) = conn.assemble(xid, more, request, message.len(), now)? {

@@ -2,6 +2,7 @@
 
 use crate::export::ExportConfig;
 use crate::{SnoopingConfig, StormControl, VlanSet};
+use conntrack::PolicyId;
 use flow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -18,6 +19,8 @@ pub struct SwitchConfig {
     /// How many VLAN tags of a packet the switch looks at, 1 or 2; further tags are payload
     /// (`other_config:vlan-limit`, whose default is 1).
     pub vlan_limit: u8,
+    /// The timeout policies of zones that have one of their own.
+    pub timeout_policies: BTreeMap<u16, PolicyId>,
 }
 
 impl Default for SwitchConfig {
@@ -25,6 +28,7 @@ impl Default for SwitchConfig {
         SwitchConfig {
             bridges: BTreeMap::new(),
             vlan_limit: 1,
+            timeout_policies: BTreeMap::new(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
 use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, LinkState, MirrorConfig, PortConfig, SwitchConfig};
+use conntrack::PolicyId;
 use dp::{Change, PortNo};
 use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -88,12 +89,21 @@ impl Switch {
         self.attachments = attachments;
         self.tunnels.set_ports(&self.bridges, &self.attachments, &mut stale);
 
+        self.set_timeout_policies(config.timeout_policies, &mut stale);
+
         let vlan_limit = config.vlan_limit.clamp(1, 2);
         if vlan_limit != self.vlan_limit {
             self.vlan_limit = vlan_limit;
             return vec![Change::All];
         }
         self.changes(stale)
+    }
+
+    fn set_timeout_policies(&mut self, policies: BTreeMap<u16, PolicyId>, stale: &mut Vec<Read>) {
+        let zones = self.timeout_policies.keys().chain(policies.keys());
+        let changed = zones.filter(|zone| self.timeout_policies.get(zone) != policies.get(zone));
+        stale.extend(changed.copied().map(Read::TimeoutPolicy));
+        self.timeout_policies = policies;
     }
 
     fn remove_bridges(&mut self, config: &SwitchConfig, stale: &mut Vec<Read>) {

@@ -12,6 +12,7 @@ use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterChange, MeterNumbers, NewFlowRecord, Translated};
 use crate::tunnel::Tunnels;
 use crate::{FragMode, LinkState, PortFlags};
+use conntrack::PolicyId;
 use dp::{Change, Effect, PortNo};
 use nanos::Nanos;
 use openflow::OfError;
@@ -26,6 +27,8 @@ use wire::{MacAddr, Vid};
 pub struct Switch {
     pub(crate) seed: u64,
     pub(crate) vlan_limit: u8,
+    /// The timeout policies of zones that have one of their own.
+    pub(crate) timeout_policies: BTreeMap<u16, PolicyId>,
     pub(crate) bridges: BTreeMap<u32, Bridge>,
     pub(crate) bridge_ids: BTreeMap<String, u32>,
     pub(crate) next_bridge: u32,
@@ -114,6 +117,7 @@ impl Switch {
         Switch {
             seed,
             vlan_limit: 1,
+            timeout_policies: BTreeMap::new(),
             bridges: BTreeMap::new(),
             bridge_ids: BTreeMap::new(),
             next_bridge: 0,
@@ -128,6 +132,12 @@ impl Switch {
             ignored: Ignored::default(),
             secured: Vec::new(),
         }
+    }
+
+    /// The timeout policy of new connections in a zone. A translation that asks also depends on
+    /// [`Read::TimeoutPolicy`].
+    pub fn timeout_policy(&self, zone: u16) -> PolicyId {
+        self.timeout_policies.get(&zone).copied().unwrap_or_default()
     }
 
     /// Notes the contexts of a translation and applies its effects, before the translation is used.

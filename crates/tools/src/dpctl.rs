@@ -52,14 +52,33 @@ const COMMANDS: &[Command] = &[
     ("cache-get-size", "[DP]", 0, 1, false),
     ("cache-set-size", "DP CACHE SIZE", 3, 3, true),
     ("dump-conntrack", "[DP] [zone=ZONE]", 0, 4, false),
-    ("flush-conntrack", "[DP] [zone=ZONE] [CT-TUPLE]", 0, 4, true),
+    (
+        "flush-conntrack",
+        "[DP] [zone=ZONE] [mark=X[/M]] [labels=X[/M]] [CT-TUPLE [CT-TUPLE]]",
+        0,
+        6,
+        true,
+    ),
     ("ct-stats-show", "[DP] [zone=ZONE] [verbose]", 0, 3, false),
     ("ct-bkts", "[DP] [gt=N]", 0, 2, false),
+    ("ct-set-maxconns", "[DP] MAXCONNS", 1, 2, true),
+    ("ct-get-maxconns", "[DP]", 0, 1, false),
+    ("ct-get-nconns", "[DP]", 0, 1, false),
+    ("ct-enable-tcp-seq-chk", "[DP]", 0, 1, true),
+    ("ct-disable-tcp-seq-chk", "[DP]", 0, 1, true),
+    ("ct-get-tcp-seq-chk", "[DP]", 0, 1, false),
+    ("ct-set-sweep-interval", "[DP] MS", 1, 2, true),
+    ("ct-get-sweep-interval", "[DP]", 0, 1, false),
+    ("ct-set-limits", "[DP] [default=L] [zone=N,limit=L]...", 1, ANY, true),
+    ("ct-del-limits", "[DP] [default] zone=N1[,N2]...", 1, 3, true),
+    ("ct-get-limits", "[DP] [zone=N1[,N2]...]", 0, 2, false),
+    ("ipf-set-enabled", "[DP] v4|v6", 1, 2, true),
+    ("ipf-set-disabled", "[DP] v4|v6", 1, 2, true),
+    ("ipf-set-min-frag", "[DP] v4|v6 MINFRAGMENT", 2, 3, true),
+    ("ipf-set-max-nfrags", "[DP] MAXFRAGS", 1, 2, true),
+    ("ipf-get-status", "[DP]", 0, 1, false),
     ("parse-actions", "ACTIONS", 1, ANY, false),
 ];
-
-/// Commands that the switch does not support yet.
-const LATER: &[&str] = &["dump-conntrack", "flush-conntrack", "ct-stats-show", "ct-bkts"];
 
 /// Runs the tool with `args`, which do not hold its name. Exit status 1 for every error.
 pub fn main<I>(args: I) -> ExitCode
@@ -115,10 +134,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
 /// Sends a command to the switch. Returns its answer or its error.
 fn ask(timeout: Option<Duration>, command: &str, args: &[String]) -> Result<Result<String, String>, Failure> {
     let path = unixctl::target_path(DAEMON).map_err(|error| Failure::new(error.to_string()))?;
-    let command = match LATER.contains(&command) {
-        true => format!("dpctl/{command}"),
-        false => format!("ovs-dpctl/{command}"),
-    };
+    let command = format!("ovs-dpctl/{command}");
     run(timeout, async {
         let answer = unixctl::call(&path, &command, args).await;
         answer.map_err(|error| {
@@ -137,7 +153,7 @@ fn help() -> String {
          usage: {PROGRAM} [OPTIONS] COMMAND [ARG...]\n\n"
     );
     for (name, args, ..) in COMMANDS {
-        out += &format!("  {name:<19} {args}\n");
+        out += &format!("  {name:<23} {args}\n");
     }
     out + &format!(
         "\nDP is one that dump-dps shows. Where it may be left out there must be one only.\n\n\

@@ -5,6 +5,7 @@
 //! is reused, then add new devices to the datapath, then change the switch's tables in one step,
 //! then remove unused devices.
 
+use crate::connections;
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::exports;
 use crate::miimon::Monitor;
@@ -43,6 +44,8 @@ pub(crate) struct Bridges {
     mii: Monitor,
     /// The datapath port numbers of tunnels, by the names of the datapath ports.
     tunnel_ports: BTreeMap<String, PortNo>,
+    /// What the database says of tracked connections.
+    connections: connections::Applied,
 }
 
 struct OpenDevice {
@@ -122,12 +125,18 @@ impl Bridges {
             mirror_problems: Vec::new(),
             retries: Retries::default(),
             tunnel_ports: BTreeMap::new(),
+            connections: connections::Applied::default(),
         }
     }
 
     /// The bridges as the last [`Bridges::apply`] left them, by name.
     pub(crate) fn state(&self) -> &BTreeMap<String, BridgeState> {
         &self.state
+    }
+
+    /// Whether the database has limits of zones: then it alone has them.
+    pub(crate) fn has_zone_limits(&self) -> bool {
+        self.connections.has_limits()
     }
 
     /// What the last [`Bridges::apply`] ignored of mirrors, in Open vSwitch's words.
@@ -233,7 +242,9 @@ impl Bridges {
             state.insert(name.clone(), self.bridge_state(name, bridge, &failures));
         }
         self.shared.links.lock().begin_trees(&in_trees(desired));
-        let (config, mirror_problems) = switch_config(desired, &state, &self.shared);
+        let (mut config, mirror_problems) = switch_config(desired, &state, &self.shared);
+        let conntrack = self.datapath.conntrack();
+        config.timeout_policies = self.connections.settle(&desired.connections, conntrack);
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| {
             let changes = switch.configure(config, now);
@@ -243,6 +254,7 @@ impl Bridges {
             changes
         });
 
+        self.connections.forget(conntrack);
         self.refuse_tunnels(&mut state);
         self.shared.captures.note_applied(|bridge| state.contains_key(bridge));
         self.close_where(|name, _| !wanted.contains_key(name));
@@ -348,10 +360,7 @@ impl Bridges {
         BridgeState {
             uuid: bridge.uuid,
             datapath_id: bridge.datapath_id.unwrap_or(from_mac),
-            datapath_type: match bridge.datapath_type.as_str() {
-                "" => String::from("system"),
-                other => other.to_owned(),
-            },
+            datapath_type: bridge.datapath_type().to_owned(),
             interfaces,
         }
     }

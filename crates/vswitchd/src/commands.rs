@@ -14,7 +14,6 @@ mod dummy;
 mod fdb;
 mod implementations;
 mod json;
-mod later;
 mod liveness;
 mod lldp;
 mod mdb;
@@ -26,6 +25,8 @@ mod security;
 mod trace;
 mod trees;
 mod tunnels;
+
+pub(crate) use dpif::capabilities;
 
 type Answer = Result<String, String>;
 
@@ -59,7 +60,6 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     fdb::register(&add);
     security::register(&add);
     implementations::register(&add, matches!(state.dummies, Dummies::Off | Dummies::Allowed));
-    later::register(&add);
     lldp::register(&add);
     lldp::register_documents(&|name, usage, min, max, run| {
         let state = state.clone();
@@ -89,6 +89,14 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         );
         let stats = counted.dp().cache_stats();
         usage.insert("udpif keys", stats.flows);
+        let conntrack = counted.dp().conntrack();
+        let connections = [
+            ("connections", conntrack.len() as u64),
+            ("connections-expected", conntrack.expected() as u64),
+            ("connections-kB", conntrack.bytes() as u64 / 1024),
+            ("fragments", conntrack.fragments().len() as u64),
+        ];
+        usage.extend(connections.into_iter().filter(|(_, count)| *count != 0));
         if let Some(workers) = counted.dp().workers() {
             usage.insert("workers", workers.count() as u64);
         }
@@ -97,8 +105,20 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
     coverage(server, state);
 }
 
-/// `coverage/show` and `coverage/read-counter` also show the drops and offloaded flows that workers
-/// count.
+/// The counters of tracked connections and of fragments, with their names.
+fn connection_events(state: &State) -> Vec<(&'static str, u64)> {
+    let conntrack = state.dp().conntrack();
+    let [v4, v6] = [false, true].map(|v6| conntrack.fragments().counts(v6));
+    let fragments = [
+        ("ipf_frags_duplicate", v4.duplicate + v6.duplicate),
+        ("ipf_frags_malformed", v4.malformed + v6.malformed),
+        ("ipf_frags_full", v4.full + v6.full),
+    ];
+    conntrack.statistics().named().chain(fragments).collect()
+}
+
+/// `coverage/show` and `coverage/read-counter` also show the drops, offloaded flows and connections
+/// that workers count.
 fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
     let show = move |_: &[String]| {
@@ -108,7 +128,8 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        for (name, count) in drops.chain(counted.dp().offload_events()) {
+        let others = counted.dp().offload_events().into_iter().chain(connection_events(&counted));
+        for (name, count) in drops.chain(others) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
             }
@@ -121,14 +142,21 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let events = counted.dp().offload_events();
-        let event = events.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
+        let mut events = counted.dp().offload_events().into_iter().chain(connection_events(&counted));
+        let event = events.find(|(known, _)| *known == name).map(|(_, count)| count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),
             None => Err("No such counter".to_owned()),
         }
     };
     server.register("coverage/read-counter", "COUNTER", 1, 1, Box::new(read));
+}
+
+/// The number that a text begins with, as C reads it: modulo 2^32; `None` if there is none.
+fn scanned_number(text: &str) -> Option<u32> {
+    let text = text.trim_start();
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit()).then(|| leading_number(text))
 }
 
 /// The number that a text begins with, as C reads it: 0 if there is none, modulo 2^32.

@@ -15,8 +15,8 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    AutoAttach, Bridge, Controller, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow,
-    OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, interface, manager, mirror,
+    AutoAttach, Bridge, Controller, CtTimeoutPolicy, CtZone, Datapath as DatapathRow, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow,
+    OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, datapath, interface, manager, mirror,
     open_vswitch, port, select,
 };
 use std::os::fd::OwnedFd;
@@ -66,6 +66,10 @@ pub(crate) fn idl(seed: u128) -> Idl {
     select::<SFlow>(&mut selection);
     select::<Ipfix>(&mut selection);
     select::<FlowSampleCollectorSet>(&mut selection);
+    select::<DatapathRow>(&mut selection);
+    select::<CtZone>(&mut selection);
+    select::<CtTimeoutPolicy>(&mut selection);
+    selection.quiet(DatapathRow::TABLE, &[datapath::columns::CAPABILITIES]);
     selection.quiet(Mirror::TABLE, &[mirror::columns::STATISTICS]);
     {
         use manager::columns::*;
@@ -528,6 +532,9 @@ impl Daemon {
             managers: all(replica)?,
             qos: all(replica)?,
             queues: all(replica)?,
+            datapaths: all(replica)?,
+            ct_zones: all(replica)?,
+            ct_timeout_policies: all(replica)?,
         })
     }
 

@@ -11,7 +11,7 @@ use crate::protocols::bfd::rows as bfd;
 use crate::protocols::lldp::rows::AutoAttach;
 use crate::protocols::snooping;
 use crate::protocols::trees::rows as trees;
-use crate::{qos, workers};
+use crate::{connections, qos, workers};
 use mgmt::stream::Remote;
 use netdev::Spec;
 use openflow::Versions;
@@ -43,6 +43,8 @@ pub(crate) struct Desired {
     pub(crate) bundle_timeout: Duration,
     /// How many VLAN tags of a packet can be matched.
     pub(crate) vlan_limit: u8,
+    /// Timeout policies and limits of tracked connections.
+    pub(crate) connections: connections::Wanted,
     /// Managers reached in-band.
     pub(crate) managers: Vec<Remote>,
     /// Unsupported keys and columns of the root row.
@@ -101,6 +103,16 @@ pub(crate) struct Bridge {
     pub(crate) in_band_queue: Option<u32>,
     pub(crate) ports: BTreeMap<String, Port>,
     pub(crate) unsupported: BTreeSet<String>,
+}
+
+impl Bridge {
+    /// The type of its datapath; `system` where the row has none.
+    pub(crate) fn datapath_type(&self) -> &str {
+        match self.datapath_type.as_str() {
+            "" => "system",
+            other => other,
+        }
+    }
 }
 
 /// A `Port` row.

@@ -20,6 +20,7 @@ mod bridges;
 mod captures;
 mod clock;
 mod commands;
+mod connections;
 mod controllers;
 mod daemon;
 mod desired;

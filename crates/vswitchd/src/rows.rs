@@ -9,7 +9,7 @@ use crate::protocols::cfm::rows as cfm;
 use crate::protocols::trees::rows as trees;
 use crate::protocols::{lldp, snooping};
 use crate::{exports, guard};
-use crate::{qos, unsupported, workers};
+use crate::{connections, qos, unsupported, workers};
 use netdev::{AfxdpConfig, DummyKind, Spec};
 use openflow::model::Subfield;
 use openflow::{Version, Versions};
@@ -65,6 +65,9 @@ pub(crate) struct Tables {
     pub(crate) managers: BTreeMap<Uuid, rows::Manager>,
     pub(crate) qos: BTreeMap<Uuid, rows::QoS>,
     pub(crate) queues: BTreeMap<Uuid, rows::Queue>,
+    pub(crate) datapaths: BTreeMap<Uuid, rows::Datapath>,
+    pub(crate) ct_zones: BTreeMap<Uuid, rows::CtZone>,
+    pub(crate) ct_timeout_policies: BTreeMap<Uuid, rows::CtTimeoutPolicy>,
 }
 
 /// Reads the whole configuration.
@@ -88,6 +91,7 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
                 .clamp(1, u64::from(u32::MAX)),
         ),
         vlan_limit: vlan_limit(&root.other_config),
+        connections: connections::Wanted::default(),
         managers: managers(&tables.managers),
         unsupported: unsupported::open_vswitch(root),
     };
@@ -97,6 +101,8 @@ pub(crate) fn desired(tables: &Tables, dummies: Dummies) -> Desired {
             None => _ = desired.bridges.insert(row.name.clone(), bridge(row, tables, dummies)),
         }
     }
+    let types = desired.bridges.values().map(|bridge| bridge.datapath_type());
+    desired.connections = connections::wanted(root, tables, &types.collect());
     desired
 }
 

@@ -6,6 +6,7 @@
 //! changes.
 
 use crate::bridges::{BridgeState, Bridges, InterfaceState};
+use crate::commands;
 use crate::controllers::Status;
 use crate::desired::{self, Desired};
 use crate::dummy_port;
@@ -86,6 +87,10 @@ impl Report<'_> {
         }
         for (_, _, state) in bridges.interfaces() {
             self.interface_identity(state);
+        }
+        for uuid in &desired.connections.datapaths {
+            use rows::datapath::{TABLE, columns};
+            self.put(TABLE, *uuid, columns::CAPABILITIES, commands::capabilities());
         }
         for (uuid, _, reason) in &desired.refused {
             let status = BTreeMap::from([("error".to_owned(), reason.clone())]);
@@ -372,6 +377,9 @@ impl Complaints {
         let mut now = std::collections::BTreeSet::new();
         for what in &desired.unsupported {
             now.insert(format!("Open_vSwitch: {what} is not supported yet and has no effect"));
+        }
+        for what in &desired.connections.problems {
+            now.insert(format!("Open_vSwitch: {what}"));
         }
         for what in &desired.workers.problems {
             now.insert(format!("Open_vSwitch: {what}"));

@@ -34,7 +34,6 @@ pub(crate) fn interface(row: &rows::Interface) -> Vec<String> {
 /// Unsupported settings of the root row.
 pub(crate) fn open_vswitch(row: &rows::OpenVSwitch) -> Vec<String> {
     let mut found = Found::default();
-    found.column("datapaths", !row.datapaths.is_empty());
     found.keys("other_config", &row.other_config, ROOT_KEYS);
     found.keys_unless("other_config", &row.other_config, "dpdk-init", &["false"]);
     found.keys_unless("other_config", &row.other_config, "hw-offload", &["false"]);

@@ -4,16 +4,19 @@ use crate::world::{Lab, errors};
 use flow::MatchField;
 use ofproto::Kind;
 use openflow::Version;
-use openflow::model::{Action, Body, FlowMod, Instructions, Match, PacketOut, Port, Value};
+use openflow::model::{Action, Body, CtFlush, FlowMod, Instructions, Match, PacketOut, Port, Value};
 
 #[test]
-fn a_flush_of_connections_succeeds_where_none_are_tracked() {
+fn flushes_of_connections_reach_the_datapath_and_need_no_answer() {
     for version in Version::ALL {
         let mut lab = Lab::new();
         let id = lab.open(Kind::Service, version);
+        let all = CtFlush::default();
         lab.say(id, version, 2, Body::CtFlushZone(5));
-        lab.say(id, version, 3, Body::CtFlush(Box::default()));
+        lab.say(id, version, 3, Body::CtFlush(Box::new(all)));
         assert_eq!(errors(&lab.hear(id, version)), [], "{version}");
+        let zone = CtFlush { zone: Some(5), ..all };
+        assert_eq!(*lab.world.flushed.borrow(), [zone, all]);
     }
 }
 

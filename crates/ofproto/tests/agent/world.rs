@@ -3,7 +3,7 @@
 use dp::Change;
 use nanos::Nanos;
 use ofproto::{Agent, Config, ConnId, Env, Event, Kind, Options, PortCounters, PortInfo, QueueInfo, Run};
-use openflow::model::{Body, FlowMod, Instructions, Message, Port};
+use openflow::model::{Body, CtFlush, FlowMod, Instructions, Message, Port};
 use openflow::{Codec, ErrorKind, Framer, Hello, OfError, Version, Versions};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) unsupported: RefCell<Vec<&'static str>>,
     /// How often the switch was changed.
     pub(crate) changes: Cell<usize>,
+    /// Connections that were flushed.
+    pub(crate) flushed: RefCell<Vec<CtFlush>>,
 }
 
 impl Env for World {
@@ -79,6 +81,10 @@ impl Env for World {
             self.sent.borrow_mut().push((in_port.0, packet.to_vec()));
         }
         translated.is_some()
+    }
+
+    fn flush_connections(&self, flush: &CtFlush) {
+        self.flushed.borrow_mut().push(*flush);
     }
 
     fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {

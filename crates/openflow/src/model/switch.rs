@@ -482,6 +482,10 @@ pub struct CtFlush {
     pub proto: u8,
     /// Their zone.
     pub zone: Option<u16>,
+    /// Value and mask of their mark.
+    pub mark: Option<(u32, u32)>,
+    /// Value and mask of their label.
+    pub label: Option<(u128, u128)>,
     /// Their first direction.
     pub orig: CtTuple,
     /// Their reply direction.

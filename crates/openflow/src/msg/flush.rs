@@ -8,6 +8,10 @@ use crate::model::{CtFlush, CtTuple};
 const ORIG: u16 = 0;
 const REPLY: u16 = 1;
 const ZONE: u16 = 2;
+const MARK: u16 = 3;
+const MARK_MASK: u16 = 4;
+const LABEL: u16 = 5;
+const LABEL_MASK: u16 = 6;
 
 const SRC: u16 = 0;
 const DST: u16 = 1;
@@ -24,16 +28,31 @@ pub(super) fn decode(data: &mut Reader<'_>) -> Result<CtFlush, OfError> {
         ..CtFlush::default()
     };
     data.zeros(7, OfError::NxBrcMustBeZero)?;
+    let (mut mark, mut label) = ((None, None), (None, None));
     let mut properties = Properties::new(data);
     while let Some((kind, mut value)) = properties.next()? {
         match kind {
             ORIG => decode_tuple(&mut value, flush.proto, &mut flush.orig)?,
             REPLY => decode_tuple(&mut value, flush.proto, &mut flush.reply)?,
             ZONE => flush.zone = Some(value.u16()?),
+            MARK => mark.0 = Some(value.u32()?),
+            MARK_MASK => mark.1 = Some(value.u32()?),
+            LABEL => label.0 = Some(u128::from_be_bytes(value.array()?)),
+            LABEL_MASK => label.1 = Some(u128::from_be_bytes(value.array()?)),
             _ => {}
         }
     }
+    // A value alone is exact, and a mask alone is about a value of 0.
+    flush.mark = masked(mark, u32::MAX);
+    flush.label = masked(label, u128::MAX);
     Ok(flush)
+}
+
+fn masked<T: Default>(given: (Option<T>, Option<T>), exact: T) -> Option<(T, T)> {
+    match given {
+        (None, None) => None,
+        (value, mask) => Some((value.unwrap_or_default(), mask.unwrap_or(exact))),
+    }
 }
 
 fn decode_tuple(data: &mut Reader<'_>, proto: u8, tuple: &mut CtTuple) -> Result<(), OfError> {
@@ -71,6 +90,14 @@ pub(super) fn encode(out: &mut Writer, flush: &CtFlush) {
     }
     if let Some(zone) = flush.zone {
         put(out, ZONE, |out| short(out, zone));
+    }
+    if let Some((value, mask)) = flush.mark {
+        put(out, MARK, |out| out.u32(value));
+        put(out, MARK_MASK, |out| out.u32(mask));
+    }
+    if let Some((value, mask)) = flush.label {
+        put(out, LABEL, |out| out.bytes(&value.to_be_bytes()));
+        put(out, LABEL_MASK, |out| out.bytes(&mask.to_be_bytes()));
     }
 }
 

@@ -22,6 +22,7 @@ mod exact;
 mod field;
 mod flow_in;
 mod flow_out;
+mod flush_in;
 mod group_in;
 mod group_out;
 mod learn_in;
@@ -49,6 +50,7 @@ pub use exact::parse_packet;
 pub use flow_in::{parse_flow, parse_flow_usable, parse_match};
 pub(crate) use flow_out::put_flow_mod;
 pub use flow_out::{flow_mod, flow_stats, put_flow_stats};
+pub use flush_in::{FlushError, parse_ct_flush};
 pub use group_in::parse_group_mod;
 pub use group_out::{group_desc, group_mod};
 pub use lines::{

@@ -235,11 +235,10 @@ fn flushes() -> Vec<Body> {
         proto: 6,
         zone: Some(4),
         orig: tuple(1024),
-        reply: CtTuple::default(),
+        ..CtFlush::default()
     };
     let icmp = CtFlush {
         proto: 1,
-        zone: None,
         orig: CtTuple {
             src_port: None,
             dst_port: None,
@@ -248,7 +247,7 @@ fn flushes() -> Vec<Body> {
             icmp_code: Some(0),
             ..tuple(1)
         },
-        reply: CtTuple::default(),
+        ..CtFlush::default()
     };
     [CtFlush::default(), flush, icmp]
         .into_iter()

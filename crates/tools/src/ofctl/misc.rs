@@ -3,9 +3,8 @@
 use super::Ctl;
 use super::names::Wanted;
 use crate::common::Failure;
-use openflow::model::{Action, Body, CtFlush, CtTuple, Match, PacketOut, Port, StatsRequest};
-use openflow::text::{Protocols, parse_actions, parse_packet_out, parse_port, parse_tlv_maps};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use openflow::model::{Action, Body, Match, PacketOut, Port, StatsRequest};
+use openflow::text::{Protocols, parse_actions, parse_ct_flush, parse_packet_out, parse_port, parse_tlv_maps};
 
 pub(super) fn packet_out(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
@@ -100,89 +99,9 @@ fn number(word: &str) -> Option<u16> {
 
 pub(super) fn ct_flush(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
-    let mut rest = &args[1..];
-    let mut flush = CtFlush::default();
-    if let Some(word) = rest.first().and_then(|word| word.strip_prefix("zone=")) {
-        let zone = number(word).ok_or_else(|| Failure::new("Failed to parse zone"))?;
-        flush.zone = Some(zone);
-        rest = &rest[1..];
-    }
-    for (n, text) in rest.iter().take(2).enumerate() {
-        let fail = |why: String| Failure::new(format!("Failed to parse ct-tuple: {why}"));
-        let tuple = if n == 0 { &mut flush.orig } else { &mut flush.reply };
-        ct_tuple(text, tuple, &mut flush.proto).map_err(fail)?;
-    }
-    let ports = [flush.orig, flush.reply];
-    if flush.proto == 0 && ports.iter().any(|t| t.src_port.or(t.dst_port).is_some()) {
-        return Err(Failure::new("Failed to parse ct-tuple: port is set without protocol"));
-    }
-    if matches!(flush.proto, 1 | 58) {
-        // ICMP needs all fields, in both directions.
-        for tuple in [&mut flush.orig, &mut flush.reply] {
-            tuple.icmp_id.get_or_insert(0);
-            tuple.icmp_type.get_or_insert(0);
-            tuple.icmp_code.get_or_insert(0);
-        }
-    }
+    let words: Vec<&str> = args[1..].iter().map(String::as_str).collect();
+    let (flush, _) = parse_ct_flush(&words).map_err(|error| Failure::new(format!("Failed to {error}")))?;
     let mut conn = ctl.open(target)?;
     let request = conn.encode(ctl.xid(), Body::CtFlush(Box::new(flush)));
     ctl.carry_out(&mut conn, target, &request)
-}
-
-/// Parses one direction of a connection.
-fn ct_tuple(text: &str, tuple: &mut CtTuple, proto: &mut u8) -> Result<(), String> {
-    let icmp = |proto: u8| matches!(proto, 1 | 58);
-    for part in text.split([',', ' ']).filter(|part| !part.is_empty()) {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        if value.is_empty() {
-            return Err(format!("field {key} missing value"));
-        }
-        let bad = || format!("failed to parse field {key}");
-        match key {
-            "ct_nw_src" | "ct_nw_dst" | "ct_ipv6_src" | "ct_ipv6_dst" => {
-                let address = match key.starts_with("ct_nw") {
-                    true => value.parse::<Ipv4Addr>().map_err(|_| bad())?.to_ipv6_mapped(),
-                    false => value.parse::<Ipv6Addr>().map_err(|_| bad())?,
-                };
-                let source = key.ends_with("src");
-                let four = |address: Ipv6Addr| address.to_ipv4_mapped().is_some();
-                if [tuple.src, tuple.dst]
-                    .into_iter()
-                    .flatten()
-                    .any(|known| four(known) != four(address))
-                {
-                    return Err(format!("the L3 protocol does not match {value}"));
-                }
-                let known = if source { tuple.src } else { tuple.dst };
-                if known.is_some() {
-                    return Err(format!("{key} is set multiple times"));
-                }
-                *if source { &mut tuple.src } else { &mut tuple.dst } = Some(address);
-            }
-            "ct_nw_proto" => *proto = value.parse().map_err(|_| bad())?,
-            "ct_tp_src" | "ct_tp_dst" => {
-                let port = number(value).ok_or_else(bad)?;
-                *if key.ends_with("src") {
-                    &mut tuple.src_port
-                } else {
-                    &mut tuple.dst_port
-                } = Some(port);
-            }
-            "icmp_type" | "icmp_code" | "icmp_id" => {
-                let number = number(value).ok_or_else(bad)?;
-                let byte = u8::try_from(number).map_err(|_| bad());
-                match key {
-                    "icmp_type" => tuple.icmp_type = Some(byte?),
-                    "icmp_code" => tuple.icmp_code = Some(byte?),
-                    _ => tuple.icmp_id = Some(number),
-                }
-            }
-            key => return Err(format!("invalid conntrack tuple field: {key}")),
-        }
-    }
-    let of_icmp = tuple.icmp_id.is_some() || tuple.icmp_type.is_some() || tuple.icmp_code.is_some();
-    match of_icmp && !icmp(*proto) {
-        true => Err("invalid L4 fields".into()),
-        false => Ok(()),
-    }
 }

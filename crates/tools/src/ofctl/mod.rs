@@ -174,9 +174,9 @@ static COMMANDS: &[Command] = &[
     writes("ct-flush-zone", "switch zone", 2, 2, misc::ct_flush_zone),
     writes(
         "ct-flush",
-        "switch [zone=N] [ct-orig-tuple [ct-reply-tuple]]",
+        "switch [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple [ct-reply-tuple]]",
         1,
-        4,
+        6,
         misc::ct_flush,
     ),
     writes("ofp-parse", "file", 1, 1, offline::ofp_parse),

@@ -92,6 +92,9 @@ Connection tracking zones, datapaths, Auto-Attach:
   [--may-exist] add-zone-tp DATAPATH zone=ZONE POLICY=SECONDS...
   [--if-exists] del-zone-tp DATAPATH zone=ZONE
   list-zone-tp DATAPATH
+  set-zone-limit DATAPATH zone=ZONE|default LIMIT
+  [--if-exists] del-zone-limit DATAPATH zone=ZONE|default
+  list-zone-limits DATAPATH
   list-dp-cap DATAPATH
   add-aa-mapping BRIDGE I-SID VLAN | del-aa-mapping BRIDGE I-SID VLAN
   get-aa-mapping BRIDGE

@@ -1,4 +1,4 @@
-//! Timeout policies of conntrack zones, datapath capabilities, and Auto-Attach mappings.
+//! Timeout policies and limits of conntrack zones, datapath capabilities, and Auto-Attach mappings.
 
 use ovsdb::rows::{autoattach, bridge, ct_timeout_policy, ct_zone, datapath, open_vswitch};
 use ovsdb::{Atom, Datum, Uuid};
@@ -13,11 +13,15 @@ pub(super) fn prepare(context: &mut Prepare<'_>, _: &Command) -> Result<(), Stop
         .columns(open_vswitch::TABLE, &[open_vswitch::columns::DATAPATHS]);
     context.selection.columns(
         datapath::TABLE,
-        &[datapath::columns::CT_ZONES, datapath::columns::CAPABILITIES],
+        &[
+            datapath::columns::CT_ZONES,
+            datapath::columns::CAPABILITIES,
+            datapath::columns::CT_ZONE_DEFAULT_LIMIT,
+        ],
     );
     context
         .selection
-        .columns(ct_zone::TABLE, &[ct_zone::columns::TIMEOUT_POLICY]);
+        .columns(ct_zone::TABLE, &[ct_zone::columns::TIMEOUT_POLICY, ct_zone::columns::LIMIT]);
     context
         .selection
         .columns(ct_timeout_policy::TABLE, &[ct_timeout_policy::columns::TIMEOUTS]);
@@ -60,11 +64,18 @@ pub(super) fn add(context: &mut Context<'_>, command: &Command) -> Result<(), St
     let existing = zones(context, datapath)
         .get(&Atom::Integer(zone))
         .and_then(Atom::as_uuid);
-    if existing.is_some() && !command.has("--may-exist") {
+    let has_policy = |row| {
+        !context
+            .references(ct_zone::TABLE, row, ct_zone::columns::TIMEOUT_POLICY)
+            .is_empty()
+    };
+    // A zone may have a limit only.
+    let is_taken = existing.is_some_and(|row| has_policy(row) || limit_of(context, row).is_none());
+    if is_taken && !command.has("--may-exist") {
         return Stop::fatal(format!("zone id {zone} already exists"));
     }
+    let row = zone_row(context, datapath, zone);
     let txn = context.txn();
-    let row = existing.unwrap_or_else(|| txn.insert(ct_zone::TABLE));
     let policy = txn.insert(ct_timeout_policy::TABLE);
     txn.set(
         ct_timeout_policy::TABLE,
@@ -73,11 +84,25 @@ pub(super) fn add(context: &mut Context<'_>, command: &Command) -> Result<(), St
         Datum::map(timeouts),
     );
     txn.set(ct_zone::TABLE, row, ct_zone::columns::TIMEOUT_POLICY, policy);
-    if existing.is_none() {
+    Ok(())
+}
+
+/// The row of a zone, a new one if it has none.
+fn zone_row(context: &mut Context<'_>, datapath: Uuid, zone: i64) -> Uuid {
+    let known = zones(context, datapath).get(&Atom::Integer(zone)).and_then(Atom::as_uuid);
+    known.unwrap_or_else(|| {
+        let txn = context.txn();
+        let row = txn.insert(ct_zone::TABLE);
         txn.map_put(datapath::TABLE, datapath, datapath::columns::CT_ZONES, zone, row);
         context.verify(datapath::TABLE, datapath, datapath::columns::CT_ZONES);
-    }
-    Ok(())
+        row
+    })
+}
+
+/// The limit of a zone.
+fn limit_of(context: &Context<'_>, row: Uuid) -> Option<Atom> {
+    let limit = context.get(ct_zone::TABLE, row, ct_zone::columns::LIMIT);
+    limit.atoms().first().cloned()
 }
 
 pub(super) fn delete(context: &mut Context<'_>, command: &Command) -> Result<(), Stop> {
@@ -96,6 +121,76 @@ pub(super) fn delete(context: &mut Context<'_>, command: &Command) -> Result<(),
     let txn = context.txn();
     txn.map_delete(datapath::TABLE, datapath, datapath::columns::CT_ZONES, zone);
     txn.delete(ct_zone::TABLE, row);
+    Ok(())
+}
+
+/// A zone, or the default of all zones.
+fn zone_or_default(arg: &str) -> Result<Option<i64>, Stop> {
+    match arg {
+        "default" => Ok(None),
+        zone => zone_number(zone).map(Some),
+    }
+}
+
+pub(super) fn set_limit(context: &mut Context<'_>, command: &Command) -> Result<(), Stop> {
+    let datapath = the_datapath(context, command.arg(0))?;
+    let zone = zone_or_default(command.arg(1))?;
+    let text = command.arg(2);
+    let Ok(limit) = text.parse::<i64>() else {
+        return Stop::fatal(format!("{text}: expected a number of connections"));
+    };
+    match zone {
+        None => {
+            let txn = context.txn();
+            txn.set(datapath::TABLE, datapath, datapath::columns::CT_ZONE_DEFAULT_LIMIT, limit);
+        }
+        Some(zone) => {
+            let row = zone_row(context, datapath, zone);
+            context.txn().set(ct_zone::TABLE, row, ct_zone::columns::LIMIT, limit);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn delete_limit(context: &mut Context<'_>, command: &Command) -> Result<(), Stop> {
+    let datapath = the_datapath(context, command.arg(0))?;
+    let empty = Datum::default;
+    let Some(zone) = zone_or_default(command.arg(1))? else {
+        let txn = context.txn();
+        txn.set(datapath::TABLE, datapath, datapath::columns::CT_ZONE_DEFAULT_LIMIT, empty());
+        return Ok(());
+    };
+    let row = zones(context, datapath).get(&Atom::Integer(zone)).and_then(Atom::as_uuid);
+    let Some(row) = row.filter(|row| limit_of(context, *row).is_some()) else {
+        return match command.has("--if-exists") {
+            true => Ok(()),
+            false => Stop::fatal(format!("zone_id {zone} does not have limit")),
+        };
+    };
+    context.txn().set(ct_zone::TABLE, row, ct_zone::columns::LIMIT, empty());
+    let policies = context.references(ct_zone::TABLE, row, ct_zone::columns::TIMEOUT_POLICY);
+    if policies.is_empty() {
+        let txn = context.txn();
+        txn.map_delete(datapath::TABLE, datapath, datapath::columns::CT_ZONES, zone);
+        txn.delete(ct_zone::TABLE, row);
+    }
+    Ok(())
+}
+
+pub(super) fn list_limits(context: &mut Context<'_>, command: &Command) -> Result<(), Stop> {
+    let name = command.arg(0);
+    let Some(datapath) = find_datapath(context, name) else {
+        return Stop::fatal(format!("datapath {name} does not exist"));
+    };
+    let default = context.get(datapath::TABLE, datapath, datapath::columns::CT_ZONE_DEFAULT_LIMIT);
+    if let Some(limit) = default.atoms().first() {
+        context.line(format_args!("Default limit: {}", limit.to_text()));
+    }
+    for (zone, row) in zones(context, datapath).pairs() {
+        if let Some(limit) = row.as_uuid().and_then(|row| limit_of(context, row)) {
+            context.line(format_args!("Zone: {}, Limit: {}", zone.to_text(), limit.to_text()));
+        }
+    }
     Ok(())
 }
 

@@ -1,6 +1,10 @@
-//! `dpctl/*`: the datapath and its ports. `flows` has the commands about megaflows.
+//! `dpctl/*`: the datapath and its ports. `flows` has the commands about megaflows, `connections`,
+//! `limits` and `fragments` those about connection tracking.
 
+mod connections;
 mod flows;
+mod fragments;
+mod limits;
 mod normalize;
 
 use super::Answer;
@@ -53,11 +57,51 @@ const COMMANDS: &[Entry] = &[
         open_default(state, &Asked::read(args)?.words)?;
         fail("retrieving offload statistics", "Operation not supported")
     }),
+    ("dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, connections::dump),
+    (
+        "flush-conntrack",
+        "[dp] [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple] [ct-reply-tuple]",
+        0,
+        6,
+        connections::flush,
+    ),
     ("cache-get-size", "[dp]", 0, 1, cache_get_size),
     ("cache-set-size", "dp cache <size>", 3, 3, |state, args| {
         open(state, &args[0]).map_err(|error| text("Opening datapath failed", error))?;
         fail("Setting caches not supported", "Operation not supported")
     }),
+    ("ct-stats-show", "[dp] [zone=N]", 0, 3, connections::show_counts),
+    ("ct-bkts", "[dp] [gt=N]", 0, 2, connections::show_buckets),
+    ("ct-set-maxconns", "[dp] maxconns", 1, 2, connections::set_max),
+    ("ct-get-maxconns", "[dp]", 0, 1, connections::get_max),
+    ("ct-get-nconns", "[dp]", 0, 1, connections::get_count),
+    ("ct-enable-tcp-seq-chk", "[dp]", 0, 1, |state, args| {
+        connections::set_check(state, args, true)
+    }),
+    ("ct-disable-tcp-seq-chk", "[dp]", 0, 1, |state, args| {
+        connections::set_check(state, args, false)
+    }),
+    ("ct-get-tcp-seq-chk", "[dp]", 0, 1, connections::get_check),
+    ("ct-set-sweep-interval", "[dp] ms", 1, 2, connections::set_sweep_interval),
+    ("ct-get-sweep-interval", "[dp]", 0, 1, connections::get_sweep_interval),
+    (
+        "ct-set-limits",
+        "[dp] [default=L] [zone=N,limit=L]...",
+        1,
+        usize::MAX,
+        limits::set,
+    ),
+    ("ct-del-limits", "[dp] [default] zone=N1[,N2]...", 1, 3, limits::delete),
+    ("ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, limits::get),
+    ("ipf-set-enabled", "[dp] v4|v6", 1, 2, |state, args| {
+        fragments::set_enabled(state, args, true)
+    }),
+    ("ipf-set-disabled", "[dp] v4|v6", 1, 2, |state, args| {
+        fragments::set_enabled(state, args, false)
+    }),
+    ("ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_size),
+    ("ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max),
+    ("ipf-get-status", "[dp]", 0, 1, fragments::show_status),
     ("list-commands", "", 0, usize::MAX, |_, _| Ok(list_commands())),
     ("normalize-actions", "actions", 2, usize::MAX, normalize::run),
     ("parse-actions", "actions", 1, usize::MAX, parse),
@@ -86,9 +130,7 @@ pub(super) fn register_for_tool(add: &impl Fn(&str, usize, usize, Run)) {
 
 fn list_commands() -> String {
     let mut out = String::from("The available commands are:\n");
-    let later = super::later::of("dpctl/");
-    let ours = COMMANDS.iter().map(|(name, usage, ..)| (*name, *usage));
-    for (name, usage) in ours.chain(later) {
+    for (name, usage, ..) in COMMANDS {
         let _ = writeln!(out, "  dpctl/{name:<23} {usage}");
     }
     out
@@ -165,6 +207,16 @@ fn open_default(state: &State, words: &[&str]) -> Result<String, String> {
             let failed = text("datapath not found", "Invalid argument");
             Err(format!("ovs-vswitchd: {why}\n{failed}"))
         }
+    }
+}
+
+/// The words behind the datapath, if the first word is one. Otherwise the one datapath is meant,
+/// unless there are `most` words.
+fn without_datapath<'a, 'b>(state: &State, words: &'b [&'a str], most: usize) -> Result<&'b [&'a str], String> {
+    match words {
+        [name, rest @ ..] if open(state, name).is_ok() => Ok(rest),
+        words if words.len() == most => fail("datapath not found", "Invalid argument"),
+        words => open_default(state, &[]).map(|_| words),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Answer, leading_number};
 use crate::show::{self, FlowFormat};
 use crate::state::State;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
@@ -129,6 +130,16 @@ const FEATURES: &[(&str, &str, Support)] = &[
     ("ct_orig_tuple6", "CT orig tuple for IPv6", Support::Has(true)),
     ("nd_ext", "IPv6 ND Extension", Support::Has(true)),
 ];
+
+/// What the datapath supports, as the column `Datapath.capabilities` has it.
+pub(crate) fn capabilities() -> BTreeMap<String, String> {
+    let features = FEATURES.iter().map(|(key, _, support)| (*key, support.value()));
+    let others = [("ct_flush", "true".to_owned())];
+    features
+        .chain(others)
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
 
 /// The value of a feature.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,12 @@
 //! The environment of agents: their interface to the daemon.
 
-use crate::dummy_port;
+use crate::{connections, dummy_port};
 use crate::state::State;
 use dp::{Change, MeterStats, PortNo};
 use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};
 use openflow::OfError;
-use openflow::model::IpfixStats;
+use openflow::model::{CtFlush, IpfixStats};
 use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
@@ -126,6 +126,11 @@ impl Env for State {
         translate: impl Fn(&Switch, Nanos, Patience<'_>) -> Option<Option<Translated>>,
     ) -> bool {
         self.shared.send(self.dp(), in_port, packet, translate)
+    }
+
+    fn flush_connections(&self, flush: &CtFlush) {
+        // As in Open vSwitch, a flush of a connection that does not exist is no error.
+        connections::flush(self.dp().conntrack(), flush, self.dp().now());
     }
 
     fn set_port_up(&self, interface: &str, up: bool) -> Result<(), String> {

@@ -7,7 +7,18 @@ use std::net::Ipv6Addr;
 
 impl Printer<'_> {
     pub(super) fn ct_flush(&mut self, flush: &CtFlush) {
-        let _ = write!(self.out, " zone={} '", flush.zone.unwrap_or(0));
+        let _ = write!(self.out, " zone={} ", flush.zone.unwrap_or(0));
+        let masked = |name, value: u128, mask: u128, all| match mask == all {
+            true => format!("{name}={value:#x} "),
+            false => format!("{name}={value:#x}/{mask:#x} "),
+        };
+        if let Some((value, mask)) = flush.mark {
+            self.out.push_str(&masked("mark", value.into(), mask.into(), u32::MAX.into()));
+        }
+        if let Some((value, mask)) = flush.label {
+            self.out.push_str(&masked("labels", value, mask, u128::MAX));
+        }
+        self.out.push('\'');
         let addresses = [flush.orig.src, flush.orig.dst, flush.reply.src, flush.reply.dst];
         let four = |address: &Ipv6Addr| address.to_ipv4_mapped().is_some();
         let family = if addresses.iter().flatten().any(four) {
