@@ -20,6 +20,7 @@ macro_rules! versions {
 mod appctl;
 mod bonds;
 mod both;
+mod connections;
 mod dpctl;
 mod dummy;
 mod exceptions;

@@ -100,6 +100,11 @@ fn number(word: &str) -> Option<u16> {
 pub(super) fn ct_flush(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
     let target = &args[0];
     let words: Vec<&str> = args[1..].iter().map(String::as_str).collect();
+    // Marks and labels are of later releases of Open vSwitch.
+    let is_later = |word: &str| word.starts_with("mark=") || word.starts_with("labels=");
+    if words.iter().filter(|word| !is_later(word)).count() > 3 {
+        return Err(Failure::new("'ct-flush' command takes at most 4 arguments"));
+    }
     let (flush, _) = parse_ct_flush(&words).map_err(|error| Failure::new(format!("Failed to {error}")))?;
     let mut conn = ctl.open(target)?;
     let request = conn.encode(ctl.xid(), Body::CtFlush(Box::new(flush)));

@@ -60,7 +60,7 @@ const COMMANDS: &[Entry] = &[
     ("dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, connections::dump),
     (
         "flush-conntrack",
-        "[dp] [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple] [ct-reply-tuple]",
+        "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]",
         0,
         6,
         connections::flush,
@@ -91,7 +91,7 @@ const COMMANDS: &[Entry] = &[
         usize::MAX,
         limits::set,
     ),
-    ("ct-del-limits", "[dp] [default] zone=N1[,N2]...", 1, 3, limits::delete),
+    ("ct-del-limits", "[dp] zone=N1[,N2]...", 1, 3, limits::delete),
     ("ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, limits::get),
     ("ipf-set-enabled", "[dp] v4|v6", 1, 2, |state, args| {
         fragments::set_enabled(state, args, true)
@@ -207,6 +207,14 @@ fn open_default(state: &State, words: &[&str]) -> Result<String, String> {
             let failed = text("datapath not found", "Invalid argument");
             Err(format!("ovs-vswitchd: {why}\n{failed}"))
         }
+    }
+}
+
+/// Refuses more arguments than Open vSwitch's release takes, unless some are of later releases.
+fn at_most(most: usize, words: &[&str], is_later: impl Fn(&str) -> bool, command: &str) -> Result<(), String> {
+    match words.iter().filter(|word| !is_later(word)).count() > most {
+        true => Err(format!("\"dpctl/{command}\" command takes at most {most} arguments")),
+        false => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `dpctl/*conntrack` and `dpctl/ct-*`: tracked connections, and settings of the tracker.
 
-use super::{Answer, Asked, fail, text, without_datapath};
+use super::{Answer, Asked, at_most, fail, text, without_datapath};
 use crate::commands::scanned_number;
 use crate::connections;
 use crate::state::State;
@@ -55,6 +55,8 @@ fn visit(state: &State, zone: Option<u16>, mut visit: impl FnMut(&Connection)) {
 /// `flush-conntrack`.
 pub(super) fn flush(state: &State, args: &[String]) -> Answer {
     let asked = Asked::read(args)?;
+    let is_later = |word: &str| word.starts_with("mark=") || word.starts_with("labels=");
+    at_most(4, &asked.words, is_later, "flush-conntrack")?;
     let words = match asked.words.first() {
         Some(name) if super::open(state, name).is_ok() => &asked.words[1..],
         _ => &asked.words[..],

@@ -1,6 +1,6 @@
 //! `dpctl/ct-*-limits`: how many connections zones may have.
 
-use super::{Answer, Asked, fail, text, without_datapath};
+use super::{Answer, Asked, at_most, fail, text, without_datapath};
 use crate::commands::scanned_number;
 use crate::state::State;
 use std::fmt::Write;
@@ -95,7 +95,9 @@ fn zones(word: &str) -> Result<Vec<u16>, String> {
 /// `ct-del-limits`.
 pub(super) fn delete(state: &State, args: &[String]) -> Answer {
     let asked = Asked::read(args)?;
-    let mut words = without_datapath(state, &asked.words, usize::MAX)?;
+    at_most(2, &asked.words, |word| word == "default", "ct-del-limits")?;
+    let most = if asked.words[0] == "default" { usize::MAX } else { 2 };
+    let mut words = without_datapath(state, &asked.words, most)?;
     check_owner(state)?;
     let conntrack = state.dp().conntrack();
     let mut default = false;
