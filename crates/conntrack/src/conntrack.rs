@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a sweep over all connections takes, by default as in Open vSwitch.
-const SWEEP_INTERVAL_MS: u32 = 20_000;
+/// How long a sweep over all connections is over before the next one begins, by default.
+const SWEEP_INTERVAL_MS: u32 = 1000;
 
 /// All connections of a datapath. Every thread that tracks packets or asks about connections has a
 /// [`Tracker`]; settings may change at any time.
@@ -105,18 +105,12 @@ impl Conntrack {
         self.pickup.store(pickup, Ordering::Relaxed);
     }
 
-    /// Fragments that wait for others, with their settings.
-    pub fn fragments(&self) -> &Reassembly {
-        &self.fragments
-    }
-
-    /// How often every connection is looked at: a connection that has timed out is removed within
-    /// this time.
+    /// How long a sweep over all connections is over before the next one begins.
     pub fn sweep_interval(&self) -> Duration {
         Duration::from_millis(self.sweep_interval.load(Ordering::Relaxed).into())
     }
 
-    /// Sets how often every connection is looked at.
+    /// Sets how long a sweep over all connections is over before the next one begins.
     pub fn set_sweep_interval(&self, ms: u32) {
         self.sweep_interval.store(ms, Ordering::Relaxed);
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 use wire::EtherType;
 use wire::headers::behind_tags;
 
-/// How long a pass over all connections is over before the next one begins.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long a step of a pass over all connections is over before the next one begins.
+const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// Entries of the table of connections that one step looks at.
 const STEP: usize = 1024;
 /// Spare metadata of packets.
@@ -55,8 +55,8 @@ impl Connections {
         if now >= self.sweep {
             shared.fragments().expire(now, EXPIRED);
             let pause = match self.tracker.sweep(STEP, now).finished {
-                true => PAUSE,
-                false => Duration::from_millis(1),
+                true => self.tracker.conntrack().sweep_interval().max(STEP_PAUSE),
+                false => STEP_PAUSE,
             };
             self.sweep = now + pause;
         }

@@ -11,6 +11,7 @@ mod broken_pipe;
 mod captures;
 mod captures_on_devices;
 mod clients;
+mod connection_commands;
 mod connections;
 mod controllers;
 mod counter_samples;

@@ -128,6 +128,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("without fields of connections and of hashes"),
     },
     Exception {
+        table: "connections",
+        rows: "ct-stats-show zone=0",
+        change: Change::Output,
+        cites: Cite::Page("`dpctl/ct-stats-show zone=0` counts the connections of zone 0"),
+    },
+    Exception {
         table: "ovsdb",
         rows: " noise",
         change: Change::Error,

@@ -8,6 +8,7 @@ use super::freeze::Origin;
 use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::words;
+use crate::dep::Read;
 use conntrack::{Helper, Nat, PolicyId, PortsBy, Range, Request, State};
 use dp::{Action as Step, Track};
 use flow::{Field, FlowState, MatchField, MatchPrerequisite};
@@ -45,13 +46,20 @@ impl Pipeline<'_> {
             Zone::Immediate(zone) => *zone,
             Zone::Field(part) => self.read_bits(part) as u16,
         };
+        let policy = match ct.commit {
+            true => {
+                self.depend(Read::TimeoutPolicy(zone));
+                self.switch.timeout_policy(zone)
+            }
+            false => PolicyId::default(),
+        };
         let request = Request {
             zone,
             commit: ct.commit,
             force: ct.force,
             mark: mark.map(|(value, mask)| (value as u32, mask as u32)),
             label,
-            policy: PolicyId::default(),
+            policy,
             nat,
             helper: match ct.alg {
                 FTP => Some(Helper::Ftp),
