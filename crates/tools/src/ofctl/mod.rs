@@ -174,7 +174,7 @@ static COMMANDS: &[Command] = &[
     writes("ct-flush-zone", "switch zone", 2, 2, misc::ct_flush_zone),
     writes(
         "ct-flush",
-        "switch [zone=N] [mark=X[/M]] [labels=X[/M]] [ct-orig-tuple [ct-reply-tuple]]",
+        "switch [zone=N] [ct-orig-tuple [ct-reply-tuple]]",
         1,
         6,
         misc::ct_flush,
