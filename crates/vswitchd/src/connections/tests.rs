@@ -124,6 +124,8 @@ fn numbers_of_policies_come_again_as_late_as_possible() {
 /// A UDP packet between 10.0.0.1 and 10.0.0.2, without a checksum, or an echo request of ICMP.
 fn packet(protocol: u8, src_port: u16, dst_port: u16) -> Vec<u8> {
     let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = testkit::checksum(&bytes);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     match protocol {
         1 => bytes.extend([8, 0, 0, 0, 0, src_port as u8, 0, 0]),
         _ => {
@@ -183,6 +185,10 @@ fn a_flush_removes_what_open_vswitch_would_remove() {
             icmp_type: Some(kind),
             ..CtTuple::default()
         },
+        reply: CtTuple {
+            icmp_id: Some(5),
+            ..CtTuple::default()
+        },
         ..all
     };
     let partly = CtTuple {
@@ -205,6 +211,8 @@ fn a_flush_removes_what_open_vswitch_would_remove() {
         (CtFlush { proto: 17, ..all }, true, 4),
         (CtFlush { proto: 1, ..all }, true, 0),
         (icmp(8), true, 2),
+        // Fields of ICMP that are not given are 0, in both directions.
+        (CtFlush { reply: CtTuple::default(), ..icmp(8) }, true, 0),
         (icmp(7), true, 0),
     ];
     for (wanted, succeeds, removed) in cases {

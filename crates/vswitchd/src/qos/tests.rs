@@ -76,6 +76,9 @@ impl Datapath for Fake {
     fn take_bond_loads(&self, _: u32) -> Option<[u64; dp::BOND_BUCKETS]> {
         None
     }
+    fn now(&self) -> Nanos {
+        Nanos::ZERO
+    }
     fn conntrack(&self) -> &Arc<conntrack::Conntrack> {
         unimplemented!("nobody asks")
     }
