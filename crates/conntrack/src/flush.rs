@@ -96,8 +96,8 @@ impl Tracker {
         removed
     }
 
-    /// Removes the connection of a zone that has this tuple in one of its directions; false if there
-    /// is none.
+    /// Removes the connection of a zone that has this tuple in one of its directions; false if
+    /// there is none.
     pub fn flush_tuple(&mut self, zone: u16, tuple: &Tuple, now: Nanos) -> bool {
         let shared = self.shared.clone();
         self.pin.enter(&shared.table.epochs);

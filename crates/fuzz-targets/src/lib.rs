@@ -406,6 +406,7 @@ pub fn texts(data: &[u8]) {
         let _ = t::parse_flow_stats_request(line, &names);
         let _ = t::parse_flow_monitor_request(line, &names);
         let _ = t::parse_tlv_maps(line);
+        let _ = t::parse_ct_flush(&line.split(' ').collect::<Vec<_>>());
         let _ = t::parse_table_mod("3", line, &names);
         let _ = t::parse_port_config(line);
     }

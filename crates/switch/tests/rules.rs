@@ -32,6 +32,8 @@ mod packet;
 mod queues;
 #[path = "support/steps.rs"]
 mod steps;
+#[path = "rules/zones.rs"]
+mod zones;
 
 use ask::Ask;
 use dp::Translation;

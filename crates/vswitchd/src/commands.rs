@@ -128,7 +128,11 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        let others = counted.dp().offload_events().into_iter().chain(connection_events(&counted));
+        let others = counted
+            .dp()
+            .offload_events()
+            .into_iter()
+            .chain(connection_events(&counted));
         for (name, count) in drops.chain(others) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
@@ -142,7 +146,11 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let mut events = counted.dp().offload_events().into_iter().chain(connection_events(&counted));
+        let mut events = counted
+            .dp()
+            .offload_events()
+            .into_iter()
+            .chain(connection_events(&counted));
         let event = events.find(|(known, _)| *known == name).map(|(_, count)| count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),
@@ -156,7 +164,9 @@ fn coverage(server: &Server, state: &Rc<State>) {
 fn scanned_number(text: &str) -> Option<u32> {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    digits.starts_with(|c: char| c.is_ascii_digit()).then(|| leading_number(text))
+    digits
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then(|| leading_number(text))
 }
 
 /// The number that a text begins with, as C reads it: 0 if there is none, modulo 2^32.

@@ -49,7 +49,9 @@ pub(crate) fn wanted(root: &rows::OpenVSwitch, tables: &Tables, types: &BTreeSet
                 wanted.problems.push(what);
                 continue;
             }
-            let policy = row.timeout_policy.and_then(|uuid| tables.ct_timeout_policies.get(&uuid));
+            let policy = row
+                .timeout_policy
+                .and_then(|uuid| tables.ct_timeout_policies.get(&uuid));
             if let Some(row) = policy {
                 wanted.read_policy(zone, row);
             }
@@ -73,7 +75,9 @@ impl Wanted {
             match (Timeout::by_key(key), number(Some(*seconds))) {
                 (Some(timeout), Some(seconds)) => timeouts.push((timeout, seconds)),
                 // The tracker has no such state, like Open vSwitch's userspace datapath.
-                _ => self.problems.push(format!("timeout policy of zone {zone}: {key} has no effect")),
+                _ => self
+                    .problems
+                    .push(format!("timeout policy of zone {zone}: {key} has no effect")),
             }
         }
         self.policies.insert(row.uuid, timeouts);
@@ -124,7 +128,9 @@ impl Applied {
         }
         let policy = |zone: &Zone| Some(self.policies.get(&zone.policy?)?.0);
         let zones = wanted.zones.iter();
-        zones.filter_map(|(number, zone)| Some((*number, policy(zone)?))).collect()
+        zones
+            .filter_map(|(number, zone)| Some((*number, policy(zone)?)))
+            .collect()
     }
 
     /// Removes policies that no translation has any more. Their connections go on with the default.
@@ -152,7 +158,9 @@ impl Applied {
 
     fn settle_limits(&mut self, wanted: &Wanted, conntrack: &Conntrack) {
         let limits = wanted.zones.iter();
-        let limits: BTreeMap<u16, u32> = limits.filter_map(|(number, zone)| Some((*number, zone.limit?))).collect();
+        let limits: BTreeMap<u16, u32> = limits
+            .filter_map(|(number, zone)| Some((*number, zone.limit?)))
+            .collect();
         for zone in self.limits.keys().filter(|zone| !limits.contains_key(zone)) {
             conntrack.set_zone_limit(*zone, None);
         }

@@ -15,9 +15,9 @@ use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
 use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
 use ovsdb::rows::{
-    AutoAttach, Bridge, Controller, CtTimeoutPolicy, CtZone, Datapath as DatapathRow, FlowSampleCollectorSet, FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow,
-    OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all, bridge, controller, datapath, interface, manager, mirror,
-    open_vswitch, port, select,
+    AutoAttach, Bridge, Controller, CtTimeoutPolicy, CtZone, Datapath as DatapathRow, FlowSampleCollectorSet,
+    FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow, OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all,
+    bridge, controller, datapath, interface, manager, mirror, open_vswitch, port, select,
 };
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

@@ -140,7 +140,14 @@ mod tests {
 
     #[test]
     fn words_are_read_in_their_order_and_more_of_them_are_left_over() {
-        let words = ["zone=70000", "mark=5/7", "labels=0x1", "ct_nw_proto=17,ct_tp_src=0x10", "", "x"];
+        let words = [
+            "zone=70000",
+            "mark=5/7",
+            "labels=0x1",
+            "ct_nw_proto=17,ct_tp_src=0x10",
+            "",
+            "x",
+        ];
         let (flush, taken) = parse_ct_flush(&words).unwrap();
         assert_eq!((flush.zone, flush.mark, taken), (Some(4464), Some((5, 7)), 5));
         assert_eq!((flush.label, flush.orig.src_port), (Some((1, u128::MAX)), Some(16)));
@@ -162,8 +169,14 @@ mod tests {
             ("foo", "parse ct-tuple: field foo missing value"),
             ("ct_tp_src=1", "parse ct-tuple: port is set without protocol"),
             ("icmp_type=1,ct_nw_proto=1", "parse ct-tuple: invalid L4 fields"),
-            ("ct_nw_src=1.2.3.4,ct_ipv6_dst=::1", "parse ct-tuple: the L3 protocol does not match ::1"),
-            ("ct_nw_src=1.2.3.4,ct_nw_src=x", "parse ct-tuple: ct_nw_src is set multiple times"),
+            (
+                "ct_nw_src=1.2.3.4,ct_ipv6_dst=::1",
+                "parse ct-tuple: the L3 protocol does not match ::1",
+            ),
+            (
+                "ct_nw_src=1.2.3.4,ct_nw_src=x",
+                "parse ct-tuple: ct_nw_src is set multiple times",
+            ),
             ("ct_nw_proto=300", "parse ct-tuple: failed to parse field ct_nw_proto"),
         ];
         for (word, error) in cases {

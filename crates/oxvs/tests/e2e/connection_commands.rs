@@ -43,18 +43,29 @@ fn a_zones_timeouts_are_those_of_its_row_also_after_kill_9() {
     let mut switch = dummy();
     committing(&switch);
     switch.wait_for("Open_vSwitch", ".", "datapaths", |_| {
-        switch.tool("ovs-vsctl", &[&format!("--db={}", switch.sandbox.db_remote()), "list-dp-cap", "dummy"])
+        switch
+            .tool(
+                "ovs-vsctl",
+                &[&format!("--db={}", switch.sandbox.db_remote()), "list-dp-cap", "dummy"],
+            )
             .stdout
             .contains("ct_timeout=true")
     });
     send(&switch, 1000);
-    eventually("the connection has the default timeout", || is_within(timeout_of(&switch, 1000)?, 60));
+    eventually("the connection has the default timeout", || {
+        is_within(timeout_of(&switch, 1000)?, 60)
+    });
     switch.vsctl("add-zone-tp dummy zone=5 udp_first=5000");
     send(&switch, 1001);
-    eventually("the next one has that of the zone", || is_within(timeout_of(&switch, 1001)?, 5000));
+    eventually("the next one has that of the zone", || {
+        is_within(timeout_of(&switch, 1001)?, 5000)
+    });
     switch.kill();
     switch.boot();
-    assert_eq!(switch.vsctl("list-zone-tp dummy"), "Zone:5, Timeout Policies: udp_first=5000\n");
+    assert_eq!(
+        switch.vsctl("list-zone-tp dummy"),
+        "Zone:5, Timeout Policies: udp_first=5000\n"
+    );
     add_rule(&switch);
     send(&switch, 1002);
     eventually("it is in force again", || is_within(timeout_of(&switch, 1002)?, 5000));
@@ -76,7 +87,10 @@ fn limits_of_zones_in_the_database_hold_and_no_command_changes_them() {
     committing(&switch);
     switch.appctl(&["dpctl/ct-set-limits", "zone=9,limit=7"]);
     switch.vsctl("set-zone-limit dummy zone=5 2 -- set-zone-limit dummy default 100");
-    assert_eq!(switch.vsctl("list-zone-limits dummy"), "Default limit: 100\nZone: 5, Limit: 2\n");
+    assert_eq!(
+        switch.vsctl("list-zone-limits dummy"),
+        "Default limit: 100\nZone: 5, Limit: 2\n"
+    );
     let limits = |switch: &Vswitch| switch.appctl(&["dpctl/ct-get-limits", "zone=4,5"]);
     for port in 1..=4 {
         send(&switch, port);
@@ -89,7 +103,10 @@ fn limits_of_zones_in_the_database_hold_and_no_command_changes_them() {
     });
     let expected = "default limit=100\nzone=4,limit=100,count=0\nzone=5,limit=2,count=2\n";
     assert_eq!(limits(&switch), expected);
-    for words in [["dpctl/ct-set-limits", "zone=5,limit=9"], ["dpctl/ct-del-limits", "zone=9"]] {
+    for words in [
+        ["dpctl/ct-set-limits", "zone=5,limit=9"],
+        ["dpctl/ct-del-limits", "zone=9"],
+    ] {
         let done = switch.try_appctl(&words);
         assert!(done.stderr.contains("the zone limits are set via database"), "{done:?}");
     }
@@ -98,7 +115,10 @@ fn limits_of_zones_in_the_database_hold_and_no_command_changes_them() {
     assert!(limits(&switch).ends_with("zone=5,limit=2,count=0\n"));
     switch.vsctl("del-zone-limit dummy zone=5 -- del-zone-limit dummy default");
     assert_eq!(switch.vsctl("list-zone-limits dummy"), "");
-    assert_eq!(limits(&switch), "default limit=0\nzone=4,limit=0,count=0\nzone=5,limit=0,count=0\n");
+    assert_eq!(
+        limits(&switch),
+        "default limit=0\nzone=4,limit=0,count=0\nzone=5,limit=0,count=0\n"
+    );
     let done = switch.try_vsctl(&["del-zone-limit", "dummy", "zone=5"]);
     assert!(done.stderr.contains("does not have limit"), "{done:?}");
     switch.vsctl("--if-exists del-zone-limit dummy zone=5");
@@ -149,14 +169,21 @@ fn live_connections_are_shown_and_flushed_by_debians_tools() {
         let dump = || switch.appctl(&["dpctl/dump-conntrack", "zone=7"]);
         let established = "dport=7000),reply=(src=10.1.0.2,dst=10.1.0.1,sport=7000,";
         let shown = dump();
-        assert!(shown.contains(established) && shown.contains("zone=7,mark=42,protoinfo=(state=ESTABLISHED)"), "{shown}");
+        assert!(
+            shown.contains(established) && shown.contains("zone=7,mark=42,protoinfo=(state=ESTABLISHED)"),
+            "{shown}"
+        );
         let stats = switch.appctl(&["dpctl/ct-stats-show", "zone=7", "verbose"]);
         assert!(stats.contains("TCP: 1") && stats.contains("[ESTABLISHED]=1"), "{stats}");
 
-        switch.tool("ovs-ofctl", &["ct-flush", "br0", "zone=7", "ct_nw_proto=17"]).expect_ok();
+        switch
+            .tool("ovs-ofctl", &["ct-flush", "br0", "zone=7", "ct_nw_proto=17"])
+            .expect_ok();
         assert_eq!(dump().lines().count(), 1, "it is none of UDP");
         let filter = "ct_nw_src=10.1.0.1,ct_nw_proto=6,ct_tp_dst=7000";
-        switch.tool("ovs-ofctl", &["ct-flush", "br0", "zone=7", filter]).expect_ok();
+        switch
+            .tool("ovs-ofctl", &["ct-flush", "br0", "zone=7", filter])
+            .expect_ok();
         assert_eq!(dump(), "");
         // The first host's next packet begins it again, in its middle.
         talk();
@@ -165,7 +192,9 @@ fn live_connections_are_shown_and_flushed_by_debians_tools() {
         assert_eq!(dump(), "");
         talk();
         drop(stream);
-        eventually("both sides have closed", || dump().contains("state=TIME_WAIT").then_some(()));
+        eventually("both sides have closed", || {
+            dump().contains("state=TIME_WAIT").then_some(())
+        });
     });
     switch.appctl(&["dpctl/flush-conntrack"]);
     assert_eq!(switch.appctl(&["dpctl/ct-get-nconns"]), "0\n");

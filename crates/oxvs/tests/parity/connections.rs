@@ -1,5 +1,5 @@
-//! Connection tracking: `dpctl/*conntrack`, `dpctl/ct-*`, `dpctl/ipf-*`, `ovs-ofctl ct-flush*` and the
-//! database's rows of zones.
+//! Connection tracking: `dpctl/*conntrack`, `dpctl/ct-*`, `dpctl/ipf-*`, `ovs-ofctl ct-flush*` and
+//! the database's rows of zones.
 //!
 //! Some words that Debian's daemon does not survive are not here: `ct-get-limits zone=`,
 //! `ct-del-limits` and `ct-set-limits` with a datapath only, `flush-conntrack ct_ipv6_src=::`.
@@ -166,7 +166,9 @@ const SETTINGS: Group = Group {
         row("ovs-appctl dpctl/flush-conntrack zone=1 zone=2"),
         row("ovs-appctl dpctl/flush-conntrack zone=1 ct_nw_src=10.0.0.1 ct_nw_src=10.0.0.1 ct_nw_src=1.1.1.1"),
         row("ovs-appctl dpctl/flush-conntrack a b c d"),
-        row("ovs-appctl dpctl/flush-conntrack ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2"),
+        row(
+            "ovs-appctl dpctl/flush-conntrack ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2",
+        ),
         row("ovs-ofctl ct-flush br0"),
         row("ovs-ofctl ct-flush br0 zone=70000"),
         row("ovs-ofctl ct-flush br0 zone=x"),
@@ -217,59 +219,113 @@ const LIVE: Group = Group {
         "ovs-ofctl add-flow br0 'priority=40000,in_port=1,udp,tp_dst=9,actions=ct(commit,exec(set_field:9->ct_label)),2'",
     ],
     rows: &[
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=9)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=9)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=3)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=3)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=17,tos=0,ttl=64,frag=no),udp(src=2,dst=1)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=17,tos=0,ttl=64,frag=no),udp(src=2,dst=1)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x86dd),ipv6(src=fc00::1,dst=fc00::2,label=0,proto=58,tclass=0,hlimit=64,frag=no),icmpv6(type=128,code=0)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x86dd),ipv6(src=fc00::1,dst=fc00::2,label=0,proto=58,tclass=0,hlimit=64,frag=no),icmpv6(type=128,code=0)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=89,tos=0,ttl=64,frag=no)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=89,tos=0,ttl=64,frag=no)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=33,tos=0,ttl=64,frag=no)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=33,tos=0,ttl=64,frag=no)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=136,tos=0,ttl=64,frag=no)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=136,tos=0,ttl=64,frag=no)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=2,tos=0,ttl=64,frag=no)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=2,tos=0,ttl=64,frag=no)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=1,dst=2),tcp_flags(syn)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=1,dst=2),tcp_flags(syn)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=1),tcp_flags(syn|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=1),tcp_flags(syn|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=1,dst=2),tcp_flags(ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=1,dst=2),tcp_flags(ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(syn)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(syn)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=5),tcp_flags(syn|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=5),tcp_flags(syn|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(fin|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=2),tcp_flags(fin|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(syn)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(syn)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=6),tcp_flags(syn|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=6),tcp_flags(syn|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(fin|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=6,dst=2),tcp_flags(fin|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=6),tcp_flags(fin|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=6),tcp_flags(fin|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(syn)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(syn)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
-        step("ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=7),tcp_flags(syn|ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=6,tos=0,ttl=64,frag=no),tcp(src=2,dst=7),tcp_flags(syn|ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(ack)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(ack)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(rst)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=7,dst=2),tcp_flags(rst)'",
+        ),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered().eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=8,dst=2),tcp_flags(syn)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=8,dst=2),tcp_flags(syn)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
         row("ovs-appctl dpctl/dump-conntrack -m").unordered(),
@@ -299,11 +355,17 @@ const LIVE: Group = Group {
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
         row("ovs-appctl dpctl/flush-conntrack ct_nw_proto=1,icmp_type=7"),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
-        row("ovs-appctl dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.2,ct_nw_dst=10.0.0.1,ct_nw_proto=17,ct_tp_src=3,ct_tp_dst=1"),
+        row(
+            "ovs-appctl dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.2,ct_nw_dst=10.0.0.1,ct_nw_proto=17,ct_tp_src=3,ct_tp_dst=1",
+        ),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
-        row("ovs-appctl dpctl/flush-conntrack ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2"),
+        row(
+            "ovs-appctl dpctl/flush-conntrack ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=2",
+        ),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
-        row("ovs-appctl dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=7"),
+        row(
+            "ovs-appctl dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=1,ct_tp_dst=7",
+        ),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
         row("ovs-appctl dpctl/flush-conntrack zone=5 ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=1"),
         row("ovs-appctl dpctl/dump-conntrack").unordered(),
@@ -331,16 +393,24 @@ const LIVE: Group = Group {
         row("ovs-appctl dpctl/ct-get-nconns"),
         row("ovs-ofctl ct-flush-zone br0 5"),
         row("ovs-appctl dpctl/ct-get-nconns"),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
         row("ovs-ofctl ct-flush br0"),
         row("ovs-appctl dpctl/ct-get-nconns"),
         step("ovs-appctl dpctl/ct-set-limits zone=5,limit=2"),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=21,dst=2)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=21,dst=2)'",
+        ),
         row("ovs-appctl dpctl/ct-get-limits zone=5").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=22,dst=2)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=22,dst=2)'",
+        ),
         row("ovs-appctl dpctl/ct-get-limits zone=5").eventually(),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=23,dst=2)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=23,dst=2)'",
+        ),
         row("ovs-appctl dpctl/ct-get-limits zone=5").eventually(),
         step("ovs-appctl dpctl/ct-del-limits zone=5"),
         step("ovs-vsctl -- --id=@m create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:dummy=@m"),
@@ -348,8 +418,12 @@ const LIVE: Group = Group {
         row("ovs-appctl ofproto/trace br0 in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=40,tp_dst=2"),
         row("ovs-appctl ofproto/trace br0 in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=40,tp_dst=9"),
         step("ovs-appctl dpctl/flush-conntrack"),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'"),
-        step("ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=9)'"),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'",
+        ),
+        step(
+            "ovs-appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=9)'",
+        ),
         row("ovs-appctl dpctl/ct-get-nconns").eventually(),
     ],
 };

@@ -19,9 +19,10 @@ pub(super) fn prepare(context: &mut Prepare<'_>, _: &Command) -> Result<(), Stop
             datapath::columns::CT_ZONE_DEFAULT_LIMIT,
         ],
     );
-    context
-        .selection
-        .columns(ct_zone::TABLE, &[ct_zone::columns::TIMEOUT_POLICY, ct_zone::columns::LIMIT]);
+    context.selection.columns(
+        ct_zone::TABLE,
+        &[ct_zone::columns::TIMEOUT_POLICY, ct_zone::columns::LIMIT],
+    );
     context
         .selection
         .columns(ct_timeout_policy::TABLE, &[ct_timeout_policy::columns::TIMEOUTS]);
@@ -89,7 +90,9 @@ pub(super) fn add(context: &mut Context<'_>, command: &Command) -> Result<(), St
 
 /// The row of a zone, a new one if it has none.
 fn zone_row(context: &mut Context<'_>, datapath: Uuid, zone: i64) -> Uuid {
-    let known = zones(context, datapath).get(&Atom::Integer(zone)).and_then(Atom::as_uuid);
+    let known = zones(context, datapath)
+        .get(&Atom::Integer(zone))
+        .and_then(Atom::as_uuid);
     known.unwrap_or_else(|| {
         let txn = context.txn();
         let row = txn.insert(ct_zone::TABLE);
@@ -142,7 +145,12 @@ pub(super) fn set_limit(context: &mut Context<'_>, command: &Command) -> Result<
     match zone {
         None => {
             let txn = context.txn();
-            txn.set(datapath::TABLE, datapath, datapath::columns::CT_ZONE_DEFAULT_LIMIT, limit);
+            txn.set(
+                datapath::TABLE,
+                datapath,
+                datapath::columns::CT_ZONE_DEFAULT_LIMIT,
+                limit,
+            );
         }
         Some(zone) => {
             let row = zone_row(context, datapath, zone);
@@ -157,10 +165,17 @@ pub(super) fn delete_limit(context: &mut Context<'_>, command: &Command) -> Resu
     let empty = Datum::default;
     let Some(zone) = zone_or_default(command.arg(1))? else {
         let txn = context.txn();
-        txn.set(datapath::TABLE, datapath, datapath::columns::CT_ZONE_DEFAULT_LIMIT, empty());
+        txn.set(
+            datapath::TABLE,
+            datapath,
+            datapath::columns::CT_ZONE_DEFAULT_LIMIT,
+            empty(),
+        );
         return Ok(());
     };
-    let row = zones(context, datapath).get(&Atom::Integer(zone)).and_then(Atom::as_uuid);
+    let row = zones(context, datapath)
+        .get(&Atom::Integer(zone))
+        .and_then(Atom::as_uuid);
     let Some(row) = row.filter(|row| limit_of(context, *row).is_some()) else {
         return match command.has("--if-exists") {
             true => Ok(()),

@@ -82,7 +82,13 @@ const COMMANDS: &[Entry] = &[
         connections::set_check(state, args, false)
     }),
     ("ct-get-tcp-seq-chk", "[dp]", 0, 1, connections::get_check),
-    ("ct-set-sweep-interval", "[dp] ms", 1, 2, connections::set_sweep_interval),
+    (
+        "ct-set-sweep-interval",
+        "[dp] ms",
+        1,
+        2,
+        connections::set_sweep_interval,
+    ),
     ("ct-get-sweep-interval", "[dp]", 0, 1, connections::get_sweep_interval),
     (
         "ct-set-limits",
@@ -99,7 +105,13 @@ const COMMANDS: &[Entry] = &[
     ("ipf-set-disabled", "[dp] v4|v6", 1, 2, |state, args| {
         fragments::set_enabled(state, args, false)
     }),
-    ("ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_size),
+    (
+        "ipf-set-min-frag",
+        "[dp] v4|v6 minfragment",
+        2,
+        3,
+        fragments::set_min_size,
+    ),
     ("ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max),
     ("ipf-get-status", "[dp]", 0, 1, fragments::show_status),
     ("list-commands", "", 0, usize::MAX, |_, _| Ok(list_commands())),

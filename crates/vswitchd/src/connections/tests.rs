@@ -22,7 +22,10 @@ fn read(datapaths: &[(&str, Option<i64>, Zones<'_>)]) -> Wanted {
             ..rows::Datapath::default()
         };
         for (zone, timeouts, limit) in *zones {
-            let (zone_row, policy) = (uuid(own | 1 << 32 | u128::from(*zone)), uuid(own | 2 << 32 | u128::from(*zone)));
+            let (zone_row, policy) = (
+                uuid(own | 1 << 32 | u128::from(*zone)),
+                uuid(own | 2 << 32 | u128::from(*zone)),
+            );
             let timeouts = timeouts.iter().map(|(key, seconds)| ((*key).to_owned(), *seconds));
             tables.ct_timeout_policies.insert(
                 policy,
@@ -51,7 +54,10 @@ fn read(datapaths: &[(&str, Option<i64>, Zones<'_>)]) -> Wanted {
 
 fn seconds(conntrack: &Conntrack, id: PolicyId, timeout: Timeout) -> Option<u32> {
     let policy = conntrack.policy(id)?;
-    policy.iter().find(|(own, _)| *own == timeout).map(|(_, seconds)| *seconds)
+    policy
+        .iter()
+        .find(|(own, _)| *own == timeout)
+        .map(|(_, seconds)| *seconds)
 }
 
 #[test]
@@ -95,7 +101,11 @@ fn limits_that_a_command_set_stay_if_the_database_has_none() {
 fn what_has_no_effect_is_named() {
     let zones: Zones<'_> = &[(1, &[("tcp_close_wait", 5), ("udp_first", 2)], None)];
     let found = read(&[("dummy", None, zones), ("netdev", None, zones), ("system", None, zones)]);
-    assert_eq!(found.datapaths, [uuid(2 << 64), uuid(3 << 64)], "no bridge is of the other type");
+    assert_eq!(
+        found.datapaths,
+        [uuid(2 << 64), uuid(3 << 64)],
+        "no bridge is of the other type"
+    );
     let problems = [
         "timeout policy of zone 1: tcp_close_wait has no effect",
         "datapath system: zone 1 has no effect: another datapath has it",
@@ -201,18 +211,53 @@ fn a_flush_removes_what_open_vswitch_would_remove() {
         (CtFlush { zone: Some(1), ..all }, true, 3),
         (CtFlush { zone: Some(9), ..all }, true, 0),
         (whole, true, 1),
-        (CtFlush { orig: backwards, ..whole }, true, 1),
+        (
+            CtFlush {
+                orig: backwards,
+                ..whole
+            },
+            true,
+            1,
+        ),
         (CtFlush { zone: Some(9), ..whole }, false, 0),
         (CtFlush { orig: partly, ..whole }, true, 2),
-        (CtFlush { reply: backwards, ..whole }, true, 2),
+        (
+            CtFlush {
+                reply: backwards,
+                ..whole
+            },
+            true,
+            2,
+        ),
         (CtFlush { reply: tuple, ..whole }, true, 0),
-        (CtFlush { mark: Some((1, 1)), ..whole }, true, 1),
-        (CtFlush { mark: Some((1, u32::MAX)), ..all }, true, 3),
+        (
+            CtFlush {
+                mark: Some((1, 1)),
+                ..whole
+            },
+            true,
+            1,
+        ),
+        (
+            CtFlush {
+                mark: Some((1, u32::MAX)),
+                ..all
+            },
+            true,
+            3,
+        ),
         (CtFlush { proto: 17, ..all }, true, 4),
         (CtFlush { proto: 1, ..all }, true, 0),
         (icmp(8), true, 2),
         // Fields of ICMP that are not given are 0, in both directions.
-        (CtFlush { reply: CtTuple::default(), ..icmp(8) }, true, 0),
+        (
+            CtFlush {
+                reply: CtTuple::default(),
+                ..icmp(8)
+            },
+            true,
+            0,
+        ),
         (icmp(7), true, 0),
     ];
     for (wanted, succeeds, removed) in cases {

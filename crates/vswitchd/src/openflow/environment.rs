@@ -1,7 +1,7 @@
 //! The environment of agents: their interface to the daemon.
 
-use crate::{connections, dummy_port};
 use crate::state::State;
+use crate::{connections, dummy_port};
 use dp::{Change, MeterStats, PortNo};
 use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};

@@ -13,7 +13,8 @@ impl Printer<'_> {
             false => format!("{name}={value:#x}/{mask:#x} "),
         };
         if let Some((value, mask)) = flush.mark {
-            self.out.push_str(&masked("mark", value.into(), mask.into(), u32::MAX.into()));
+            self.out
+                .push_str(&masked("mark", value.into(), mask.into(), u32::MAX.into()));
         }
         if let Some((value, mask)) = flush.label {
             self.out.push_str(&masked("labels", value, mask, u128::MAX));

@@ -45,10 +45,7 @@ fn visit(state: &State, zone: Option<u16>, mut visit: impl FnMut(&Connection)) {
     while let Some(from) = next {
         next = tracker.connections(from, STEP, datapath.now(), &mut found);
         let fits = |connection: &Connection| zone.is_none_or(|zone| connection.zone == zone);
-        found
-            .drain(..)
-            .filter(fits)
-            .for_each(|connection| visit(&connection));
+        found.drain(..).filter(fits).for_each(|connection| visit(&connection));
     }
 }
 
@@ -66,7 +63,11 @@ pub(super) fn flush(state: &State, args: &[String]) -> Answer {
         error => text(&format!("failed to {error}"), "Invalid argument"),
     })?;
     // What is left over can only be a datapath.
-    let most = if taken == words.len() { usize::MAX } else { asked.words.len() };
+    let most = if taken == words.len() {
+        usize::MAX
+    } else {
+        asked.words.len()
+    };
     without_datapath(state, &asked.words, most)
         .map_err(|error| error + &text("Cannot open dpif", "Invalid argument"))?;
     let datapath = state.dp();
@@ -198,7 +199,10 @@ pub(super) fn get_sweep_interval(state: &State, args: &[String]) -> Answer {
 pub(super) fn get_check(state: &State, args: &[String]) -> Answer {
     nothing_else(state, args)?;
     let check = state.dp().conntrack().checks_sequence();
-    Ok(format!("TCP sequence checking: {}\n", if check { "enabled" } else { "disabled" }))
+    Ok(format!(
+        "TCP sequence checking: {}\n",
+        if check { "enabled" } else { "disabled" }
+    ))
 }
 
 /// `ct-enable-tcp-seq-chk` and `ct-disable-tcp-seq-chk`. As in Open vSwitch, a word that is no

@@ -14,8 +14,8 @@ fn family(word: Option<&&str>) -> Option<bool> {
     }
 }
 
-/// `ipf-set-enabled` and `ipf-set-disabled`. As in Open vSwitch, a first word that is no datapath is
-/// ignored.
+/// `ipf-set-enabled` and `ipf-set-disabled`. As in Open vSwitch, a first word that is no datapath
+/// is ignored.
 pub(super) fn set_enabled(state: &State, args: &[String], enabled: bool) -> Answer {
     let asked = Asked::read(args)?;
     without_datapath(state, &asked.words, usize::MAX)?;

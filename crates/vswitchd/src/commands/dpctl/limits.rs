@@ -32,7 +32,10 @@ pub(super) fn set(state: &State, args: &[String]) -> Answer {
         }
         words = rest;
     }
-    let limits = words.iter().map(|word| zone_limit(word)).collect::<Result<Vec<_>, _>>()?;
+    let limits = words
+        .iter()
+        .map(|word| zone_limit(word))
+        .collect::<Result<Vec<_>, _>>()?;
     let conntrack = state.dp().conntrack();
     if let Some(limit) = default {
         conntrack.set_default_zone_limit(limit);
