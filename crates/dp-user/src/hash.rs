@@ -21,14 +21,17 @@ enum Carrier {
     Ipv4,
     /// Those of IPv6, and no others.
     Ipv6,
-    /// Those from tunnels and those that were tracked.
-    Extra,
+    /// Those from tunnels, and one that has words of connections too.
+    Tunnel,
+    /// Those that were tracked.
+    Connection,
     Other,
 }
 
 const IPV4_PAIRS: [usize; 4] = pairs_of(Carrier::Ipv4);
 const IPV6_PAIRS: [usize; 2] = pairs_of(Carrier::Ipv6);
-const EXTRA_PAIRS: [usize; 9] = pairs_of(Carrier::Extra);
+const TUNNEL_PAIRS: [usize; 5] = pairs_of(Carrier::Tunnel);
+const CONNECTION_PAIRS: [usize; 4] = pairs_of(Carrier::Connection);
 const OTHER_PAIRS: [usize; PAIRS - 15] = pairs_of(Carrier::Other);
 /// A word that is not zero in packets from tunnels, whose time to live is not zero.
 const TUNNEL: usize = Field::TunTtl.word();
@@ -77,7 +80,9 @@ const fn carrier_of(pair: usize) -> Carrier {
             match info.prerequisite {
                 P::None | P::Tag0 | P::Tag1 | P::Ipv4 | P::Ip | P::Ports | P::Tcp | P::Icmp => return Carrier::Ipv4,
                 P::Ipv6 => carrier = Carrier::Ipv6,
-                P::Tunnel | P::Connection => carrier = Carrier::Extra,
+                P::Tunnel => carrier = Carrier::Tunnel,
+                P::Connection if carrier as u8 == Carrier::Tunnel as u8 => {}
+                P::Connection => carrier = Carrier::Connection,
                 P::Arp | P::Mpls | P::Pbb | P::Nd => {}
             }
         }
@@ -118,8 +123,13 @@ impl KeyHasher {
             if key.words()[tag] | key.words()[marks] != 0 {
                 sum = sum.wrapping_add(across(RARE));
             }
-            if extra != 0 {
-                sum = EXTRA_PAIRS.into_iter().fold(sum, part);
+            if key.words()[TUNNEL] != 0 {
+                sum = TUNNEL_PAIRS.into_iter().fold(sum, part);
+            } else if extra != 0 {
+                sum = part(sum, TRACKED / 2);
+            }
+            if key.words()[TRACKED] != 0 {
+                sum = CONNECTION_PAIRS.into_iter().fold(sum, part);
             }
         }
         let kind = EtherType(key.get(Field::EthType) as u16);

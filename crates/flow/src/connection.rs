@@ -1,8 +1,9 @@
 //! The fields of a key that say which connection a packet belongs to.
 
-use crate::{Connection, Field, Key, OriginalTuple};
+use crate::{Connection, Field, KEY_WORDS, Key, OriginalTuple};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 impl Connection {
     /// The bits of `ct_state` by their names, in the order in which they are printed.
@@ -38,6 +39,27 @@ impl Connection {
     }
 }
 
+/// The words of connections: no other field lies in them.
+const OF_CONNECTIONS: Range<usize> = {
+    let (mut first, mut end, mut n) = (KEY_WORDS, 0, 0);
+    while n < Field::ALL.len() {
+        let field = Field::ALL[n];
+        if field.is_of_connection() {
+            let (low, high) = (field.word(), field.word() + 1 - (field.info().bits > 64) as usize);
+            first = if high - 1 < first { high - 1 } else { first };
+            end = if low + 1 > end { low + 1 } else { end };
+        }
+        n += 1;
+    }
+    n = 0;
+    while n < Field::ALL.len() {
+        let word = Field::ALL[n].word();
+        assert!(Field::ALL[n].is_of_connection() == (first <= word && word < end));
+        n += 1;
+    }
+    first..end
+};
+
 impl Key {
     /// Sets the fields of a connection; all others stay, those of other connections too.
     pub fn set_connection(&mut self, connection: &Connection) {
@@ -61,8 +83,9 @@ impl Key {
     }
 
     /// Takes the fields of a connection away: the packet is untracked.
+    #[inline]
     pub fn clear_connection(&mut self) {
-        Field::of_connections().for_each(|field| self.set(field, 0));
+        self.words[OF_CONNECTIONS].fill(0);
     }
 
     /// The connection of a tracked packet; `None` if it has not passed the tracker. The tracker's

@@ -264,6 +264,16 @@ impl PacketMeta {
         self.extra.as_ref()?.connection.as_ref()
     }
 
+    /// What connection tracking said of a packet that has no other metadata but its ingress port and
+    /// a recirculation id.
+    #[inline]
+    pub fn connection_only(&self) -> Option<&Connection> {
+        let extra = self.extra.as_deref()?;
+        let others = self.mark | self.priority | extra.dp_hash | extra.packet_type;
+        let is_alone = others == 0 && extra.tunnel.is_none();
+        extra.connection.as_ref().filter(|_| is_alone)
+    }
+
     /// Takes away what few packets have.
     #[inline(always)]
     pub fn take_extra(&mut self) -> Option<Box<ExtraMeta>> {

@@ -15,8 +15,18 @@ use wire::EtherType;
 #[derive(Clone)]
 pub struct KeySlot {
     key: Key,
-    /// Whether the packet has plain metadata, and only words that an IPv4 packet has are not zero.
-    is_plain: bool,
+    content: Content,
+}
+
+/// Which words of a key need not be zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Those of an IPv4 packet with plain metadata.
+    Plain,
+    /// Those, and the ones of a connection.
+    Tracked,
+    /// Any.
+    Any,
 }
 
 /// What came of reading a packet.
@@ -34,7 +44,7 @@ impl Default for KeySlot {
     fn default() -> KeySlot {
         KeySlot {
             key: Key::ZERO,
-            is_plain: true,
+            content: Content::Plain,
         }
     }
 }
@@ -53,18 +63,45 @@ impl KeySlot {
     /// was read in the same way, if there was one.
     #[inline(always)]
     pub fn read(&mut self, data: &[u8], meta: &PacketMeta, before: Option<&KeySlot>) -> Reading {
-        let plain = if meta.is_plain() { Plain::read(data, meta) } else { None };
-        let Some(plain) = plain else {
+        if !meta.is_plain() {
+            return self.read_rare(data, meta);
+        }
+        let Some(plain) = Plain::read(data, meta) else {
             return self.read_any(data, meta);
         };
-        if before.is_some_and(|before| before.is_plain && plain.is_of(before)) {
+        if before.is_some_and(|before| before.content == Content::Plain && plain.is_of(before)) {
             return Reading::Same;
         }
-        if !self.is_plain {
-            *self = KeySlot::default();
+        if self.content != Content::Plain {
+            self.clear();
         }
         plain.write(&mut self.key);
         Reading::Key
+    }
+
+    /// Reads a packet whose metadata is not plain. Those of connections are often of TCP or UDP.
+    #[inline(never)]
+    fn read_rare(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
+        let tracked = meta.connection_only().zip(Plain::read(data, meta));
+        let Some((connection, plain)) = tracked else {
+            return self.read_any(data, meta);
+        };
+        self.clear();
+        plain.write(&mut self.key);
+        self.key.set_connection(connection);
+        self.content = Content::Tracked;
+        Reading::Key
+    }
+
+    /// Makes all words zero that a plain packet does not write.
+    #[inline]
+    fn clear(&mut self) {
+        match self.content {
+            Content::Plain => {}
+            Content::Tracked => self.key.clear_connection(),
+            Content::Any => self.key = Key::ZERO,
+        }
+        self.content = Content::Plain;
     }
 
     /// Reads a packet by the walk over its headers.
@@ -85,7 +122,8 @@ impl KeySlot {
         if let Some((kind, rest)) = read {
             payload(&mut self.key, kind, rest);
         }
-        self.is_plain = meta.is_plain() && self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
+        let is_plain = meta.is_plain() && self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
+        self.content = if is_plain { Content::Plain } else { Content::Any };
         reading(read.is_some())
     }
 
