@@ -55,6 +55,8 @@ impl Env for World {
         false
     }
 
+    fn flush_connections(&self, _flush: &openflow::model::CtFlush) {}
+
     fn set_port_up(&self, _interface: &str, _up: bool) -> Result<(), String> {
         Ok(())
     }

@@ -140,6 +140,7 @@ impl Lab {
                 queues: RefCell::default(),
                 unsupported: RefCell::default(),
                 changes: Cell::new(0),
+                flushed: RefCell::default(),
             },
             agent: Agent::new(
                 Config {
