@@ -2,7 +2,7 @@
 
 use super::{ParseError, number};
 use crate::model::CtFlush;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Protocol numbers of ICMP and ICMPv6.
 const ICMP: [u8; 2] = [1, 58];
@@ -96,6 +96,11 @@ fn read_tuple(text: &str, flush: &mut CtFlush, reply: bool) -> Result<(), ParseE
         let bad = || ParseError::new(format!("failed to parse field {key}"));
         let short = || number::unsigned(value).and_then(|number| u16::try_from(number).ok());
         let byte = || short().and_then(|number| u8::try_from(number).ok());
+        if let Some(four) = family(key)
+            && addresses(flush).any(|known| known.to_ipv4_mapped().is_some() != four)
+        {
+            return Err(ParseError::new(format!("the L3 protocol does not match {value}")));
+        }
         let tuple = if reply { &mut flush.reply } else { &mut flush.orig };
         match key {
             "ct_nw_src" | "ct_ipv6_src" if tuple.src.is_some() => return repeated(key),
@@ -112,16 +117,27 @@ fn read_tuple(text: &str, flush: &mut CtFlush, reply: bool) -> Result<(), ParseE
             "icmp_id" => tuple.icmp_id = Some(short().ok_or_else(bad)?),
             key => return Err(ParseError::new(format!("invalid conntrack tuple field: {key}"))),
         }
-        let known = [flush.orig.src, flush.orig.dst, flush.reply.src, flush.reply.dst];
-        let fours = known.iter().flatten().filter(|a| a.to_ipv4_mapped().is_some()).count();
-        if fours != 0 && fours != known.iter().flatten().count() {
-            return Err(ParseError::new(format!("the L3 protocol does not match {value}")));
-        }
         if key.starts_with("icmp_") && !ICMP.contains(&flush.proto) {
             return Err(ParseError::new("invalid L4 fields"));
         }
     }
     Ok(())
+}
+
+/// The addresses of both directions.
+fn addresses(flush: &CtFlush) -> impl Iterator<Item = Ipv6Addr> {
+    [flush.orig.src, flush.orig.dst, flush.reply.src, flush.reply.dst]
+        .into_iter()
+        .flatten()
+}
+
+/// Whether an address is of IPv4, by its name; `None` of other fields.
+fn family(key: &str) -> Option<bool> {
+    match key {
+        "ct_nw_src" | "ct_nw_dst" => Some(true),
+        "ct_ipv6_src" | "ct_ipv6_dst" => Some(false),
+        _ => None,
+    }
 }
 
 fn repeated(key: &str) -> Result<(), ParseError> {
@@ -169,6 +185,10 @@ mod tests {
             ("foo", "parse ct-tuple: field foo missing value"),
             ("ct_tp_src=1", "parse ct-tuple: port is set without protocol"),
             ("icmp_type=1,ct_nw_proto=1", "parse ct-tuple: invalid L4 fields"),
+            (
+                "ct_nw_src=1.2.3.4,ct_ipv6_src=::1",
+                "parse ct-tuple: the L3 protocol does not match ::1",
+            ),
             (
                 "ct_nw_src=1.2.3.4,ct_ipv6_dst=::1",
                 "parse ct-tuple: the L3 protocol does not match ::1",
