@@ -64,7 +64,7 @@ pub(crate) struct Actor {
     pub(crate) connections: Connections,
     meters: MeterView,
     sampler: Sampler,
-    tunnels: Tunnels,
+    pub(crate) tunnels: Tunnels,
     slowpath: Arc<dyn Slowpath>,
     stats: Arc<WorkerStats>,
     /// Recirculated packets, in order: collected until the pipeline takes them.

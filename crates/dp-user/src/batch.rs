@@ -17,7 +17,8 @@ pub(crate) struct Batch {
     /// Those of the frames come first, in order; keys of earlier batches are behind them.
     places: Vec<Run>,
     used: usize,
-    /// The port, where it has just received all the packets; `None` for packets that recirculate.
+    /// The port, where it has just received all the packets; `None` for packets that recirculate,
+    /// or come from a tunnel.
     pub(super) received: Option<PortNo>,
     /// The keys of all runs were read, and are those of the packets as they are now.
     pub(crate) has_keys: bool,

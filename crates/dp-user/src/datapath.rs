@@ -263,6 +263,7 @@ impl Datapath for DpUser {
             let load = Arc::<QueueLoad>::default();
             let mut rx_queue = RxQueue::new(port, rx, stats[worker].1.clone(), budget);
             rx_queue.offload_port = offload.as_ref().map(|offload| offload.port.clone());
+            rx_queue.tunnel = device.tunnel_format();
             assigned_queues[worker].push(AssignedQueue {
                 rx_queue,
                 number: number as u32,

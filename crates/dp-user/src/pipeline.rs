@@ -3,6 +3,7 @@
 //! | | stage | where |
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one receive queue | [`Rx::recv`] |
+//! | | where the host's stack receives packets of tunnels: take their outer headers off | `tunnels` |
 //! | | where the port has them: its ingress shaper and policer | `ingress` |
 //! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`], `find` |
 //! | 3 | look in the signature cache, compare with the megaflow it names | `signature`, `find` |
@@ -59,6 +60,7 @@ mod ingress;
 mod offload;
 mod recirculate;
 mod transmit;
+mod tunnels;
 mod upcalls;
 
 pub use crate::batch::BATCH;
@@ -172,7 +174,11 @@ impl Pipeline {
                 budgets.begin(contended);
             }
             take_in(&mut batch.frames, from);
-            if from.has_ingress() {
+            if let Some(format) = from.tunnel
+                && !self.end_tunnels(&mut batch.frames, from, format)
+            {
+                // All had wrong outer headers.
+            } else if from.has_ingress() {
                 self.pass_ingress(&mut batch, from, now);
             } else {
                 let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
@@ -190,8 +196,10 @@ impl Pipeline {
     /// Stages 2 to 8.
     #[inline]
     fn forward(&mut self, batch: &mut Batch, from: &mut RxQueue, now: Nanos) {
+        // Packets of tunnels have metadata of their own.
+        let received = from.tunnel.is_none().then_some(from.port);
         let (port, from) = (from.port, &mut from.source);
-        batch.received = Some(port);
+        batch.received = received;
         let again = if from.has_waiting() {
             self.forward_behind(batch, from, now);
             false

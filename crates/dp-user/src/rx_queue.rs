@@ -11,6 +11,7 @@ use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use tunnel::format::Format;
 
 /// Number of punts a receive queue may send to the control plane: copies for controllers, or
 /// upcalls, per batch and in reserve.
@@ -137,6 +138,8 @@ pub struct RxQueue {
     pub(crate) due: Option<Nanos>,
     /// Its port in the offload, where flows can be offloaded.
     pub(crate) offload_port: Option<Arc<OffloadPort>>,
+    /// What its packets are, if the host's stack receives them for tunnels.
+    pub(crate) tunnel: Option<Format>,
 }
 
 impl RxQueue {
@@ -152,6 +155,7 @@ impl RxQueue {
             ingress: None,
             due: None,
             offload_port: None,
+            tunnel: None,
         }
     }
 

@@ -4,6 +4,7 @@ use crate::{Dummy, Frame};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
+use tunnel::format::Format;
 use wire::MacAddr;
 
 /// A device that sends and receives packets.
@@ -84,6 +85,12 @@ pub trait Netdev: Send + Sync {
     /// The device's options for `dpctl/show`, and how it applies them.
     fn config(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
+    }
+
+    /// How to read the outer headers of the packets that it receives, if it is a [`Kind::Tunnel`]:
+    /// whoever receives takes them off first.
+    fn tunnel_format(&self) -> Option<Format> {
+        None
     }
 
     /// The device's interface for tests, if it is a [`Kind::Dummy`].
@@ -216,6 +223,8 @@ pub enum Kind {
     Pcap,
     /// A device without receive traffic.
     Null,
+    /// Sockets of the host's stack for the packets of tunnels.
+    Tunnel,
 }
 
 impl Kind {
@@ -229,6 +238,7 @@ impl Kind {
             Kind::Dummy => "dummy",
             Kind::Pcap => "pcap",
             Kind::Null => "null",
+            Kind::Tunnel => "tunnel",
         }
     }
 }

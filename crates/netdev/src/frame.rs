@@ -110,6 +110,26 @@ impl Frame {
         Frame::in_buffer(buffer, len)
     }
 
+    /// A frame of `before` bytes, which `write` writes, and a copy of the pieces of a packet of
+    /// `len` bytes.
+    pub(crate) fn of_pieces<'a>(
+        before: usize,
+        len: usize,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Frame {
+        let mut frame = Frame::with_len(before + len);
+        let data = frame.data_mut();
+        write(&mut data[..before]);
+        let mut at = before;
+        for piece in pieces {
+            let end = (at + piece.len()).min(data.len());
+            data[at..end].copy_from_slice(&piece[..end - at]);
+            at = end;
+        }
+        frame
+    }
+
     /// An empty frame in a buffer for the largest packet, to be received into.
     pub(crate) fn for_any() -> Frame {
         Frame::in_buffer(pool::take(), 0)

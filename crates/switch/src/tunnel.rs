@@ -23,6 +23,18 @@ pub struct Underlay {
     pub routes: Arc<route::Table>,
     /// The bridges whose local port has an address, by name.
     pub bridges: BTreeMap<String, UnderlayBridge>,
+    /// The datapath ports of tunnels whose packets the host's stack carries where no bridge of ours
+    /// leads to the other end.
+    pub host: BTreeSet<PortNo>,
+}
+
+/// How packets get to the other end of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way<'a> {
+    /// Through a bridge of this switch, which has this name.
+    Native(&'a str, &'a UnderlayBridge),
+    /// By the host's stack.
+    Host,
 }
 
 /// What tunnels learn of their underlay, and users may set.
@@ -42,6 +54,20 @@ impl TunnelTables {
 }
 
 impl Underlay {
+    /// The way to the other end of a tunnel with that datapath port, and the next hop.
+    pub fn way(&self, device: PortNo, remote: IpAddr, mark: u32) -> Option<(Way<'_>, &route::Hop)> {
+        let route = self.routes.lookup(remote, mark)?;
+        let hop = &route.hop;
+        let way = match self.bridges.get_key_value(&hop.device) {
+            Some((name, bridge)) => Way::Native(name, bridge),
+            // Packets to this host itself would come back.
+            None if matches!(route.origin, route::Origin::Cached { local: true }) => return None,
+            None if self.host.contains(&device) => Way::Host,
+            None => return None,
+        };
+        Some((way, hop))
+    }
+
     /// The source address of a request for a neighbour of a bridge: that of the route to it, or one
     /// of the same family.
     pub fn source_for(&self, bridge: &UnderlayBridge, neighbour: IpAddr) -> Option<IpAddr> {
@@ -201,7 +227,7 @@ impl Switch {
         let tunnels = &mut self.tunnels;
         let same_routes = underlay.routes.generation() == tunnels.underlay.routes.generation();
         let same_bridges = underlay.bridges == tunnels.underlay.bridges;
-        if same_routes && same_bridges {
+        if same_routes && same_bridges && underlay.host == tunnels.underlay.host {
             return Vec::new();
         }
         let mut stale = vec![Read::Underlay];

@@ -18,6 +18,7 @@ mod buffer;
 mod counting_alloc;
 pub mod crash;
 pub mod cycles;
+pub mod datagram;
 mod error;
 pub mod ethtool;
 pub mod memory;

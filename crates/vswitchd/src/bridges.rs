@@ -46,6 +46,8 @@ pub(crate) struct Bridges {
     tunnel_ports: BTreeMap<String, PortNo>,
     /// What the database says of tracked connections.
     connections: connections::Applied,
+    /// Sockets of the host's stack for them, by the same names.
+    host_tunnels: BTreeMap<String, tunnels::HostPort>,
 }
 
 struct OpenDevice {
@@ -105,6 +107,8 @@ pub(crate) struct InterfaceState {
     pub(crate) peer: Option<String>,
     /// The tunnel, of a tunnel.
     pub(crate) tunnel: Option<Arc<Vport>>,
+    /// Why the host's stack cannot carry the tunnel's packets.
+    pub(crate) underlay_error: Option<String>,
     /// Errors of its queues and policers.
     pub(crate) qos: Found,
     /// The DSCP that each queue sets.
@@ -126,6 +130,7 @@ impl Bridges {
             retries: Retries::default(),
             tunnel_ports: BTreeMap::new(),
             connections: connections::Applied::default(),
+            host_tunnels: BTreeMap::new(),
         }
     }
 
@@ -343,6 +348,7 @@ impl Bridges {
                 notes: interface.unsupported.clone(),
                 peer,
                 tunnel,
+                underlay_error: None,
                 qos: Found::default(),
                 dscp: BTreeMap::new(),
             };

@@ -256,7 +256,7 @@ impl Daemon {
                 }
                 ready = readable(self.route_events.as_ref()) => {
                     ready?.clear_ready();
-                    state.settle_underlay();
+                    self.owed.configuration |= state.settle_underlay();
                 }
                 wanted = state.shared.wanted_neighbours() => state.ask_for_neighbours(&wanted),
                 failed = state.shared.failed_ports() => {
@@ -456,6 +456,9 @@ impl Daemon {
         }
         if reconfigure {
             self.reconfigure();
+        } else if self.state.bridges.borrow().has_tunnels() {
+            // A carrier may have changed, or a device of the kernel released a port.
+            self.owed.configuration |= self.state.settle_underlay();
         }
     }
 

@@ -36,6 +36,11 @@ impl Routes {
         }
     }
 
+    /// Whether the kernel's routes belong to it.
+    pub(crate) fn follows_kernel(&self) -> bool {
+        !matches!(self.kernel, Kernel::Off)
+    }
+
     /// The table, up to date with the kernel.
     pub(crate) fn table(&mut self) -> &Table {
         self.follow_kernel();

@@ -184,9 +184,11 @@ impl State {
         mgmt::reclaim::freed(usize::try_from(gone * EACH).unwrap_or(usize::MAX));
     }
 
-    /// Tells the switch the networks that lead to tunnels' other ends.
-    pub(crate) fn settle_underlay(&self) {
-        self.bridges.borrow().settle_underlay(&mut self.routes.borrow_mut());
+    /// Tells the switch the networks that lead to tunnels' other ends. Returns whether rows have to
+    /// say something else of tunnels.
+    pub(crate) fn settle_underlay(&self) -> bool {
+        let (mut bridges, mut routes) = (self.bridges.borrow_mut(), self.routes.borrow_mut());
+        bridges.settle_underlay(&mut routes)
     }
 
     /// Asks for neighbours of tunnels, each from the local port of its bridge.

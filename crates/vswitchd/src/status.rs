@@ -158,7 +158,8 @@ impl Report<'_> {
             Ok(_) => {
                 let notes = Some(state.notes.join(", ")).filter(|notes| !notes.is_empty());
                 let notes = notes.map(|notes| format!("not supported yet: {notes}"));
-                let all: Vec<String> = state.qos.interface.iter().cloned().chain(notes).collect();
+                let all = state.qos.interface.iter().cloned().chain(notes);
+                let all: Vec<String> = all.chain(state.underlay_error.clone()).collect();
                 Some(all.join("; ")).filter(|all| !all.is_empty())
             }
         };
@@ -278,7 +279,9 @@ impl Report<'_> {
         use interface::{TABLE, columns};
         for (_, _, interface) in bridges.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
-            let counters = interface.port.and_then(|port| datapath.port_counters(port));
+            // Tunnels share datapath ports.
+            let own = interface.port.filter(|_| interface.tunnel.is_none());
+            let counters = own.and_then(|port| datapath.port_counters(port));
             let lost = interface.device.as_ref().map(|device| device.drops());
             let dummy = interface.device.as_ref().and_then(|device| device.as_dummy());
             let statistics = match counters {

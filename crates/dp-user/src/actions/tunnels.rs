@@ -72,7 +72,7 @@ impl Tunnels {
     }
 
     /// Takes the outer headers of a packet off: it is then one that the tunnel has received.
-    fn pop(&self, frame: &mut Frame, port: PortNo, format: Format) -> Result<(), DropCause> {
+    pub(crate) fn pop(&self, frame: &mut Frame, port: PortNo, format: Format) -> Result<(), DropCause> {
         let ip = ethernet_len(frame);
         let data = frame.data().get(ip..).ok_or(DropCause::TunnelMalformed)?;
         let checksums = match frame.offload.csum {

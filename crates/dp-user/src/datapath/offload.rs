@@ -75,6 +75,6 @@ pub(super) fn add_carried(sum: &mut PortCounters, offload: &PortOffload) {
 fn is_eligible(kind: Kind) -> bool {
     match kind {
         Kind::System => true,
-        Kind::Afxdp | Kind::Internal | Kind::Tap | Kind::Dummy | Kind::Pcap | Kind::Null => false,
+        Kind::Afxdp | Kind::Internal | Kind::Tap | Kind::Dummy | Kind::Pcap | Kind::Null | Kind::Tunnel => false,
     }
 }

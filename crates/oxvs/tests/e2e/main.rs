@@ -23,6 +23,7 @@ mod exports_headers;
 mod exports_load;
 mod fixture;
 mod floods;
+mod host_tunnels;
 mod lab_controller;
 mod liveness;
 mod liveness_frr;

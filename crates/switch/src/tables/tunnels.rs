@@ -5,12 +5,16 @@
 //! mirrors and queues of the underlay see the outer packet. The key of the outer packet is in the
 //! translation except for its UDP source port, which every packet has of its own. Where the
 //! underlay reads that port, the packet recirculates instead.
+//!
+//! Where no bridge of ours leads to the other end, the packet with its outer headers leaves by the
+//! tunnel's datapath port, which hands it to the host's stack. Packets that the host's stack has
+//! received come from there without outer headers.
 
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress};
-use crate::tunnel::UnderlayBridge;
+use crate::tunnel::Way;
 use dp::{Action, DropCause, Effect, TunnelPush};
 use flow::{Field, Key, MatchField, PacketMeta, PortNo, Tunnel};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,17 +36,6 @@ const DSCP: u128 = 0xfc;
 
 /// Bytes behind the headers of a packet whose outer key is asked for.
 const SOME_PAYLOAD: usize = 64;
-
-/// The end of a tunnel, as a packet is to be sent to it.
-struct Route<'a> {
-    /// The bridge that leads there.
-    name: &'a str,
-    bridge: &'a UnderlayBridge,
-    /// The router, or the end itself.
-    next_hop: IpAddr,
-    /// The outer source address.
-    source: IpAddr,
-}
 
 impl<'a> Pipeline<'a> {
     /// The port of a packet that a tunnel's datapath port has decapsulated. `None` where the
@@ -201,21 +194,35 @@ impl<'a> Pipeline<'a> {
                 self.packet.state.key.get(Field::PktMark)
             }
         };
-        self.detail(|_| String::from("output to native tunnel"));
         self.depend(Read::Underlay);
-        let Some(route) = self.route_to(config, remote, mark as u32) else {
+        let device = PortNo(vport.datapath_port);
+        let Some((way, hop)) = self.switch.tunnels.underlay.way(device, remote, mark as u32) else {
+            self.detail(|_| String::from("output to native tunnel"));
             self.warning(|_| String::from("native tunnel routing failed"));
             return self.dropped(DropCause::TunnelRoute);
         };
-        self.detail(|_| format!("tunneling to {} via {}", route.next_hop, route.name));
-        let Some(mac) = self.next_hop_mac(&route) else { return };
-        self.detail(|_| {
-            let (own, source) = (route.bridge.mac, route.source);
-            format!("tunneling from {own} {source} to {mac} {}", route.next_hop)
-        });
+        let (underlay, ethernet, source) = match way {
+            Way::Native(name, bridge) => {
+                let source = self.source_of(config, hop.source);
+                let next_hop = hop.gateway.unwrap_or(remote);
+                self.detail(|_| String::from("output to native tunnel"));
+                self.detail(|_| format!("tunneling to {next_hop} via {name}"));
+                let Some(mac) = self.next_hop_mac(name, next_hop) else {
+                    return;
+                };
+                let own = bridge.mac;
+                self.detail(|_| format!("tunneling from {own} {source} to {mac} {next_hop}"));
+                (bridge.local, (mac, own), source)
+            }
+            Way::Host => {
+                self.detail(|_| String::from("output to kernel tunnel"));
+                let none = MacAddr::default();
+                (device, (none, none), self.source_of(config, hop.source))
+            }
+        };
         let outer = Outer {
-            ethernet: Some((mac, route.bridge.mac)),
-            src: route.source,
+            ethernet: Some(ethernet),
+            src: source,
             dst: remote,
             tos: config.outer_tos(ip),
             ttl: config.outer_ttl(ip),
@@ -234,13 +241,41 @@ impl<'a> Pipeline<'a> {
             }
         };
         let push = TunnelPush {
-            port: PortNo(vport.datapath_port),
-            underlay: route.bridge.local,
+            port: device,
+            underlay,
             kind: config.kind.kind(),
             headers,
             sequence: self.switch.tunnels.sequence(at),
         };
-        self.send_encapsulated(at, vport, push, mark);
+        match way {
+            Way::Native(..) => self.send_encapsulated(at, vport, push, mark),
+            Way::Host => self.send_by_host(at, push, mark),
+        }
+    }
+
+    /// Hands the packet with its outer headers to the host's stack.
+    fn send_by_host(&mut self, at: Ingress, push: TunnelPush, mark: u128) {
+        let device = push.port;
+        self.commit_all();
+        self.export_sent(device);
+        let before = self.packet.base.key.get(Field::PktMark);
+        let Some(mut outer) = outer_key(&push, self.packet.base.queue) else {
+            return self.dropped(DropCause::TunnelRoute);
+        };
+        outer.set(Field::PktMark, before);
+        let limit = self.packet.limit.take();
+        if let Some(saved) = self.begin_copy() {
+            self.actions.extend(limit.map(Action::Trunc));
+            self.actions.push(Action::TunnelPush(Arc::new(push)));
+            self.packet.base.key = outer;
+            self.packet.state.key = outer;
+            self.packet.state.key.set(Field::PktMark, mark);
+            self.commit_all();
+            self.actions.push(Action::Output(device));
+            self.end_copy(saved);
+        }
+        self.packet.limit = limit;
+        self.mirror_sent(Egress::Tunnel(at));
     }
 
     fn send_encapsulated(&mut self, at: Ingress, vport: &Vport, push: TunnelPush, mark: u128) {
@@ -324,41 +359,33 @@ impl<'a> Pipeline<'a> {
         key
     }
 
-    fn route_to(&mut self, config: &Config, remote: IpAddr, mark: u32) -> Option<Route<'a>> {
-        let underlay = &self.switch.tunnels.underlay;
-        let hop = &underlay.routes.lookup(remote, mark)?.hop;
-        let (name, bridge) = underlay.bridges.get_key_value(&hop.device)?;
+    /// The outer source address: the configured one, or that of the route.
+    fn source_of(&self, config: &Config, of_route: IpAddr) -> IpAddr {
         let chosen = match config.local {
             Local::Address(local) => Some(local),
             Local::Flow => self.packet.state.key.tunnel_addresses().map(|(src, _)| src),
             Local::Any => None,
         };
         let chosen = chosen.filter(|chosen| !chosen.is_unspecified());
-        Some(Route {
-            name,
-            bridge,
-            next_hop: hop.gateway.unwrap_or(remote),
-            source: chosen.unwrap_or(hop.source),
-        })
+        chosen.unwrap_or(of_route)
     }
 
     /// The Ethernet address of the next hop; it is asked for where it is not known.
-    fn next_hop_mac(&mut self, route: &Route<'_>) -> Option<MacAddr> {
-        let Some(bridge) = self.switch.bridge_ids.get(route.name).copied() else {
+    fn next_hop_mac(&mut self, name: &str, next_hop: IpAddr) -> Option<MacAddr> {
+        let Some(bridge) = self.switch.bridge_ids.get(name).copied() else {
             self.dropped(DropCause::TunnelRoute);
             return None;
         };
-        self.depend(Read::Neighbour(bridge, route.next_hop));
+        self.depend(Read::Neighbour(bridge, next_hop));
         self.effects.push(Effect::Resolve {
             bridge,
-            address: route.next_hop,
+            address: next_hop,
         });
-        let mac = self.switch.tunnels.mac_of(BridgeName::new(route.name), route.next_hop);
+        let mac = self.switch.tunnels.mac_of(BridgeName::new(name), next_hop);
         if mac.is_none() {
             self.detail(|_| {
-                let kind = if route.next_hop.is_ipv4() { "ARP" } else { "ND" };
-                let (address, name) = (route.next_hop, route.name);
-                format!("neighbor cache miss for {address} on bridge {name}, sending {kind} request")
+                let kind = if next_hop.is_ipv4() { "ARP" } else { "ND" };
+                format!("neighbor cache miss for {next_hop} on bridge {name}, sending {kind} request")
             });
             self.dropped(DropCause::TunnelNeighbour);
         }

@@ -4,13 +4,28 @@ use super::{BridgeState, Bridges, interfaces_of};
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::dummy_port;
 use crate::routes::{Routes, addresses_of};
-use dp::PortNo;
+use dp::{Datapath, PortNo};
+use netdev::{HostTunnel, HostTunnelConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use switch::{Underlay, UnderlayBridge};
+use switch::{Underlay, UnderlayBridge, Way};
 use tunnel::route::Prefix;
-use tunnel::vport::Vport;
+use tunnel::vport::{Endpoint, Vport};
+
+/// Sockets of the host's stack for a tunnel's datapath port.
+pub(super) struct HostPort {
+    port: PortNo,
+    config: HostTunnelConfig,
+    /// Why there are none.
+    error: Option<String>,
+}
+
+fn close(datapath: &dyn Datapath, name: &str, host: &HostPort) {
+    if let Err(error) = datapath.del_port(host.port) {
+        tracing::warn!(target: "tunnel", "{name}: {error}");
+    }
+}
 
 impl Bridges {
     /// Gives numbers to the datapath ports of tunnels. As in Open vSwitch a number is in the name,
@@ -69,16 +84,104 @@ impl Bridges {
         !self.tunnel_ports.is_empty()
     }
 
-    /// Tells the switch the networks that lead to tunnels' other ends.
-    pub(crate) fn settle_underlay(&self, routes: &mut Routes) {
+    /// Tells the switch the networks that lead to tunnels' other ends. Returns whether a row has to
+    /// say something else of them.
+    pub(crate) fn settle_underlay(&mut self, routes: &mut Routes) -> bool {
+        let follows_kernel = routes.follows_kernel();
+        self.open_host_tunnels(follows_kernel);
         if !self.has_tunnels() {
-            return;
+            return false;
         }
         let bridges = self.state.iter();
         let bridges = bridges.filter_map(|(name, state)| Some((name.clone(), self.underlay_of(name, state)?)));
-        let (bridges, routes) = (bridges.collect(), routes.shared());
-        self.shared
-            .update(|switch, _| switch.set_underlay(Underlay { routes, bridges }));
+        let host = self.host_tunnels.values().filter(|host| host.error.is_none());
+        let underlay = Underlay {
+            bridges: bridges.collect(),
+            routes: routes.shared(),
+            host: host.map(|host| host.port).collect(),
+        };
+        let is_shown = follows_kernel && self.show_ways(&underlay);
+        self.shared.update(|switch, _| switch.set_underlay(underlay));
+        is_shown
+    }
+
+    /// Opens sockets of the host's stack for the tunnels that there are, and closes others. Where
+    /// the kernel's routes are left out, so is its stack.
+    fn open_host_tunnels(&mut self, follows_kernel: bool) {
+        let mut wanted = BTreeMap::new();
+        if follows_kernel && self.has_tunnels() {
+            for own in self.shared.switch.read().tunnel_listeners() {
+                let config = HostTunnelConfig {
+                    format: own.format,
+                    protocol: own.protocol,
+                    port: own.port,
+                };
+                wanted.insert(own.name.clone(), (PortNo(own.datapath_port), config));
+            }
+        }
+        let datapath = &self.datapath;
+        self.host_tunnels.retain(|name, host| {
+            let stays = wanted.get(name) == Some(&(host.port, host.config));
+            if !stays && host.error.is_none() {
+                close(&**datapath, name, host);
+            }
+            stays
+        });
+        for (name, (port, config)) in wanted {
+            let before = self.host_tunnels.get(&name);
+            if before.is_some_and(|host| host.error.is_none()) {
+                continue;
+            }
+            let device = HostTunnel::open(&name, config).map_err(|error| error.to_string());
+            let opened = device.and_then(|device| {
+                let added = self.datapath.add_port(port, Arc::new(device));
+                added.map_err(|error| error.to_string())
+            });
+            let error = opened.err();
+            if let Some(error) = error.as_ref().filter(|_| before.is_none()) {
+                tracing::warn!(target: "tunnel", "{error}: the host's stack carries no packets of its tunnels");
+            }
+            self.host_tunnels.insert(name, HostPort { port, config, error });
+        }
+    }
+
+    /// Shows which way each tunnel takes. Returns whether that is new.
+    fn show_ways(&mut self, underlay: &Underlay) -> bool {
+        let mut is_new = false;
+        let mut links = None;
+        let mut carrier = |device: &str| {
+            // They are read once, and only where a tunnel has a remote end.
+            let links = links.get_or_insert_with(|| netdev::list_links().unwrap_or_default());
+            let link = links.iter().find(|link| link.name == device);
+            link.is_some_and(|link| link.carrier)
+        };
+        for interface in self
+            .state
+            .values_mut()
+            .flat_map(|bridge| bridge.interfaces.values_mut())
+        {
+            let Some(tunnel) = &interface.tunnel else { continue };
+            let host = self.host_tunnels.get(&tunnel.config.datapath_port());
+            let error = host.and_then(|host| host.error.clone());
+            let mut details = BTreeMap::new();
+            if let Endpoint::Address(remote) = tunnel.config.remote {
+                let mark = tunnel.config.egress_pkt_mark.unwrap_or(0);
+                if let Some((way, hop)) = underlay.way(PortNo(tunnel.datapath_port), remote, mark) {
+                    let way = match way {
+                        Way::Native(..) => "native",
+                        Way::Host => "host",
+                    };
+                    let up = if carrier(&hop.device) { "up" } else { "down" };
+                    details.insert("tunnel_egress_iface".to_owned(), hop.device.clone());
+                    details.insert("tunnel_egress_iface_carrier".to_owned(), up.to_owned());
+                    details.insert("underlay".to_owned(), way.to_owned());
+                }
+            }
+            is_new |= interface.details != details || interface.underlay_error != error;
+            interface.details = details;
+            interface.underlay_error = error;
+        }
+        is_new
     }
 
     /// A bridge whose local port has an address.

@@ -110,7 +110,7 @@ fn set_address(state: &State, args: &[String], read: fn(&str) -> Result<(IpAddr,
     with_dummy(state, &args[0], |_| ()).ok_or("Unknown Dummy Interface")?;
     let (address, len) = read(&args[1])?;
     with_dummy(state, &args[0], |dummy| dummy.add_address(address, len));
-    state.settle_underlay();
+    let _ = state.settle_underlay();
     Ok("OK".to_owned())
 }
 

@@ -45,7 +45,7 @@ fn add_route(state: &State, args: &[String]) -> Answer {
     let addresses = state.bridges.borrow().addresses_of(device);
     let added = state.routes.borrow_mut().add(to, mark, device, gateway, &addresses);
     added.ok_or("Error while inserting route.")?;
-    state.settle_underlay();
+    let _ = state.settle_underlay();
     Ok("OK".to_owned())
 }
 
@@ -53,7 +53,7 @@ fn remove(state: &State, args: &[String]) -> Answer {
     let (to, mark) = (prefix(&args[0])?, mark(args.get(1))?);
     let removed = state.routes.borrow_mut().remove(to, mark);
     if removed {
-        state.settle_underlay();
+        let _ = state.settle_underlay();
         Ok("OK".to_owned())
     } else {
         Err("Not found".to_owned())

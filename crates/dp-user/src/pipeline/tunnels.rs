@@ -1,0 +1,26 @@
+//! Packets of tunnels that the host's stack receives.
+
+use super::{Pipeline, RxQueue};
+use crate::stats::DropSink;
+use netdev::Frame;
+use tunnel::format::Format;
+
+impl Pipeline {
+    /// Takes the outer headers of received packets off, and drops those that have wrong ones.
+    /// Returns whether any are left.
+    #[inline(never)]
+    pub(super) fn end_tunnels(&mut self, frames: &mut Vec<Frame>, from: &RxQueue, format: Format) -> bool {
+        let drops = DropSink {
+            worker: &self.stats,
+            port: from.source.stats.as_deref(),
+        };
+        frames.retain_mut(|frame| match self.actor.tunnels.pop(frame, from.port, format) {
+            Ok(()) => true,
+            Err(cause) => {
+                drops.count(cause, 1);
+                false
+            }
+        });
+        !frames.is_empty()
+    }
+}
