@@ -113,7 +113,8 @@ fn socket(config: HostTunnelConfig, ipv6: bool) -> sys::Result<Socket> {
         Some(Protocol::from(i32::from(config.protocol))),
     )
     .map_err(sys::Error::of("socket"))?;
-    if ipv6 {
+    // A raw socket of IPv6 receives nothing else.
+    if ipv6 && config.protocol == UDP {
         socket
             .set_only_v6(true)
             .map_err(sys::Error::of("setsockopt(IPV6_V6ONLY)"))?;

@@ -165,7 +165,6 @@ fn the_way_follows_the_kernels_routes_at_once() {
     lab.peer_has("type vxlan id 42 local 172.30.0.2 remote 172.31.0.1 dstport 4789");
     lab.peer.ip("address add 172.30.0.2/32 dev p1");
     assert_eq!(ping(&lab.host, "10.9.0.2", 1).received, 0);
-    lab.counts("drop_tunnel_route");
     for _ in 0..3 {
         // A route that comes makes cached flows of drops go.
         lab.ns.ip("route add 172.30.0.2/32 via 172.31.0.2");
@@ -224,7 +223,7 @@ fn hostile_datagrams_are_counted_and_flow_on_none() {
         }
     });
     lab.counts("drop_tunnel_malformed");
-    assert_eq!(lab.switch.appctl(&["version"]).lines().count(), 1);
+    assert!(lab.switch.appctl(&["tnl/ports/show"]).contains("genev_sys_6081"));
 }
 
 #[test]
