@@ -5,6 +5,7 @@
 
 use crate::bridge::Bridge;
 use crate::dep::Read;
+use crate::port::Ingress;
 use crate::switch::Switch;
 use crate::tables::words::{self, WORDS};
 use crate::tables::{Additions, Credited, Log, MeterChange, Removed, Stale, TableEvent, TableSettings};
@@ -349,10 +350,23 @@ impl Switch {
             let Some(credited) = Credited::of(*credit) else {
                 continue;
             };
+            if let Credited::Tunnel {
+                bridge,
+                port,
+                interface,
+                sent,
+            } = credited
+            {
+                let interface = interface.into();
+                let at = Ingress { bridge, port, interface };
+                self.tunnels.credit(at, sent, packets, bytes);
+                continue;
+            }
             let Some(bridge) = self.bridges.get_mut(&credited.bridge()) else {
                 continue;
             };
             match credited {
+                Credited::Tunnel { .. } => {}
                 Credited::Rule { rule, .. } => bridge.tables.credit(rule, packets, bytes, used),
                 Credited::Bucket {
                     group,

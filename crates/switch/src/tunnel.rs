@@ -92,6 +92,19 @@ pub struct UnderlayBridge {
     pub addresses: Vec<IpAddr>,
 }
 
+/// What a tunnel has carried, in packets and bytes without outer headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelCounts {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+}
+
 /// Tunnels of a switch.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
@@ -100,6 +113,7 @@ pub(crate) struct Tunnels {
     listeners: BTreeMap<PortNo, Listener>,
     /// The sequence numbers of tunnels that have them.
     sequences: BTreeMap<Ingress, Sequence>,
+    counts: BTreeMap<Ingress, TunnelCounts>,
     /// Tunnels that are refused because another one has the same configuration, and why.
     refused: BTreeMap<Ingress, String>,
     pub(crate) underlay: Underlay,
@@ -151,6 +165,7 @@ impl Tunnels {
             .filter_map(|own| attachments.get(&own.local));
         stale.extend(ends.map(|at| Read::Bridge(at.bridge)));
         self.sequences.retain(|at, _| ports.get(*at).is_some());
+        self.counts.retain(|at, _| ports.get(*at).is_some());
         for (at, vport) in ports.ports() {
             if vport.config.has_sequence() {
                 self.sequences.entry(at).or_default();
@@ -189,6 +204,20 @@ impl Tunnels {
 
     pub(crate) fn sequence(&self, at: Ingress) -> Option<Sequence> {
         self.sequences.get(&at).cloned()
+    }
+
+    /// Counts packets of a tunnel.
+    pub(crate) fn credit(&mut self, at: Ingress, sent: bool, packets: u64, bytes: u64) {
+        if self.ports.get(at).is_none() {
+            return;
+        }
+        let counts = self.counts.entry(at).or_default();
+        let (all_packets, all_bytes) = match sent {
+            true => (&mut counts.tx_packets, &mut counts.tx_bytes),
+            false => (&mut counts.rx_packets, &mut counts.rx_bytes),
+        };
+        *all_packets += packets;
+        *all_bytes += bytes;
     }
 
     /// The bridge of an underlay whose local port a datapath port is, if tunnels may end there.
@@ -252,6 +281,14 @@ impl Switch {
             Some((name, why.clone()))
         });
         refused.collect()
+    }
+
+    /// What each tunnel has carried, by the name of its interface; those that have carried nothing
+    /// may be missing.
+    pub fn tunnel_counts(&self) -> BTreeMap<&str, TunnelCounts> {
+        let counts = self.tunnels.counts.iter();
+        let named = counts.filter_map(|(at, counts)| Some((&*self.tunnels.ports.get(*at)?.name, *counts)));
+        named.collect()
     }
 
     /// The lines of `ofproto/list-tunnels`.

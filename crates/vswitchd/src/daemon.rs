@@ -601,8 +601,9 @@ impl Daemon {
             });
         }
         if owed.configuration || owed.statistics {
-            report.statistics(bridges, self.state.dp());
-            report.mirrors(&self.desired, &self.state.shared.switch.read());
+            let switch = self.state.shared.switch.read();
+            report.statistics(bridges, self.state.dp(), &switch);
+            report.mirrors(&self.desired, &switch);
         }
         let txn = report.txn;
         if !txn.is_empty() {

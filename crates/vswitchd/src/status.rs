@@ -24,7 +24,7 @@ use ovsdb::idl::{Tables, Txn};
 use ovsdb::rows::{self, ToDatum, bridge, controller, interface, mirror, open_vswitch, port};
 use protocols::cfm;
 use std::collections::BTreeMap;
-use switch::Switch;
+use switch::{Switch, TunnelCounts};
 
 /// A transaction with only those values that differ from the replica's.
 pub(crate) struct Report<'a> {
@@ -275,13 +275,18 @@ impl Report<'_> {
     }
 
     /// The counters of every interface.
-    pub(crate) fn statistics(&mut self, bridges: &Bridges, datapath: &dyn Datapath) {
+    pub(crate) fn statistics(&mut self, bridges: &Bridges, datapath: &dyn Datapath, switch: &Switch) {
         use interface::{TABLE, columns};
-        for (_, _, interface) in bridges.interfaces() {
+        let tunnels = switch.tunnel_counts();
+        for (_, name, interface) in bridges.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
-            // Tunnels share datapath ports.
-            let own = interface.port.filter(|_| interface.tunnel.is_none());
-            let counters = own.and_then(|port| datapath.port_counters(port));
+            if interface.tunnel.is_some() {
+                // Tunnels share datapath ports.
+                let counts = tunnels.get(name).copied().unwrap_or_default();
+                self.put(TABLE, uuid, columns::STATISTICS, of_tunnel(counts));
+                continue;
+            }
+            let counters = interface.port.and_then(|port| datapath.port_counters(port));
             let lost = interface.device.as_ref().map(|device| device.drops());
             let dummy = interface.device.as_ref().and_then(|device| device.as_dummy());
             let statistics = match counters {
@@ -336,6 +341,20 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
     put("rx_over_err", lost.queue_full);
     put_drops(&c, put);
     map
+}
+
+/// As [`statistics`], for a tunnel, which counts packets and bytes only.
+fn of_tunnel(counts: TunnelCounts) -> BTreeMap<String, i64> {
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let all = [
+        ("rx_packets", counts.rx_packets),
+        ("rx_bytes", counts.rx_bytes),
+        ("tx_packets", counts.tx_packets),
+        ("tx_bytes", counts.tx_bytes),
+    ];
+    all.into_iter()
+        .map(|(name, value)| (name.to_owned(), number(value)))
+        .collect()
 }
 
 /// As [`statistics`], for a dummy, which counts packets and bytes only.

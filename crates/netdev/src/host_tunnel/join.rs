@@ -288,6 +288,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
 mod tests {
     use super::*;
     use etherparse::PacketBuilder;
+    use proptest::prelude::*;
 
     const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
     const FORMAT: Format = Format::Vxlan { gbp: false, gpe: false };
@@ -344,6 +345,33 @@ mod tests {
             let sum = checksum(&expected[14..34]);
             expected[24..26].copy_from_slice(&sum.to_be_bytes());
             assert_eq!(segment.data(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_datagram_makes_it_panic(
+            changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            cut in any::<prop::sample::Index>(), size in 1..200_usize, payload in 0..120_usize,
+        ) {
+            let mut data = [datagram(7, &vec![1; payload], 9, false), datagram(7 + payload as u32, &[2; 40], 9, true)].concat();
+            for (at, value) in changes {
+                let at = at.index(data.len());
+                data[at] = value;
+            }
+            data.truncate(cut.index(data.len()) + 1);
+            let first = &data[..size.min(data.len())];
+            if let Some(layout) = layout(first)
+                && let Some(run) = layout.run(&data, first.len())
+            {
+                let (len, pieces) = (run.joined_len(), run.pieces(&data[..run.len], first.len()));
+                let mut frame = Frame::of_pieces(0, len, pieces, |_| {});
+                run.finish(&mut frame, 0);
+                frame.advance(VXLAN.len()).unwrap();
+                prop_assert_eq!(crate::gso::segment(frame).unwrap().len(), run.count);
+            }
+            let mut frame = Frame::from_slice(&[&[0_u8; 12][..], &[8, 0], &packet(&data)].concat());
+            complete(&mut frame, FORMAT);
         }
     }
 

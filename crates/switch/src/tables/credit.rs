@@ -50,6 +50,17 @@ pub enum Credited {
         /// The bucket.
         bucket: u8,
     },
+    /// A tunnel, in one direction.
+    Tunnel {
+        /// The bridge, by its number in the switch.
+        bridge: u32,
+        /// The port's number in the bridge.
+        port: u32,
+        /// The interface's place in the port.
+        interface: u16,
+        /// Whether the packets were sent, not received.
+        sent: bool,
+    },
     /// A flow that NetFlow is told of.
     Netflow {
         /// The bridge, by its number in the switch.
@@ -65,6 +76,7 @@ const LOOKUP: u128 = 3;
 const MIRROR: u128 = 4;
 const NETFLOW: u128 = 5;
 const BOND: u128 = 6;
+const TUNNEL: u128 = 7;
 
 impl Credited {
     /// The bridge that it belongs to, by its number in the switch.
@@ -75,6 +87,7 @@ impl Credited {
             | Credited::Lookup { bridge, .. }
             | Credited::Mirror { bridge, .. }
             | Credited::Bond { bridge, .. }
+            | Credited::Tunnel { bridge, .. }
             | Credited::Netflow { bridge, .. } => bridge,
         }
     }
@@ -96,6 +109,12 @@ impl Credited {
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
             Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
             Credited::Bond { bridge, port, bucket } => number(BOND, bridge, bucket) | u128::from(port),
+            Credited::Tunnel {
+                bridge,
+                port,
+                interface,
+                sent,
+            } => number(TUNNEL, bridge, sent.into()) | u128::from(interface) << 32 | u128::from(port),
             Credited::Netflow { bridge, flow } => number(NETFLOW, bridge, 0) | u128::from(flow),
         })
     }
@@ -131,6 +150,12 @@ impl Credited {
                 bridge,
                 port: number as u32,
                 bucket: small,
+            },
+            TUNNEL => Credited::Tunnel {
+                bridge,
+                port: number as u32,
+                interface: (number >> 32) as u16,
+                sent: small != 0,
             },
             NETFLOW => Credited::Netflow {
                 bridge,
@@ -175,6 +200,12 @@ mod tests {
                 mirror: u32::MAX,
             },
             Credited::Netflow { bridge, flow: u64::MAX },
+            Credited::Tunnel {
+                bridge,
+                port: u32::MAX,
+                interface: u16::MAX,
+                sent: true,
+            },
             Credited::Bond {
                 bridge,
                 port: u32::MAX,

@@ -10,6 +10,7 @@
 //! tunnel's datapath port, which hands it to the host's stack. Packets that the host's stack has
 //! received come from there without outer headers.
 
+use super::Credited;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use crate::dep::Read;
@@ -46,8 +47,9 @@ impl<'a> Pipeline<'a> {
         }
         self.consult_tunnel();
         let found = self.switch.tunnels.find(self.original);
-        if found.is_none() {
-            self.dropped(DropCause::NoTunnel);
+        match found {
+            Some(at) => self.credit_tunnel(at, false),
+            None => self.dropped(DropCause::NoTunnel),
         }
         found
     }
@@ -247,10 +249,23 @@ impl<'a> Pipeline<'a> {
             headers,
             sequence: self.switch.tunnels.sequence(at),
         };
+        self.credit_tunnel(at, true);
         match way {
             Way::Native(..) => self.send_encapsulated(at, vport, push, mark),
             Way::Host => self.send_by_host(at, push, mark),
         }
+    }
+
+    /// Counts the packet for a tunnel.
+    fn credit_tunnel(&mut self, at: Ingress, sent: bool) {
+        let Ingress { bridge, port, interface } = at;
+        let credited = Credited::Tunnel {
+            bridge,
+            port,
+            interface: interface as u16,
+            sent,
+        };
+        self.credits.push(credited.credit());
     }
 
     /// Hands the packet with its outer headers to the host's stack.

@@ -57,7 +57,24 @@ impl Env for State {
 
     fn port_counters(&self, interface: &str) -> Option<PortCounters> {
         let bridges = self.bridges.borrow();
-        let interface = bridges.interface(interface)?;
+        let name = interface;
+        let interface = bridges.interface(name)?;
+        if interface.tunnel.is_some() {
+            let switch = self.shared.switch.read();
+            let counts = switch.tunnel_counts().get(name).copied().unwrap_or_default();
+            return Some(PortCounters {
+                rx_packets: counts.rx_packets,
+                tx_packets: counts.tx_packets,
+                rx_bytes: counts.rx_bytes,
+                tx_bytes: counts.tx_bytes,
+                rx_dropped: u64::MAX,
+                tx_dropped: u64::MAX,
+                rx_errors: u64::MAX,
+                tx_errors: u64::MAX,
+                rx_over_errors: u64::MAX,
+                custom: Vec::new(),
+            });
+        }
         let counters = self.dp().port_counters(interface.port?)?;
         let lost = interface
             .device
