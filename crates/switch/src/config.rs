@@ -298,6 +298,8 @@ pub struct BfdFrames {
     pub dst_mac: Option<MacAddr>,
     /// Their IP destination; `None` for any.
     pub dst: Option<Ipv4Addr>,
+    /// The key of the tunnel that they come through has to be 0.
+    pub without_key: bool,
 }
 
 /// How OpenFlow tables treat IP fragments (`OFPC_FRAG_MASK`; `set-frags` of `ovs-ofctl`).

@@ -27,11 +27,11 @@ use crate::own_changes::OwnChange;
 use crate::slowpath::Shared;
 use aggregation::Aggregations;
 use dp::{BondTable, Change, Datapath, PortNo, PuntReason};
-use flow::{FlowState, Key, PacketMeta};
+use flow::{FlowState, Key, MatchField, PacketMeta, Tunnel};
 use frames::Frame;
 use links::{Links, Passes, Watcher};
 use nanos::Nanos;
-use openflow::model::{Action, Port};
+use openflow::model::{Action, Port, Value};
 use parking_lot::Mutex;
 use ports::{PortFacts, Ports};
 use protocols::bond::BUCKETS;
@@ -78,7 +78,7 @@ pub(crate) struct World<'a> {
     pub(crate) ports: &'a Ports,
     links: &'a mut Links,
     datapath: &'a dyn Datapath,
-    frames: Vec<(String, Vec<u8>)>,
+    frames: Vec<Outgoing>,
     /// Frames for all ports of a VLAN, by bridge.
     floods: Vec<(String, Vec<u8>)>,
     /// The VLAN of the frame that is being received.
@@ -92,6 +92,14 @@ pub(crate) struct World<'a> {
     own_changes: Vec<OwnChange>,
     /// Status columns have changed.
     status: bool,
+}
+
+/// A frame to send.
+struct Outgoing {
+    interface: String,
+    frame: Vec<u8>,
+    /// A tunnel marks it as one of control (Geneve's bit O, RFC 8926 §3.4).
+    oam: bool,
 }
 
 /// A bond whose other end must learn the bridge's stations again.
@@ -110,7 +118,13 @@ type SwitchChange = Box<dyn FnOnce(&mut Switch, Nanos) -> Vec<Change>>;
 impl World<'_> {
     /// Sends a frame out of an interface, ahead of all that is queued there.
     pub(crate) fn send(&mut self, interface: &str, frame: Vec<u8>) {
-        self.frames.push((interface.to_owned(), frame));
+        self.send_marked(interface, frame, false);
+    }
+
+    /// The same; `oam`: a tunnel that can marks it as one of control.
+    pub(crate) fn send_marked(&mut self, interface: &str, frame: Vec<u8>, oam: bool) {
+        let interface = interface.to_owned();
+        self.frames.push(Outgoing { interface, frame, oam });
     }
 
     /// Sends a frame as NORMAL of a bridge forwards it. Its tag says in which VLAN.
@@ -409,13 +423,13 @@ impl Protocols {
         }
         // A frame may tell the other end of what the switch does from now on: RSTP's agreement lets
         // it forward.
-        for (interface, frame) in frames {
+        for Outgoing { interface, frame, oam } in frames {
             if let Some(facts) = ports.get(&interface) {
-                self.send(facts, &frame);
+                self.send(facts, &frame, oam);
             }
         }
         for (bridge, frame) in floods {
-            self.send_by(&bridge, &frame, Port::NORMAL);
+            self.send_by(&bridge, &frame, &[output(Port::NORMAL)]);
         }
         for bond in ended_bonds {
             self.datapath.set_bond(bond, None);
@@ -452,26 +466,35 @@ impl Protocols {
         tracing::debug!(target: "ofproto_dpif", "bond {}: sent {} gratuitous learning packets", of.port, frames.len());
         for (member, frame) in frames {
             if let Some(facts) = ports.get(&member) {
-                self.send(facts, &frame);
+                self.send(facts, &frame, false);
             }
         }
     }
 
-    fn send(&self, facts: &PortFacts, frame: &[u8]) {
+    fn send(&self, facts: &PortFacts, frame: &[u8], oam: bool) {
         if let Some(port) = facts.device {
             self.datapath.send_ahead(port, frame);
             return self.mirror(&facts.bridge, port, frame);
         }
-        // Through a patch, into the other bridge.
-        let port = Port(flow::port_from_of10(facts.ofport));
-        self.send_by(&facts.bridge, frame, port);
+        // Through a patch, into the other bridge; or with outer headers into the underlay.
+        let output = output(Port(flow::port_from_of10(facts.ofport)));
+        match oam {
+            false => self.send_by(&facts.bridge, frame, &[output]),
+            true => {
+                let mark = Action::SetField {
+                    field: MatchField::TunFlags,
+                    value: Value::Word(Tunnel::OAM.into()),
+                    mask: None,
+                };
+                self.send_by(&facts.bridge, frame, &[mark, output]);
+            }
+        }
     }
 
-    /// Sends a frame by a port of a bridge.
-    fn send_by(&self, bridge: &str, frame: &[u8], port: Port) {
-        let out = [Action::Output { port, max_len: 0 }];
+    /// Sends a frame by actions of a bridge.
+    fn send_by(&self, bridge: &str, frame: &[u8], actions: &[Action]) {
         self.translated(frame, |switch, state, now, patience| {
-            switch.packet_out(bridge, state, &out, now, patience)
+            switch.packet_out(bridge, state, actions, now, patience)
         });
     }
 
@@ -516,6 +539,10 @@ impl Protocols {
             });
         }
     }
+}
+
+fn output(port: Port) -> Action {
+    Action::Output { port, max_len: 0 }
 }
 
 /// A broadcast from a station (RARP, RFC 903, as Open vSwitch sends): switches learn from its

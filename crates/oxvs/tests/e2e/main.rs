@@ -27,6 +27,7 @@ mod host_tunnels;
 mod lab_controller;
 mod liveness;
 mod liveness_frr;
+mod liveness_tunnels;
 mod lldp;
 mod memory;
 mod mirror_captures;

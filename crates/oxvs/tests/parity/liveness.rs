@@ -185,6 +185,7 @@ fn bfd_takes_the_frames_that_open_vswitchs_takes() {
         "in_port=1,dl_dst=00:00:00:00:00:09,dl_type=0x86dd,nw_proto=17,udp_dst=3784".to_owned(),
         frame("09", "9", 3784) + ",dl_vlan=5",
         frame("09", "9", 3784) + ",nw_frag=later",
+        frame("09", "9", 3784) + ",tun_id=1",
     ];
     for (mac, ip) in [("09", "9"), ("09", "8"), ("08", "9")] {
         for port in [3784, 3785] {

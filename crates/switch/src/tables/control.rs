@@ -163,9 +163,12 @@ impl Pipeline<'_> {
         if self.read(Field::IpFrag) != 0 || self.read(Field::TpDst) != BFD_PORT {
             return false;
         }
-        frames
-            .dst
-            .is_none_or(|dst| self.read(Field::Ipv4Dst) == u128::from(dst.to_bits()))
+        if let Some(dst) = frames.dst
+            && self.read(Field::Ipv4Dst) != u128::from(dst.to_bits())
+        {
+            return false;
+        }
+        !frames.without_key || self.read(Field::TunId) == 0
     }
 
     /// Takes back all that the tables wanted to do with a packet whose port only learns. `before`

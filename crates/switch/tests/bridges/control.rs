@@ -69,6 +69,19 @@ fn a_port_hands_over_the_frames_of_its_protocols_only() {
     assert_eq!(punt(&lab, "a", bfd(3785)), None);
     assert_eq!(punt(&lab, "a", frame_to("01:23:20:00:00:31", 0x8902)), None);
     assert_eq!(punt(&lab, "a", frame_to("01:80:c2:00:00:00", 0x88b5)), None);
+    // The tunnel's key matters only where the session asks for it.
+    let compares_key = |lab: &Lab| lab.translate("a", bfd(3784)).mask.get(Field::TunId) != 0;
+    assert!(!compares_key(&lab));
+    let without_key = BfdFrames {
+        without_key: true,
+        ..BfdFrames::default()
+    };
+    let lab = lab_with(Punts {
+        bfd: Some(without_key),
+        ..Punts::default()
+    });
+    assert!(compares_key(&lab));
+    assert_eq!(punt(&lab, "a", bfd(3784)).unwrap().0, PuntReason::Bfd);
 }
 
 #[test]

@@ -156,7 +156,7 @@ impl Service for Sessions {
         let gone: Vec<String> = self.sessions.keys().cloned().collect();
         for name in gone.into_iter().filter(|name| !wanted.contains_key(name.as_str())) {
             if let Some(entry) = self.sessions.remove(&name) {
-                world.send(&name, entry.session.end());
+                world.send_marked(&name, entry.session.end(), entry.wanted.oam);
                 world.set_alive(&name, Watcher::Bfd, None);
                 world.note_status();
             }
@@ -200,7 +200,7 @@ impl Entry {
     /// Sends what the session has to send, and tells what it says of the link.
     fn settle(&mut self, name: &str, world: &mut World<'_>) {
         if let Some(frame) = self.session.take_frame() {
-            world.send(name, frame);
+            world.send_marked(name, frame, self.wanted.oam);
         }
         if self.session.take_changed() {
             world.set_alive(name, Watcher::Bfd, Some(self.session.is_forwarding()));

@@ -14,10 +14,11 @@ pub(crate) struct PortFacts {
     pub(crate) interface: String,
     /// Its OpenFlow port number.
     pub(crate) ofport: u16,
-    /// The datapath port; `None` for a patch.
+    /// The datapath port that frames leave by; `None` for a patch and for a tunnel.
     pub(crate) device: Option<PortNo>,
+    /// The address of the device; that of the bridge where there is none.
     pub(crate) mac: MacAddr,
-    /// Whether the device has a link; a patch has.
+    /// Whether the device has a link; a patch and a tunnel have.
     pub(crate) up: bool,
     /// In bit/s, if it is known.
     pub(crate) speed: Option<u64>,
@@ -45,19 +46,27 @@ impl Ports {
             if name == bridge {
                 ports.bridges.insert(bridge.to_owned(), mac);
             }
+            // The datapath port of a tunnel takes packets off their outer headers, and sends none.
+            let device = interface.port.filter(|_| interface.tunnel.is_none());
             let at = ControlPort::new(number, flow::port_from_of10(*ofport));
             ports.by_number.insert(at, name.to_owned());
             let facts = PortFacts {
                 bridge: bridge.to_owned(),
                 interface: name.to_owned(),
                 ofport: *ofport,
-                device: interface.port,
+                device,
                 mac,
                 up: link.is_none_or(|link| link.carrier),
                 speed: link.and_then(|link| link.speed),
                 full_duplex: link.and_then(|link| link.full_duplex).unwrap_or(true),
             };
             ports.interfaces.insert(name.to_owned(), facts);
+        }
+        let Ports {
+            interfaces, bridges, ..
+        } = &mut ports;
+        for facts in interfaces.values_mut().filter(|facts| facts.device.is_none()) {
+            facts.mac = bridges.get(&facts.bridge).copied().unwrap_or_default();
         }
         ports
     }

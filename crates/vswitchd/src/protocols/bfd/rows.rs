@@ -18,13 +18,13 @@ pub(crate) struct Wanted {
     pub(crate) src_mac: Option<MacAddr>,
     /// The frames that are the session's.
     pub(crate) frames: BfdFrames,
+    /// A tunnel that can marks its packets as those of control.
+    pub(crate) oam: bool,
     /// What is wrong with the settings, for the log.
     pub(crate) problems: Vec<String>,
 }
 
 /// Reads `Interface.bfd`. `None` if it is off. Wrong values count as missing, as in Open vSwitch.
-///
-/// `check_tnl_key` and `oam` are about tunnels and have no effect on other interfaces.
 pub(crate) fn wanted(row: &rows::Interface) -> Option<Wanted> {
     let keys = &row.bfd;
     let flag = |key: &str| keys.get(key).is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -77,7 +77,9 @@ pub(crate) fn wanted(row: &rows::Interface) -> Option<Wanted> {
             dst_mac: mac("bfd_remote_dst_mac"),
             // With the default address the session takes packets to any.
             dst: Some(config.src).filter(|src| *src != datagram::DEFAULT_SOURCE),
+            without_key: flag("check_tnl_key"),
         },
+        oam: flag("oam"),
         config,
         problems,
     })
