@@ -3,7 +3,7 @@
 //! A worker looks bonds up in a copy of its own ([`BondView`]), which it discards when the version
 //! of [`Bonds`] advances, and only then takes a lock. Each worker counts in counters of its own.
 
-use crate::batch::Run;
+use crate::egress::{Egress, NO_PLACE};
 use dp::{BOND_BUCKETS, BondTable};
 use flow::{Key, PortNo};
 use hashbrown::HashMap;
@@ -40,6 +40,17 @@ pub(crate) struct BondView {
 struct Known {
     bond: Arc<Bond>,
     sent: Arc<Counters>,
+    /// The place of each bucket's member in the worker's egress, or [`NO_PLACE`].
+    places: Box<[u32; BOND_BUCKETS]>,
+    /// The layout of the egress that has these places.
+    resolved: Option<u64>,
+}
+
+/// The members of a bond by bucket, for a batch.
+pub(crate) struct Places<'a> {
+    table: &'a BondTable,
+    sent: &'a Counters,
+    places: &'a [u32; BOND_BUCKETS],
 }
 
 impl Bonds {
@@ -115,29 +126,18 @@ impl BondView {
         Some(member)
     }
 
-    /// The members for packets of runs, as [`BondView::member`] for each of them: one for each
-    /// packet in `to`. Returns how many packets have no member.
+    /// The members of a bond, by their places in the worker's egress.
     #[inline]
-    pub(crate) fn members(&mut self, id: u32, runs: &[Run], to: &mut [Option<PortNo>]) -> usize {
-        let Some(known) = self.bond(id) else {
-            to.fill(None);
-            return to.len();
-        };
-        let (table, mut rest, mut without) = (&known.bond.table, to, 0);
-        for run in runs {
-            let bucket = usize::from(table.bucket(&run.key));
-            let member = table.members[bucket];
-            let Some((own, others)) = rest.split_at_mut_checked(run.packets as usize) else {
-                break;
-            };
-            own.fill(member);
-            rest = others;
-            match member {
-                Some(_) => add(&known.sent[bucket], run.bytes.into()),
-                None => without += run.packets as usize,
-            }
+    pub(crate) fn places(&mut self, id: u32, egress: &Egress) -> Option<Places<'_>> {
+        let known = self.bond(id)?;
+        if known.resolved != Some(egress.layout()) {
+            known.resolve(egress);
         }
-        without
+        Some(Places {
+            table: &known.bond.table,
+            sent: &known.sent,
+            places: &known.places,
+        })
     }
 
     /// The member for packets of a flow, and where their bytes are to be counted ([`add`]).
@@ -149,7 +149,7 @@ impl BondView {
     }
 
     #[inline]
-    fn bond(&mut self, id: u32) -> Option<&Known> {
+    fn bond(&mut self, id: u32) -> Option<&mut Known> {
         let version = self.bonds.version();
         if version != self.version {
             self.forget(version);
@@ -158,7 +158,7 @@ impl BondView {
             Some(at) => at,
             None => self.ask(id),
         };
-        self.known[at].1.as_ref()
+        self.known[at].1.as_mut()
     }
 
     #[cold]
@@ -174,10 +174,39 @@ impl BondView {
         let known = bond.map(|bond| {
             let sent = Arc::new([const { AtomicU64::new(0) }; BOND_BUCKETS]);
             bond.loads.lock().push((sent.clone(), Box::new([0; BOND_BUCKETS])));
-            Known { bond, sent }
+            Known {
+                bond,
+                sent,
+                places: Box::new([NO_PLACE; BOND_BUCKETS]),
+                resolved: None,
+            }
         });
         self.known.push((id, known));
         self.known.len() - 1
+    }
+}
+
+impl Known {
+    #[cold]
+    fn resolve(&mut self, egress: &Egress) {
+        for (place, member) in self.places.iter_mut().zip(&self.bond.table.members) {
+            *place = member.and_then(|member| egress.place(member)).unwrap_or(NO_PLACE);
+        }
+        self.resolved = Some(egress.layout());
+    }
+}
+
+impl Places<'_> {
+    /// The place for packets of a flow, whose bytes are counted; [`NO_PLACE`] if the bucket has no
+    /// member.
+    #[inline(always)]
+    pub(crate) fn choose(&self, key: &Key, bytes: u64) -> u32 {
+        let bucket = usize::from(self.table.bucket(key));
+        let place = self.places[bucket];
+        if place != NO_PLACE {
+            add(&self.sent[bucket], bytes);
+        }
+        place
     }
 }
 

@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Time between two requests to open a device for sending, after an attempt failed.
 const REOPEN: Duration = Duration::from_secs(1);
 
+/// The place of no port.
+pub(crate) const NO_PLACE: u32 = u32::MAX;
+
 /// A time that never comes.
 const NEVER: Nanos = Nanos(u64::MAX);
 
@@ -28,6 +31,8 @@ const NEVER: Nanos = Nanos(u64::MAX);
 pub(crate) struct Egress {
     ports: HashMap<PortNo, u32>,
     places: Vec<Option<TxPort>>,
+    /// Advances when ports get other places.
+    layout: u64,
     /// Places with frames waiting.
     waiting: Vec<u32>,
     /// Places with a scheduler.
@@ -71,6 +76,7 @@ impl Default for Egress {
         Egress {
             ports: HashMap::new(),
             places: Vec::new(),
+            layout: 0,
             waiting: Vec::new(),
             scheduled: Vec::new(),
             due: NEVER,
@@ -113,6 +119,7 @@ impl Egress {
             }
         };
         self.ports.insert(port, place as u32);
+        self.layout += 1;
     }
 
     /// The transmit counters of a port.
@@ -125,6 +132,7 @@ impl Egress {
     /// Gives up a port, and its device, for the caller to drop.
     pub(crate) fn remove(&mut self, port: PortNo, worker: &WorkerStats) -> Option<TxPort> {
         let place = self.ports.remove(&port)?;
+        self.layout += 1;
         let tx_port = self.places[place as usize].take()?;
         self.scheduled.retain(|scheduled| *scheduled != place);
         let own = tx_port.scheduled.as_ref().filter(|queue| queue.own);
@@ -256,31 +264,25 @@ impl Egress {
         Ok(())
     }
 
-    /// Queues those of the frames that `to` has `port` for, and takes them out of both, for
-    /// [`Egress::flush`]; drops them if the port does not exist.
-    pub(crate) fn queue_those(
-        &mut self,
-        port: PortNo,
-        frames: &mut Vec<Frame>,
-        to: &mut Vec<Option<PortNo>>,
-        drops: DropSink<'_>,
-    ) {
-        let mut at = 0;
-        let is_its = |_: &mut Frame| {
-            at += 1;
-            to[at - 1] == Some(port)
-        };
-        let place = self.ports.get(&port).copied();
-        match place.and_then(|n| Some((n, self.places[n as usize].as_mut()?))) {
-            Some((place, tx_port)) => {
-                if tx_port.frames.is_empty() {
-                    self.waiting.push(place);
-                }
-                tx_port.frames.extend(frames.extract_if(.., is_its));
-            }
-            None => drops.count(DropCause::PortDown, frames.extract_if(.., is_its).count() as u64),
+    /// Changes when ports get other places.
+    pub(crate) fn layout(&self) -> u64 {
+        self.layout
+    }
+
+    /// The place of a port, for [`Egress::queue_at`].
+    pub(crate) fn place(&self, port: PortNo) -> Option<u32> {
+        self.ports.get(&port).copied()
+    }
+
+    /// The queue of a place of this layout, for the caller to push frames that [`Egress::flush`]
+    /// sends; `None` if there is no port.
+    #[inline(always)]
+    pub(crate) fn queue_at(&mut self, place: u32) -> Option<&mut Vec<Frame>> {
+        let tx_port = self.places.get_mut(place as usize)?.as_mut()?;
+        if tx_port.frames.is_empty() {
+            self.waiting.push(place);
         }
-        to.retain(|to| *to != Some(port));
+        Some(&mut tx_port.frames)
     }
 
     /// Queues all `frames` for [`Egress::flush`]; drops them if the port does not exist.

@@ -88,8 +88,6 @@ pub struct Pipeline {
     changed: Vec<Change>,
     effects: Vec<Effect>,
     upcalls: Upcalls,
-    /// The members of a bond that the packets of a batch leave by; empty between batches.
-    members: Vec<Option<PortNo>>,
 }
 
 impl Pipeline {
@@ -124,7 +122,6 @@ impl Pipeline {
             changed: Vec::new(),
             effects: Vec::new(),
             upcalls: Upcalls::default(),
-            members: Vec::new(),
         }
     }
 

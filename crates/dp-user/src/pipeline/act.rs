@@ -1,6 +1,7 @@
 //! Stages 6 and 7: the actions of a batch's megaflows.
 
 use super::Pipeline;
+use crate::actions::Actor;
 use crate::batch::{Batch, MALFORMED, Run, bytes_of};
 use crate::edit::{Before, Ending};
 use crate::megaflow::Recirculation;
@@ -139,32 +140,40 @@ impl Pipeline {
         false
     }
 
-    /// Stage 7 for a batch that goes to the members of a bond as it is. Frames are taken out of the
-    /// batch member by member, which moves each of them once.
+    /// Stage 7 for a batch that goes to the members of a bond as it is. Which member a packet has is
+    /// nothing that a processor could predict: it only selects an address here, and no branch.
     fn queue_by_bond(&mut self, bond: u32, batch: &mut Batch, from: &Source) {
         let drops = DropSink {
             worker: &self.stats,
             port: from.stats.as_deref(),
         };
+        let Actor { bonds, egress, .. } = &mut self.actor;
         let (runs, frames) = batch.parts_mut();
-        let to = &mut self.members;
-        to.resize(frames.len(), None);
-        if self.actor.bonds.members(bond, runs, to) > 0 {
-            let packets = frames.len();
-            let mut members = to.iter();
-            frames.retain(|_| members.next().is_some_and(Option::is_some));
-            to.retain(Option::is_some);
-            drops.count(DropCause::PortDown, (packets - frames.len()) as u64);
-        }
-        while let [Some(first), rest @ ..] = &to[..] {
-            let first = *first;
-            if rest.iter().all(|to| *to == Some(first)) {
-                self.actor.egress.queue_all(first, frames, drops);
-                break;
+        let Some(members) = bonds.places(bond, egress) else {
+            drops.count(DropCause::PortDown, frames.len() as u64);
+            return frames.clear();
+        };
+        let mut lost = 0;
+        // Backwards, as above.
+        frames.reverse();
+        // Those without packets were emptied by actions.
+        for run in runs.iter().filter(|run| run.packets > 0) {
+            let place = members.choose(&run.key, run.bytes.into());
+            match egress.queue_at(place) {
+                Some(queue) => {
+                    for _ in 0..run.packets {
+                        queue.push(frames.swap_remove(frames.len() - 1));
+                    }
+                }
+                None => {
+                    lost += u64::from(run.packets);
+                    frames.truncate(frames.len() - run.packets as usize);
+                }
             }
-            self.actor.egress.queue_those(first, frames, to, drops);
         }
-        to.clear();
+        if lost > 0 {
+            drops.count(DropCause::PortDown, lost);
+        }
     }
 
     /// Does to packets what their megaflows say that is to be done where they are; returns whether

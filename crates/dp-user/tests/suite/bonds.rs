@@ -110,6 +110,41 @@ fn packets_of_a_bond_without_members_are_dropped_and_counted() {
     assert_eq!(datapath.take_bond_loads(9), None);
 }
 
+#[test]
+fn a_port_that_comes_in_place_of_a_member_gets_none_of_its_packets() {
+    let (datapath, devices, _) = datapath();
+    datapath.set_bond(9, table(|bucket| Some(1 + bucket as u32 % 2)));
+    let inject = || (0..100).for_each(|flow| assert!(devices[0].inject(&of_flow(flow))));
+    let mut sent = [0; 2];
+    let mut take = || {
+        for (sent, device) in sent.iter_mut().zip(&devices[1..=2]) {
+            *sent += device.take_sent().len();
+        }
+        sent
+    };
+    inject();
+    eventually("both members carry flows", || take().iter().sum::<usize>() == 100);
+    let [first, second] = take();
+    assert!(first > 0 && second > 0);
+
+    datapath.del_port(PortNo(1)).unwrap();
+    let other = dummy("other");
+    datapath.add_port(PortNo(7), other.clone()).unwrap();
+    inject();
+    let dropped = || {
+        let drops = datapath.drops();
+        drops.iter().find(|(cause, _)| *cause == DropCause::PortDown).unwrap().1
+    };
+    eventually("the flows of the member that is gone are dropped", || {
+        dropped() == first as u64 && take() == [first, 2 * second]
+    });
+    assert!(other.take_sent().is_empty());
+
+    datapath.add_port(PortNo(1), devices[1].clone()).unwrap();
+    inject();
+    eventually("it carries its flows again", || take() == [2 * first, 3 * second]);
+}
+
 /// The number in a packet of the flow from port 7.
 fn numbered(number: u32) -> Vec<u8> {
     let packet = Packet::new(testkit::mac(1), testkit::mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
