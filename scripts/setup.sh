@@ -99,13 +99,14 @@ if [ "$goal" = peers ]; then
 fi
 if [ "$goal" = long ]; then
     "$0" test
-    need ovn-northd ovn-central "is what ovsdbapp's tests of OVN's databases run on oxvs's database server"
-    need ovn-controller ovn-host "the same"
     need vtep-ctl openvswitch-vtep "has the schema of ovsdbapp's tests of hardware VTEPs"
     # Its daemons lie outside of every PATH.
     need /usr/lib/frr/bfdd frr "is the peer that BFD is tried with (its service stays off)"
 fi
 if [ "$goal" = test ]; then
+    need ovn-northd ovn-central "has the databases of OVN, whose networks are tried (its services stay off)"
+    need ovn-controller ovn-host "programs the switch of a chassis of OVN (its services stay off)"
+    need curl curl "asks the web servers of those networks"
     need valgrind valgrind "counts the instructions of the fast path"
     need git git "lists the files that are checked"
     need clang clang "builds the eBPF programs again, to see that their objects match"

@@ -358,7 +358,11 @@ impl Switch {
             } = credited
             {
                 let interface = interface.into();
-                let at = Ingress { bridge, port, interface };
+                let at = Ingress {
+                    bridge,
+                    port,
+                    interface,
+                };
                 self.tunnels.credit(at, sent, packets, bytes);
                 continue;
             }

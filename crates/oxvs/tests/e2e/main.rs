@@ -37,6 +37,7 @@ mod mirrors_of_own;
 mod offload;
 mod openflow;
 mod other_tools;
+mod ovn;
 mod port_security;
 mod python_idl;
 mod qos;

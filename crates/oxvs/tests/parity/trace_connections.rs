@@ -65,6 +65,7 @@ const CONNECTIONS: Group = Group {
         traced!("tcp,nw_src=10.0.0.10", "--ct-next trk,inv"),
         traced!("tcp,nw_src=10.0.0.11"),
         traced!("tcp,nw_src=10.0.0.12"),
+        traced!("tcp,nw_src=10.0.0.15"),
         traced!("tcp,nw_src=10.0.0.13,dl_vlan=7"),
         traced!("tcp6,ipv6_src=fc01::1,ipv6_dst=fc01::2,tp_src=7"),
         traced!("arp"),
@@ -92,6 +93,7 @@ table=0,ip,nw_src=10.0.0.10,actions=ct(table=8)
 table=0,ip,nw_src=10.0.0.11,actions=ct(commit),output:3,2
 table=0,ip,nw_src=10.0.0.12,actions=write_actions(ct(commit,zone=9),output:2),goto_table:9
 table=0,dl_vlan=7,ip,nw_src=10.0.0.13,actions=pop_vlan,ct(commit,table=1),push_vlan:0x8100,set_field:4100->vlan_vid,2
+table=0,ip,nw_src=10.0.0.15,actions=write_actions(ct(commit,zone=9,table=1)),goto_table:9
 table=0,ip,nw_src=10.0.0.14,actions=resubmit(,30)
 table=0,ipv6,actions=ct(commit,nat(src=fc00::1-fc00::5),zone=2,table=4)
 table=1,ct_state=+new+trk,ip,actions=ct(commit),2

@@ -23,6 +23,7 @@ enum Step {
     DecMplsTtl,
     Set,
     Meter,
+    Ct,
     Resubmit,
     Output,
     Group,
@@ -93,7 +94,10 @@ impl Pipeline<'_> {
 /// A set's actions in the order in which they are run: none if they send the packet nowhere.
 pub(super) fn ordered(set: &[Action]) -> Vec<Action> {
     let last = |wanted: Step| set.iter().rev().find(|action| step(action) == Some(wanted));
-    let Some(end) = [Step::Group, Step::Output, Step::Resubmit].into_iter().find_map(last) else {
+    let Some(end) = [Step::Group, Step::Output, Step::Resubmit, Step::Ct]
+        .into_iter()
+        .find_map(last)
+    else {
         return Vec::new();
     };
     let first = [
@@ -147,6 +151,7 @@ fn step(action: &Action) -> Option<Step> {
         | Action::SetField { .. } => Step::Set,
         Action::Meter(_) => Step::Meter,
         Action::Resubmit { .. } => Step::Resubmit,
+        Action::Ct(_) => Step::Ct,
         Action::Output { .. } | Action::Controller(_) => Step::Output,
         Action::Group(_) => Step::Group,
         _ => return None,

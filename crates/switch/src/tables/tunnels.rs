@@ -258,7 +258,11 @@ impl<'a> Pipeline<'a> {
 
     /// Counts the packet for a tunnel.
     fn credit_tunnel(&mut self, at: Ingress, sent: bool) {
-        let Ingress { bridge, port, interface } = at;
+        let Ingress {
+            bridge,
+            port,
+            interface,
+        } = at;
         let credited = Credited::Tunnel {
             bridge,
             port,
