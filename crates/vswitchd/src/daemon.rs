@@ -19,6 +19,7 @@ use ovsdb::rows::{
     FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow, OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all,
     bridge, controller, datapath, interface, manager, mirror, open_vswitch, port, select,
 };
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -432,7 +433,17 @@ impl Daemon {
         {
             let mut bridges = self.state.bridges.borrow_mut();
             let names = events.iter().map(|event| event.name.as_str());
-            let ours = names.filter(|name| bridges.has_device(name).is_some()).collect();
+            let mut ours: BTreeSet<&str> = names.filter(|name| bridges.has_device(name).is_some()).collect();
+            // The kernel may tell of one carrier at once, and of the next one that is lost with it
+            // up to a second later: a bond must not move to such a member.
+            if !ours.is_empty() {
+                for member in self.desired.bonded() {
+                    if !ours.contains(member) && bridges.look_at(member) {
+                        ours.insert(member);
+                        reconfigure = true;
+                    }
+                }
+            }
             self.state.dp().links_changed(&ours);
             for event in events {
                 let Some(open) = bridges.has_device(&event.name) else {

@@ -54,12 +54,21 @@ pub(crate) struct Desired {
 impl Desired {
     /// All interfaces, with their names.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = (&str, &Interface)> {
-        let ports = self.bridges.values().flat_map(|bridge| bridge.ports.values());
-        ports.flat_map(|port| {
+        self.ports().flat_map(|port| {
             port.interfaces
                 .iter()
                 .map(|(name, interface)| (name.as_str(), interface))
         })
+    }
+
+    /// The members of all bonds.
+    pub(crate) fn bonded(&self) -> impl Iterator<Item = &str> {
+        let bonds = self.ports().filter(|port| port.interfaces.len() > 1);
+        bonds.flat_map(|port| port.interfaces.keys().map(String::as_str))
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        self.bridges.values().flat_map(|bridge| bridge.ports.values())
     }
 }
 

@@ -22,6 +22,10 @@ const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
 
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 1 << 6;
+const IFF_LOWER_UP: u32 = 1 << 16;
+/// The operational state says that there is a link, and so does the device now: the state follows
+/// up to a second later.
+const HAS_LINK: u32 = IFF_RUNNING | IFF_LOWER_UP;
 
 /// Length of `struct ifinfomsg`.
 const FIXED: usize = 16;
@@ -69,7 +73,7 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
             .unwrap_or_default()
             .to_owned(),
         up: flags & IFF_UP != 0,
-        carrier: flags & IFF_RUNNING != 0,
+        carrier: flags & HAS_LINK == HAS_LINK,
         mtu: attributes.u32(IFLA_MTU).unwrap_or_default(),
         mac: MacAddr(mac.unwrap_or_default()),
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),

@@ -77,6 +77,51 @@ fn an_active_backup_bond_to_open_vswitch_fails_over() {
 }
 
 #[test]
+fn a_bond_does_not_move_to_a_member_that_was_lost_at_the_same_time() {
+    skip!(unless root, "ip", "ovs-vsctl", "setpriv");
+    if stand_in() {
+        skip!("Open vSwitch believes the kernel's news, which come late");
+    }
+    let (near, far) = (Netns::new("near"), Netns::new("far"));
+    let switch = in_namespace(&near);
+    // The kernel takes a device with the number of its lower one for hardware, and tells of at most
+    // one lost carrier of hardware in a second.
+    for (name, own, lower) in [("m1", 101, 201), ("m2", 102, 102), ("m3", 103, 203)] {
+        let peer = format!("peer name {name} index {lower} netns {}", far.name());
+        near.ip(&format!("link add {name} index {own} type veth {peer}"));
+        near.ip(&format!("link set {name} up"));
+        far.ip(&format!("link set {name} up"));
+    }
+    switch.vsctl(
+        "add-br br0 -- set bridge br0 datapath_type=netdev -- add-bond br0 bond0 m1 m2 m3 bond_mode=active-backup",
+    );
+    let members_enabled = |count: usize| {
+        eventually("members are enabled", || {
+            let shown = switch.appctl(&["bond/show", "bond0"]);
+            (shown.matches(": enabled").count() == count).then_some(())
+        });
+    };
+    members_enabled(3);
+    switch.appctl(&["bond/set-active-member", "bond0", "m1"]);
+    // From now on the next carrier of hardware is a second away.
+    far.ip("link set m2 down");
+    members_enabled(2);
+    far.ip("link set m2 up");
+    members_enabled(3);
+    far.run(&[
+        "sh",
+        "-c",
+        "printf 'link set m2 down\nlink set m1 down\n' | ip -batch -",
+    ]);
+    members_enabled(1);
+    let log = std::fs::read_to_string(switch.sandbox.path("switch.log")).unwrap();
+    assert!(
+        log.contains("active member is now m3") && !log.contains("active member is now m2"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_bond_that_asks_its_members_phys_fails_over() {
     needs!();
     let settings = "other_config:bond-detect-mode=miimon other_config:bond-miimon-interval=20";
