@@ -225,6 +225,38 @@ fn a_balance_tcp_bond_negotiates_lacp_with_open_vswitch_and_fails_over() {
 }
 
 #[test]
+fn a_bond_with_the_fallback_carries_traffic_before_the_partner_speaks_lacp() {
+    needs!();
+    let settings = "bond_mode=balance-tcp lacp=active other_config:lacp-time=fast";
+    let bonds = Bonds::new(
+        &format!("{settings} other_config:bond-primary=m1"),
+        "bond_mode=active-backup other_config:bond-primary=m1",
+    );
+    let active = |bonds: &Bonds| {
+        bonds
+            .show("bond/show")
+            .contains("member m1: enabled\n  active member\n")
+    };
+    // Without the fallback nothing passes.
+    assert!(!active(&bonds) && ping(&bonds.hosts[0], "10.1.0.2", 1).received == 0);
+    bonds
+        .ends
+        .ours
+        .vsctl("set port bond0 other_config:lacp-fallback-ab=true");
+    bonds.wait_for_pings("pings by the active member");
+    assert!(active(&bonds) && bonds.show("lacp/show").contains("status: active\n"));
+    bonds.fail_over();
+    bonds.ends.theirs.vsctl(&format!("set port bond0 {settings}"));
+    eventually("LACP is negotiated", || {
+        bonds
+            .show("lacp/show")
+            .contains("status: active negotiated")
+            .then_some(())
+    });
+    bonds.wait_for_pings("pings by LACP's choice");
+}
+
+#[test]
 fn balance_tcp_spreads_flows_of_one_megaflow_and_moves_them_at_once() {
     needs!();
     const FLOWS: u64 = 64;

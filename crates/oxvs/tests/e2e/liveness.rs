@@ -3,7 +3,6 @@
 use crate::fixture::Pair;
 use testkit::{Vswitch, eventually, ping, skip};
 
-/// Waits until a switch says this of the session of an interface.
 /// Waits until `bfd_status` of an interface has a value.
 pub(crate) fn wait_for(switch: &Vswitch, interface: &str, key: &str, value: &str) {
     switch.wait_for("interface", interface, &format!("bfd_status:{key}"), |now| {
