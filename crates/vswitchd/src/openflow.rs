@@ -185,7 +185,8 @@ fn ports(name: &str, bridge: &BridgeState, state: &State) -> Vec<PortInfo> {
     let port = |(name, interface): (&String, &crate::bridges::InterfaceState)| {
         let number = *interface.ofport.as_ref().ok()?;
         let link = interface.link.as_ref();
-        if link.is_none() && interface.peer.is_none() {
+        // Patch ports and tunnels have no device.
+        if link.is_none() && interface.peer.is_none() && interface.tunnel.is_none() {
             return None;
         }
         Some(PortInfo {
@@ -197,7 +198,8 @@ fn ports(name: &str, bridge: &BridgeState, state: &State) -> Vec<PortInfo> {
             alive: links.state(name, true).alive,
             speed: link.and_then(|link| link.speed),
             full_duplex: link.is_none_or(|link| link.full_duplex != Some(false)),
-            device: interface.port,
+            // Tunnels share datapath ports.
+            device: interface.port.filter(|_| interface.tunnel.is_none()),
             since: now,
             tree: in_tree.get(name).copied(),
         })
@@ -214,7 +216,7 @@ fn port_number(number: u16) -> Port {
     }
 }
 
-/// A stable address for a patch port, which has no device.
+/// A stable address for a port without a device: a patch port or a tunnel.
 fn patch_address(uuid: Option<ovsdb::Uuid>) -> MacAddr {
     let mut mac = [0; 6];
     let uuid = uuid.unwrap_or_default().as_u128().to_be_bytes();

@@ -87,6 +87,15 @@ fn the_hosts_stack_carries_vxlan_to_the_kernels_device() {
         ] {
             assert!(status.contains(part), "{status}");
         }
+        // The tunnel's counters, in the database and over OpenFlow.
+        lab.switch.wait_for("interface", "t0", "statistics", |counts| {
+            ["rx_packets", "tx_packets"].iter().all(|name| {
+                let value = counts.split(&format!("{name}=")).nth(1);
+                value.is_some_and(|value| !value.starts_with(['0', ',']))
+            })
+        });
+        let ports = lab.switch.tool("ovs-ofctl", &["dump-ports", "br-int", "t0"]).stdout;
+        assert!(ports.contains("rx pkts=") && !ports.contains("rx pkts=0,"), "{ports}");
         // Segments stay whole in both directions, and what they carry arrives.
         let capture = Capture::start(&lab.peer, "p1", "udp port 4789");
         for (client, server, address) in [(&lab.host, &lab.peer, "10.9.0.2"), (&lab.peer, &lab.host, "10.9.0.1")] {

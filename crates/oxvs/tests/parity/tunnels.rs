@@ -196,6 +196,10 @@ const NATIVE: Group = Group {
         row("ovs-appctl tnl/ports/show").unordered(),
         row("ovs-appctl ofproto/list-tunnels").unordered(),
         row("ovs-appctl dpif/show"),
+        row("ovs-ofctl dump-ports br7 2"),
+        row("ovs-ofctl dump-ports br7 6"),
+        row("ovs-vsctl get Interface t2 statistics"),
+        row("ovs-vsctl get Interface t6 admin_state link_state mtu error"),
         // Without a neighbour nothing is sent.
         step("ovs-ofctl add-flow br7 in_port=9,actions=output:2"),
         traced!("tcp,nw_src=1.0.0.1,nw_dst=1.0.0.2"),
