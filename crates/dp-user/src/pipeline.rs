@@ -3,7 +3,7 @@
 //! | | stage | where |
 //! |---|---|---|
 //! | 1 | receive a batch of up to 32 frames from one receive queue | [`Rx::recv`] |
-//! | | where the host's stack receives packets of tunnels: take their outer headers off | `tunnels` |
+//! | | where the host's stack receives packets of tunnels: take outer headers off | `tunnels` |
 //! | | where the port has them: its ingress shaper and policer | `ingress` |
 //! | 2 | extract each frame's key, as far as megaflows look at it | [`flow::KeySlot`], `find` |
 //! | 3 | look in the signature cache, compare with the megaflow it names | `signature`, `find` |

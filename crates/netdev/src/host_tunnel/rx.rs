@@ -213,7 +213,8 @@ impl Headers {
         self.write(to, len)
     }
 
-    /// Writes them before a packet of `len` bytes; `None` where that is longer than a packet can be.
+    /// Writes them before a packet of `len` bytes; `None` where that is longer than a packet can
+    /// be.
     fn write(&self, to: &mut [u8], len: usize) -> Option<()> {
         if self.has_ip {
             return Some(());
