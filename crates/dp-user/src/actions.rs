@@ -441,6 +441,7 @@ impl Context<'_> {
                 packet: &packet.data()[..wanted],
                 total_len: packet.len(),
                 mark: frame.meta.mark,
+                tunnel: frame.meta.tunnel(),
             };
             let mut budgets = self.budgets.as_deref_mut().filter(|_| reason != PuntReason::Capture);
             let may = budgets.as_mut().is_none_or(|budgets| budgets.of(reason).take());

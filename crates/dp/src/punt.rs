@@ -1,6 +1,6 @@
 //! Packets that a datapath hands to the control plane.
 
-use flow::PortNo;
+use flow::{PortNo, Tunnel};
 
 /// Why a packet is handed to the control plane ([`Action::Punt`](crate::Action::Punt)).
 ///
@@ -66,4 +66,6 @@ pub struct Punt<'a> {
     pub total_len: usize,
     /// The packet's mark.
     pub mark: u32,
+    /// The outer headers that it came with.
+    pub tunnel: Option<&'a Tunnel>,
 }

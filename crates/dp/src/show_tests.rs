@@ -185,6 +185,7 @@ fn samples_show_what_the_switch_knows_of_them() {
                 domain: 100,
                 point: 200,
                 output_port: 3,
+                tunnel_out: true,
                 direction: None,
             }),
             4 => SampleData::Flow(FlowSample {
@@ -193,6 +194,7 @@ fn samples_show_what_the_switch_knows_of_them() {
                 domain: 0,
                 point: 0,
                 output_port: u32::MAX,
+                tunnel_out: false,
                 direction: Some(Direction::Egress),
             }),
             _ => return None,
@@ -222,7 +224,7 @@ fn samples_show_what_the_switch_knows_of_them() {
     assert_eq!(
         shown(12345 << 16 | 12345, 3),
         "sample(sample=18.8%,actions(userspace(pid=0,flow_sample(probability=12345,collector_set_id=1,\
-         obs_domain_id=100,obs_point_id=200,output_port=3)))),2"
+         obs_domain_id=100,obs_point_id=200,output_port=3),tunnel_out_port=3))),2"
     );
     assert_eq!(
         shown(u32::MAX, 4),

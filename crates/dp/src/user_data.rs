@@ -48,6 +48,8 @@ pub struct FlowSample {
     pub point: u32,
     /// The datapath port of `sampling_port`; `u32::MAX` for none.
     pub output_port: u32,
+    /// Whether that port is a tunnel, whose outer headers the sample has.
+    pub tunnel_out: bool,
     /// Which side of the port the sample belongs to, where the action says so.
     pub direction: Option<Direction>,
 }
@@ -167,10 +169,14 @@ impl fmt::Display for SampleData {
                     sample.probability, sample.collector_set, sample.domain, sample.point, sample.output_port
                 )?;
                 f.write_str(match sample.direction {
-                    None => "))",
-                    Some(Direction::Ingress) => ",ingress))",
-                    Some(Direction::Egress) => ",egress))",
-                })
+                    None => ")",
+                    Some(Direction::Ingress) => ",ingress)",
+                    Some(Direction::Egress) => ",egress)",
+                })?;
+                if sample.tunnel_out {
+                    write!(f, ",tunnel_out_port={}", sample.output_port)?;
+                }
+                f.write_str(")")
             }
         }
     }

@@ -8,6 +8,7 @@ mod record;
 mod template;
 mod wire;
 
+use crate::Tunnel;
 use nanos::Nanos;
 use record::Counts;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -56,6 +57,9 @@ pub struct Sample<'a> {
     pub input: Interface<'a>,
     /// The interface that it leaves by, if the sample is about one.
     pub output: Option<Interface<'a>>,
+    /// The tunnel that a packet came through which was seen coming in, or leaves by which was seen
+    /// leaving. Records have those over IPv4 whose encapsulation has a number.
+    pub tunnel: Option<Tunnel>,
     /// Its headers.
     pub headers: Headers,
     /// Its length, from the Ethernet header on, in bytes.

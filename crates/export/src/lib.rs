@@ -6,3 +6,6 @@
 pub mod ipfix;
 pub mod netflow;
 pub mod sflow;
+mod tunnel;
+
+pub use tunnel::{Encapsulation, Tunnel};

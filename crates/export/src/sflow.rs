@@ -5,6 +5,7 @@
 
 mod wire;
 
+use crate::Tunnel;
 use nanos::Nanos;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -49,6 +50,10 @@ pub struct FlowSample<'a> {
     /// The MPLS label stack (RFC 3032) that it leaves with, the outermost entry first, if the
     /// switch has pushed all of it.
     pub labels_out: &'a [u32],
+    /// The tunnel that it came through.
+    pub tunnel_in: Option<Tunnel>,
+    /// The tunnel that it leaves by, if that is the only way that it leaves.
+    pub tunnel_out: Option<Tunnel>,
     /// Its length without the frame check sequence.
     pub len: usize,
     /// Its first bytes. The agent sends at most [`MOST_HEADER`] of them.

@@ -3,6 +3,7 @@
 use export::ipfix::{self, Addresses, Headers, Interface, Ip, Transport};
 use export::netflow::{self, Counts, Flow};
 use export::sflow::{self, BridgeCounters, Direction, FlowSample, PortCounters, Source};
+use export::{Encapsulation, Tunnel};
 use nanos::Nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -13,6 +14,32 @@ const HOUR: u64 = 3600;
 /// The time since 1970 at a second of the hour.
 fn wall(second: u64) -> Duration {
     Duration::from_secs(1_700_000_000 + second)
+}
+
+/// No tunnel, or one over IPv4 or IPv6.
+fn tunnel(rng: &mut Rng) -> Option<Tunnel> {
+    let (src, dst): (IpAddr, IpAddr) = match rng.chance(70) {
+        true => (
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv4Addr::from_bits(rng.below(5) as u32).into(),
+        ),
+        false => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::UNSPECIFIED.into()),
+    };
+    rng.chance(60).then(|| Tunnel {
+        src,
+        dst,
+        protocol: 17,
+        tos: rng.number() as u8,
+        src_port: 50_000,
+        dst_port: 4789,
+        key: rng.number() >> rng.below(64),
+        encapsulation: *rng.pick(&[
+            None,
+            Some(Encapsulation::Vxlan),
+            Some(Encapsulation::Gre),
+            Some(Encapsulation::Geneve),
+        ]),
+    })
 }
 
 /// The sum of a field's values.
@@ -135,6 +162,10 @@ fn an_hour_of_sflow(agent: IpAddr) {
                 output: *rng.pick(&[0, 3, 0x4000_0102, 0x8000_0000, 0x8000_0004]),
                 tci_in: 5,
                 labels_out: &[0x0001_0040, 0x0002_0140],
+                // tshark takes what is behind the header of a structure that it does not know for the
+                // next structure, so only the last one of a sample may be unknown.
+                tunnel_in: tunnel(&mut rng).map(|tunnel| Tunnel { key: 0, ..tunnel }),
+                tunnel_out: None,
                 tci_out: rng.number() as u16,
                 len: packet.len(),
                 // Of any length, so that all ways to fill up to four bytes come.
@@ -214,6 +245,7 @@ fn an_hour_of_ipfix_has_all_packets() {
                 leaves: rng.chance(50),
                 input: interface,
                 output: rng.chance(50).then_some(interface),
+                tunnel: tunnel(&mut rng),
                 headers: Headers {
                     eth_src: mac(1),
                     eth_dst: *rng.pick(&[mac(2), [0xff; 6], [1, 0, 0x5e, 0, 0, 1]]),

@@ -3,6 +3,7 @@
 use export::ipfix::{self, Addresses, Headers, Interface, Ip, Transport};
 use export::netflow::{self, Counts, Flow};
 use export::sflow::{self, BridgeCounters, FlowSample, PortCounters, Source};
+use export::{Encapsulation, Tunnel};
 use nanos::Nanos;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -182,6 +183,8 @@ fn sflow(mut input: Input<'_>) {
                     input: input.number(4) as u32,
                     output: input.number(4) as u32,
                     tci_in: input.number(2) as u16,
+                    tunnel_in: tunnel(&mut input),
+                    tunnel_out: tunnel(&mut input),
                     labels_out: &[input.number(4) as u32; 20][..input.number(1) as usize % 21],
                     tci_out: input.number(2) as u16,
                     len: input.number(4) as usize,
@@ -240,6 +243,7 @@ fn ipfix(mut input: Input<'_>) {
                     leaves: domain & 1 != 0,
                     input: interface,
                     output: (domain & 2 != 0).then_some(interface),
+                    tunnel: tunnel(&mut input),
                     headers: headers(&mut input),
                     len: input.number(2) as usize,
                     dropped: domain & 4 != 0,
@@ -263,6 +267,30 @@ fn ipfix(mut input: Input<'_>) {
         let last = sequences.insert(at(message, 12, 4), at(message, 8, 4));
         assert!(last.unwrap_or_default() <= at(message, 8, 4));
     }
+}
+
+/// No tunnel, or one over IPv4 or IPv6.
+fn tunnel(input: &mut Input<'_>) -> Option<Tunnel> {
+    let kind = input.byte();
+    let address = |last: u8| match kind & 0x40 {
+        0 => IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)),
+        _ => IpAddr::V6(Ipv6Addr::from(u128::from(last))),
+    };
+    (kind & 0x80 != 0).then(|| Tunnel {
+        src: address(input.byte()),
+        dst: address(1),
+        protocol: input.byte(),
+        tos: kind,
+        src_port: input.number(2) as u16,
+        dst_port: 4789,
+        key: input.number(usize::from(kind & 7)),
+        encapsulation: match kind >> 3 & 3 {
+            0 => None,
+            1 => Some(Encapsulation::Vxlan),
+            2 => Some(Encapsulation::Gre),
+            _ => Some(Encapsulation::Geneve),
+        },
+    })
 }
 
 fn headers(input: &mut Input<'_>) -> Headers {

@@ -137,6 +137,11 @@ impl Packet {
         self.transport(132, l4, None)
     }
 
+    /// Any protocol behind the IP header.
+    pub fn protocol(self, protocol: u8, payload: &[u8]) -> Packet {
+        self.transport(protocol, payload.to_vec(), None)
+    }
+
     /// An ICMP or ICMPv6 echo request.
     pub fn echo(self, id: u16, seq: u16, payload: &[u8]) -> Packet {
         let v6 = matches!(self.ip, Some(Ip::V6 { .. }));

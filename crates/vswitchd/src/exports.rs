@@ -15,6 +15,7 @@ use crate::desired::Desired;
 use crate::state::State;
 use bridge::OfBridge;
 use dp::{DropCause, PortNo};
+use export::{Encapsulation, Tunnel};
 use nanos::Nanos;
 use openflow::model::IpfixStats;
 use samples::Sample;
@@ -23,9 +24,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use switch::tables::{OuterHeaders, SampledTunnel};
 use switch::{ExportConfig, IpfixConfig, SflowConfig};
 use tokio::sync::Notify;
 use tokio::time::sleep;
+use tunnel::vport::Type;
 use wire::EtherType;
 
 /// How often exporters are looked at, at most and at least.
@@ -152,17 +155,17 @@ impl Exports {
         let (now, wall) = (state.shared.clock.now(), since_1970());
         let names: HashMap<u32, String> = {
             let switch = state.shared.switch.read();
-            let numbers: HashSet<u32> = samples.iter().map(|sample| sample.bridge).collect();
+            let numbers: HashSet<u32> = samples.iter().map(|sample| sample.meaning.bridge).collect();
             let name = |number: u32| Some((number, switch.bridge_name(number)?.to_owned()));
             numbers.into_iter().filter_map(name).collect()
         };
         let (mut bridges, ports, targets) = (self.bridges.borrow_mut(), self.ports.borrow(), self.targets.borrow());
         for sample in samples {
-            let Some(bridge) = names.get(&sample.bridge).and_then(|name| bridges.get_mut(name)) else {
+            let Some(bridge) = names.get(&sample.meaning.bridge).and_then(|name| bridges.get_mut(name)) else {
                 continue;
             };
             if is_to_one_of(&targets, sample) {
-                bridge.skip(&sample.data);
+                bridge.skip(&sample.meaning.data);
                 continue;
             }
             bridge.take(sample, &ports, now, wall);
@@ -236,6 +239,38 @@ fn tag_of(packet: &[u8]) -> u16 {
     match packet.get(12..16) {
         Some([0x81, 0x00, high, low]) => u16::from_be_bytes([*high, *low]),
         _ => 0,
+    }
+}
+
+impl Sample {
+    /// The tunnel that the packet came through.
+    fn tunnel_in(&self) -> Option<Tunnel> {
+        Some(told(self.meaning.from.as_ref()?, self.outer?))
+    }
+
+    /// The tunnel that the packet leaves by.
+    fn tunnel_out(&self) -> Option<Tunnel> {
+        let tunnel = self.meaning.to.as_ref()?;
+        Some(told(tunnel, tunnel.outer?))
+    }
+}
+
+/// A tunnel of a sampled packet, as exporters tell of it.
+fn told(tunnel: &SampledTunnel, outer: OuterHeaders) -> Tunnel {
+    Tunnel {
+        src: outer.src,
+        dst: outer.dst,
+        protocol: tunnel.kind.protocol(),
+        tos: outer.tos,
+        src_port: outer.src_port,
+        dst_port: outer.dst_port,
+        key: outer.key,
+        encapsulation: match tunnel.kind {
+            Type::Vxlan => Some(Encapsulation::Vxlan),
+            Type::Gre | Type::Ip6gre => Some(Encapsulation::Gre),
+            Type::Geneve => Some(Encapsulation::Geneve),
+            Type::Erspan | Type::Ip6erspan | Type::Gtpu | Type::Bareudp | Type::Srv6 => None,
+        },
     }
 }
 

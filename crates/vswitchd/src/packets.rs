@@ -127,6 +127,7 @@ mod tests {
             packet: b"packet",
             total_len: 60,
             mark: 0,
+            tunnel: None,
         }
     }
 

@@ -53,6 +53,20 @@ pub(super) fn key(sample: &Sample<'_>, virtual_obs_id: &str) -> Vec<u8> {
             Transport::Icmp(kind, code) => out.extend([kind, code]),
         }
     }
+    if let Some(told) = &sample.tunnel
+        && let Some((src, dst, encapsulation)) = told.of_ipfix()
+    {
+        out.extend(src.octets());
+        out.extend(dst.octets());
+        out.push(told.protocol);
+        out.extend(told.src_port.to_be_bytes());
+        out.extend(told.dst_port.to_be_bytes());
+        out.push(encapsulation as u8);
+        let key = told.key.to_be_bytes();
+        let key = &key[key.len() - encapsulation.key_len()..];
+        out.push(key.len() as u8);
+        out.extend(key);
+    }
     if !virtual_obs_id.is_empty() {
         text(&mut out, virtual_obs_id);
     }

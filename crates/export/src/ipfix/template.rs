@@ -26,7 +26,6 @@ pub(super) struct Kind {
     pub(super) tagged: bool,
     pub(super) network: Network,
     pub(super) transport: Protocol,
-    /// No port is a tunnel yet.
     tunnel: bool,
     output: bool,
 }
@@ -64,7 +63,7 @@ impl Kind {
                 Some(Transport::Sctp(..)) => Protocol::Sctp,
                 Some(Transport::Icmp(..)) => Protocol::Icmp,
             },
-            tunnel: false,
+            tunnel: sample.tunnel.is_some_and(|tunnel| tunnel.of_ipfix().is_some()),
             output: sample.output.is_some(),
         }
     }

@@ -1,5 +1,7 @@
 use super::*;
+use crate::Encapsulation;
 use proptest::prelude::*;
+use std::net::IpAddr;
 use testkit::ipfix::{Reader, be, number};
 
 fn settings(active_timeout: u64, max_flows: u32) -> Settings {
@@ -35,6 +37,7 @@ fn sample(headers: Headers) -> Sample<'static> {
         leaves: false,
         input: Interface { ifindex: 7, name: "p1" },
         output: None,
+        tunnel: None,
         headers,
         len: 114,
         dropped: false,
@@ -250,6 +253,66 @@ fn the_exporters_own_counts_have_the_numbers_of_their_domain() {
     assert_eq!(sequence, 6, "four samples, and the counts twice");
 }
 
+/// A tunnel, or none.
+fn tunnel(flow: u16) -> Option<Tunnel> {
+    let encapsulation = match flow % 4 {
+        0 => Some(Encapsulation::Vxlan),
+        1 => Some(Encapsulation::Gre),
+        2 => Some(Encapsulation::Geneve),
+        _ => None,
+    };
+    let (src, dst): (IpAddr, IpAddr) = match flow % 7 {
+        0 => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()),
+        _ => (Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()),
+    };
+    (flow % 5 != 0).then_some(Tunnel {
+        src,
+        dst,
+        protocol: 17,
+        tos: 0,
+        src_port: 50_000,
+        dst_port: 4789,
+        key: 0x1_0203_0405,
+        encapsulation,
+    })
+}
+
+#[test]
+fn records_tell_of_tunnels_over_ipv4_whose_encapsulation_has_a_number() {
+    // Addresses, protocol, ports, type, key.
+    let told = |kind: &str, key: &str| format!("7f000001 7f000002 11 c350 12b5 {kind} {key}");
+    let mut seen = 0;
+    for flow in 0..200 {
+        let (now, wall) = at(0);
+        let mut exporter = Exporter::new(settings(0, 0), now);
+        let (tunnel, headers) = (tunnel(flow), headers(flow));
+        let sample = Sample {
+            tunnel,
+            ..sample(headers)
+        };
+        exporter.sample(&sample, now, wall);
+        let records = Reader::default().read(&exporter.flush(now, wall));
+        let record = records.iter().find(|record| record.0 != 462).unwrap();
+        let fields = [893, 894, 895, 896, 897, 891, 892].map(|field| {
+            let found = record.1.iter().find(|(number, _)| *number == field + 0x10000);
+            found.map(|(_, value)| testkit::to_hex(value))
+        });
+        let fields = fields.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let expected = match tunnel
+            .filter(|tunnel| tunnel.src.is_ipv4())
+            .and_then(|tunnel| tunnel.encapsulation)
+        {
+            Some(Encapsulation::Vxlan) => told("01", "030405"),
+            Some(Encapsulation::Gre) => told("02", "02030405"),
+            Some(Encapsulation::Geneve) => told("07", "030405"),
+            None => String::new(),
+        };
+        seen += usize::from(!expected.is_empty());
+        assert_eq!(fields, expected, "{tunnel:?}");
+    }
+    assert!(seen > 50);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -267,8 +330,9 @@ proptest! {
             secs += later;
             let (now, wall) = at(secs);
             let headers = headers(flow);
+            let tunnel = tunnel(flow);
             let output = leaves.then_some(Interface { ifindex: 9, name: "a-port" });
-            exporter.sample(&Sample { weight, leaves, output, dropped: !leaves, ..sample(headers) }, now, wall);
+            exporter.sample(&Sample { weight, leaves, output, tunnel, dropped: !leaves, ..sample(headers) }, now, wall);
             sent[0] += weight;
             sent[1] += weight * 114;
             sent[2] += if leaves { 0 } else { weight };

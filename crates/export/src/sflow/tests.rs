@@ -1,4 +1,5 @@
 use super::*;
+use crate::Encapsulation;
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use testkit::from_hex;
@@ -44,6 +45,8 @@ fn samples_have_open_vswitchs_bytes() {
         output: 0x8000_0001,
         tci_in: 0,
         labels_out: &[],
+        tunnel_in: None,
+        tunnel_out: None,
         tci_out: 5,
         len: 200,
         header: &header,
@@ -194,6 +197,8 @@ fn what_nobody_fetches_is_bounded_and_its_loss_is_told() {
         output: 2,
         tci_in: 0,
         labels_out: &[],
+        tunnel_in: None,
+        tunnel_out: None,
         tci_out: 0,
         len: 1500,
         header: &[0; MOST_HEADER as usize],
@@ -208,6 +213,69 @@ fn what_nobody_fetches_is_bounded_and_its_loss_is_told() {
     let (_, flow) = *samples(last.last().unwrap()).last().unwrap();
     assert_eq!(number(flow, 12), 5001, "the pool has all packets");
     assert_eq!(number(flow, 16) as usize, 5000 - MOST_DATAGRAMS - 1);
+}
+
+/// A tunnel over IPv4 or IPv6, with a key or without, or none.
+fn tunnel(any: u32) -> Option<Tunnel> {
+    let (src, dst): (IpAddr, IpAddr) = match any & 1 {
+        0 => ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
+        _ => (Ipv6Addr::from(1).into(), Ipv6Addr::from(2).into()),
+    };
+    (any & 2 != 0).then_some(Tunnel {
+        src,
+        dst,
+        protocol: 17,
+        tos: 0x28,
+        src_port: 50_000,
+        dst_port: 4789,
+        key: if any & 4 == 0 { 0 } else { 123 },
+        encapsulation: Some(Encapsulation::Vxlan),
+    })
+}
+
+/// As Open vSwitch 3.1 sends them, but for the ports, which it sends with their bytes swapped, and
+/// for tunnels over IPv6, of which it sends none or numbers without a meaning.
+#[test]
+fn tunnels_have_the_structures_of_their_family_and_their_key_if_it_is_not_0() {
+    let of_sample = |tunnel_in, tunnel_out| {
+        let mut agent = Agent::new(SETTINGS, at(0));
+        let sample = FlowSample {
+            input: 0,
+            output: 0x8000_0001,
+            tci_in: 0,
+            labels_out: &[],
+            tunnel_in,
+            tunnel_out,
+            tci_out: 0,
+            len: 60,
+            header: &[],
+        };
+        agent.sample(&sample, at(0));
+        let datagrams = agent.flush(at(0));
+        let all = samples(&datagrams[0]);
+        let ([(_, sample)], true) = (&all[..], datagrams.len() == 1) else {
+            panic!("{all:?}");
+        };
+        let mut rest = &sample[32..];
+        let mut found = Vec::new();
+        for _ in 0..number(sample, 28) {
+            let (format, len) = (number(rest, 0), number(rest, 4) as usize);
+            found.push((format, testkit::to_hex(&rest[8..8 + len])));
+            rest = &rest[8 + len..];
+        }
+        assert!(rest.is_empty());
+        found.retain(|(format, _)| !matches!(format, 1 | 1001));
+        found
+    };
+    let v4 = "00000000 00000011 0a000001 0a000002 0000c350 000012b5 00000000 00000028".replace(' ', "");
+    let v6 = format!("0000000000000011{:032x}{:032x}0000c350000012b50000000000000028", 1, 2);
+    let key = "0000007b".to_owned();
+    assert_eq!(of_sample(None, None), []);
+    assert_eq!(of_sample(tunnel(2), None), [(1024, v4.clone())]);
+    assert_eq!(of_sample(tunnel(6), None), [(1024, v4.clone()), (1030, key.clone())]);
+    assert_eq!(of_sample(None, tunnel(6)), [(1023, v4.clone()), (1029, key.clone())]);
+    assert_eq!(of_sample(tunnel(3), None), [(1026, v6.clone())]);
+    assert_eq!(of_sample(tunnel(2), tunnel(7)), [(1025, v6), (1029, key), (1024, v4)]);
 }
 
 proptest! {
@@ -229,7 +297,7 @@ proptest! {
                 0 => {
                     let (input, output) = (any, any.rotate_left(7));
                     let (tci_in, tci_out) = (any as u16, (any >> 16) as u16);
-                    agent.sample(&FlowSample { input, output, tci_in, tci_out, labels_out: &[], len: 1024, header: &header }, at(now));
+                    agent.sample(&FlowSample { input, output, tci_in, tci_out, labels_out: &[], tunnel_in: tunnel(any), tunnel_out: tunnel(any >> 4), len: 1024, header: &header }, at(now));
                 }
                 1 => agent.counters(&Counters::Port(&PortCounters {
                     ifindex: 7, name: name.clone(),

@@ -1,6 +1,7 @@
 //! The datagram (sFlow version 5, section 5): XDR numbers, each sample and record with its length.
 
 use super::{BridgeCounters, Counters, Direction, FlowSample, LacpCounters, MOST_HEADER, PortCounters};
+use crate::Tunnel;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -79,7 +80,13 @@ impl Sample for (FlowNumbers, &FlowSample<'_>) {
             let labels = sample.labels_out.iter().copied();
             let labels = labels.take(MOST_LABELS);
             let is_whole = sample.labels_out.last().is_some_and(|entry| entry & BOTTOM != 0);
-            out.u32(if is_whole { 3 } else { 2 });
+            let tunnels = [(sample.tunnel_out, Way::Egress), (sample.tunnel_in, Way::Ingress)];
+            let tunnels = tunnels.map(|(tunnel, way)| tunnel.map(|tunnel| (tunnel, way)));
+            let of_tunnels = tunnels
+                .iter()
+                .flatten()
+                .map(|(tunnel, _)| 1 + u32::from(tunnel.key != 0));
+            out.u32(2 + u32::from(is_whole) + of_tunnels.sum::<u32>());
             if is_whole {
                 out.structure(1006, |out| {
                     // The next hop is unknown: 0.0.0.0, as in Open vSwitch. No labels came in.
@@ -98,8 +105,51 @@ impl Sample for (FlowNumbers, &FlowSample<'_>) {
                 out.all([1, len, FCS, header.len() as u32]);
                 out.opaque(header);
             });
+            for (tunnel, way) in tunnels.iter().flatten() {
+                outer(out, tunnel, *way);
+            }
         });
         out
+    }
+}
+
+/// Whether a packet came through a tunnel or leaves by it.
+#[derive(Clone, Copy)]
+enum Way {
+    Egress,
+    Ingress,
+}
+
+/// The outer headers, and the key if there is one (sFlow Tunnel Structures).
+fn outer(out: &mut Vec<u8>, tunnel: &Tunnel, way: Way) {
+    let (v4, v6, key) = match way {
+        Way::Egress => (1023, 1025, 1029),
+        Way::Ingress => (1024, 1026, 1030),
+    };
+    // The length of the outer packet is not known, and neither are flags of TCP.
+    let begin = |out: &mut Vec<u8>| out.all([0, tunnel.protocol.into()]);
+    let end = |out: &mut Vec<u8>| out.all([tunnel.src_port.into(), tunnel.dst_port.into(), 0, tunnel.tos.into()]);
+    match (tunnel.src, tunnel.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => out.structure(v4, |out| {
+            begin(out);
+            out.opaque(&src.octets());
+            out.opaque(&dst.octets());
+            end(out);
+        }),
+        (src, dst) => out.structure(v6, |out| {
+            begin(out);
+            for address in [src, dst] {
+                let address = match address {
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                    IpAddr::V6(address) => address,
+                };
+                out.opaque(&address.octets());
+            }
+            end(out);
+        }),
+    }
+    if tunnel.key != 0 {
+        out.structure(key, |out| out.u32(tunnel.key as u32));
     }
 }
 

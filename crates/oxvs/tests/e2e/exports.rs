@@ -9,15 +9,15 @@ use testkit::ipfix::{Reader, Record};
 use testkit::{Collector, Daemon, Options, Packet, Rng, Sandbox, Vswitch, dissect, eventually, mac, run, skip, to_hex};
 
 /// Long enough for megaflows to end and for exporters to tell it.
-const QUIET: Duration = Duration::from_millis(2500);
+pub(crate) const QUIET: Duration = Duration::from_millis(2500);
 
 /// Long enough for samples, which wait a second for others.
-const SOON: Duration = Duration::from_millis(1300);
+pub(crate) const SOON: Duration = Duration::from_millis(1300);
 
 /// A switch with dummies `p1` to `p3` and a rule for each kind of destination, and its collector.
 pub(crate) struct Side {
     pub(crate) switch: Vswitch,
-    collector: Collector,
+    pub(crate) collector: Collector,
 }
 
 impl Side {
@@ -56,7 +56,7 @@ impl Side {
         ));
     }
 
-    fn receive(&self, packets: &[(usize, String)]) {
+    pub(crate) fn receive(&self, packets: &[(usize, String)]) {
         let mut control = self.switch.unixctl();
         for (port, packet) in packets {
             let sent = control.call("netdev-dummy/receive", &[&format!("p{port}"), packet]);
@@ -248,7 +248,7 @@ fn sflow_tells_of_the_labels_that_open_vswitch_tells_of() {
 
 /// Fields whose values are the same in Open vSwitch: all but times, counts of the whole exporter
 /// where a flow's belong, and what was dropped.
-const COMPARED: [u32; 38] = [
+const COMPARED: [u32; 45] = [
     138,
     61,
     56,
@@ -281,6 +281,13 @@ const COMPARED: [u32; 38] = [
     177,
     178,
     179,
+    0x10000 + 891,
+    0x10000 + 892,
+    0x10000 + 893,
+    0x10000 + 894,
+    0x10000 + 895,
+    0x10000 + 896,
+    0x10000 + 897,
     0x10000 + 898,
     2,
     352,
@@ -388,15 +395,15 @@ fn the_action_sample_tells_what_open_vswitchs_tells() {
 }
 
 /// A real collector that writes files.
-struct RealCollector {
+pub(crate) struct RealCollector {
     daemon: Daemon,
     sandbox: Sandbox,
-    target: String,
+    pub(crate) target: String,
 }
 
 impl RealCollector {
     /// Starts `nfcapd` or `sfcapd`, or pmacct's `nfacctd` or `sfacctd`.
-    fn start(program: &str) -> RealCollector {
+    pub(crate) fn start(program: &str) -> RealCollector {
         let sandbox = Sandbox::new();
         let target = Collector::new().target();
         let (_, port) = target.split_once(':').unwrap();
@@ -431,7 +438,7 @@ impl RealCollector {
     }
 
     /// Ends it; packets and bytes that it has counted.
-    fn finish(mut self, nfdump: bool) -> (u64, u64) {
+    pub(crate) fn finish(mut self, nfdump: bool) -> (u64, u64) {
         // pmacct writes once a second.
         std::thread::sleep(Duration::from_millis(if nfdump { 200 } else { 2200 }));
         self.daemon.terminate();

@@ -21,6 +21,7 @@ mod exports_agent;
 mod exports_collectors;
 mod exports_headers;
 mod exports_load;
+mod exports_tunnels;
 mod fixture;
 mod floods;
 mod host_tunnels;

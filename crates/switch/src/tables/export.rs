@@ -10,10 +10,14 @@ use super::{Context, Credited};
 use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::export::{FlowKey, FlowOutput, FlowRecord};
-use dp::{Action, Direction, FlowSample, Labels, PortNo, PuntReason, SampleData};
-use flow::{Field, MatchField};
+use crate::port::Ingress;
+use dp::{Action, Direction, FlowSample, Labels, PortNo, PuntReason, SampleData, TunnelPush};
+use flow::{Field, MatchField, Tunnel};
 use openflow::model::{Port, Sample, SampleDirection};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+use tunnel::vport::{Type, Vport};
 use wire::EtherType;
 
 /// What a translation notes for the exporters of the bridge that received the packet.
@@ -28,15 +32,76 @@ pub(super) struct Exported<'a> {
     flow: Option<FlowKey>,
     /// Whether the packet was flooded.
     flooded: bool,
+    /// The tunnels that it leaves by.
+    tunnels: Vec<LeftBy>,
+    /// The local port of the bridge where it ends a tunnel.
+    ended_at: Option<PortNo>,
+    /// The port that the packet comes in on if it is an outer one, which the datapath does not know.
+    pub(super) outer_port: Option<PortNo>,
+}
+
+/// A tunnel that a packet leaves by.
+struct LeftBy {
+    push: Arc<TunnelPush>,
+    at: Ingress,
+    tunnel: SampledTunnel,
 }
 
 /// A handle's meaning: what a sample is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sampled {
     /// The bridge, by its number in the switch.
     pub bridge: u32,
     /// What the sample is for.
     pub data: SampleData,
+    /// The port that the packet comes in on, if the datapath knows another one.
+    pub in_port: Option<PortNo>,
+    /// The tunnel that the packet came through, without outer headers: it has its own.
+    pub from: Option<SampledTunnel>,
+    /// The tunnel that the packet leaves by: for sFlow if that is the only way, for IPFIX if the
+    /// sample is about that port.
+    pub to: Option<SampledTunnel>,
+}
+
+/// A tunnel of a sampled packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SampledTunnel {
+    /// The name of its interface.
+    pub name: Arc<str>,
+    /// Its type.
+    pub kind: Type,
+    /// The outer headers, if they are known.
+    pub outer: Option<OuterHeaders>,
+}
+
+/// The outer headers of a sampled packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OuterHeaders {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Type of service or traffic class.
+    pub tos: u8,
+    /// UDP source port; 0 without UDP, or if the packet gets its own.
+    pub src_port: u16,
+    /// UDP destination port; 0 without UDP.
+    pub dst_port: u16,
+    /// The key; 0 without one.
+    pub key: u64,
+}
+
+impl From<&Tunnel> for OuterHeaders {
+    fn from(tunnel: &Tunnel) -> OuterHeaders {
+        OuterHeaders {
+            src: tunnel.src,
+            dst: tunnel.dst,
+            tos: tunnel.tos,
+            src_port: tunnel.tp_src,
+            dst_port: tunnel.tp_dst,
+            key: tunnel.id,
+        }
+    }
 }
 
 /// sFlow's "packet dropped for unknown reason", and its mark of several outputs (sFlow version 5,
@@ -64,8 +129,9 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The packet, as it is at this point, leaves its bridge through a device.
-    pub(super) fn export_sent(&mut self, device: PortNo) {
+    /// The packet, as it is at this point, leaves its bridge through a device, or through a tunnel
+    /// with that datapath port.
+    pub(super) fn export_sent(&mut self, device: PortNo, tunnel: Option<SampledTunnel>) {
         let ipfix = self
             .packet
             .place
@@ -76,8 +142,47 @@ impl<'a> Pipeline<'a> {
                 output_port: device.0,
                 dropped: false,
             };
-            self.sample(ipfix.probability, data);
+            self.sample(ipfix.probability, data, tunnel);
         }
+    }
+
+    /// The packet leaves through a tunnel.
+    pub(super) fn export_left_by(&mut self, at: Ingress, vport: &Vport, push: &Arc<TunnelPush>, outer: OuterHeaders) {
+        let exports = |bridge: &Bridge| bridge.export.is_some();
+        if self.exported.bridge.is_none() && !self.packet.place.bridge.is_some_and(exports) {
+            return;
+        }
+        let tunnel = SampledTunnel::of(vport, Some(outer));
+        self.export_sent(push.port, Some(tunnel.clone()));
+        let push = push.clone();
+        self.exported.tunnels.push(LeftBy { push, at, tunnel });
+    }
+
+    /// The packet ends a tunnel at this local port of a bridge. As in Open vSwitch, IPFIX does not
+    /// count it as sent: nobody receives it there.
+    pub(super) fn export_ended(&mut self, device: PortNo) {
+        self.exported.ended_at = Some(device);
+    }
+
+    /// Does something with the outer packet, which comes in on a port of the underlay's bridge.
+    pub(super) fn as_outer(&mut self, port: PortNo, run: impl FnOnce(&mut Self)) {
+        let before = self.exported.outer_port.replace(port);
+        run(self);
+        self.exported.outer_port = before;
+    }
+
+    /// The tunnel that the packet came through.
+    fn came_through(&mut self) -> Option<SampledTunnel> {
+        if self.exported.outer_port.is_some() || !self.switch.tunnels.is_device(self.original.in_port()) {
+            return None;
+        }
+        self.consult_tunnel();
+        let vport = self
+            .switch
+            .tunnels
+            .ports()
+            .get(self.switch.tunnels.find(self.original)?)?;
+        Some(SampledTunnel::of(vport, None))
     }
 
     pub(super) fn flooded(&mut self) {
@@ -94,7 +199,7 @@ impl<'a> Pipeline<'a> {
         if in_port == Port::ANY.0 {
             return;
         }
-        let mut output_port = u32::MAX;
+        let (mut output_port, mut to) = (u32::MAX, None);
         if sample.sampling_port != Port::ANY && sample.sampling_port.0 != in_port {
             let number = sample.sampling_port.0;
             let Some(device) = bridge.device_of(number) else {
@@ -104,6 +209,7 @@ impl<'a> Pipeline<'a> {
                 });
             };
             output_port = device.0;
+            to = self.tunnel_to(number);
         }
         self.commit_all();
         let data = SampleData::Flow(FlowSample {
@@ -112,6 +218,7 @@ impl<'a> Pipeline<'a> {
             domain: sample.obs_domain_id,
             point: sample.obs_point_id,
             output_port,
+            tunnel_out: to.as_ref().is_some_and(|to| to.outer.is_some()),
             direction: match sample.direction {
                 SampleDirection::Default => None,
                 SampleDirection::Ingress => Some(Direction::Ingress),
@@ -120,17 +227,21 @@ impl<'a> Pipeline<'a> {
         });
         // The same part of 2^32 as of 2^16.
         let probability = u32::from(sample.probability) << 16 | u32::from(sample.probability);
-        self.sample(probability, data);
+        self.sample(probability, data, to);
     }
 
-    fn sample(&mut self, probability: u32, data: SampleData) {
+    fn sample(&mut self, probability: u32, data: SampleData, to: Option<SampledTunnel>) {
         let Some(bridge) = self.packet.place.bridge else { return };
         if probability == 0 {
             return;
         }
+        let from = self.came_through();
         let meaning = Sampled {
             bridge: bridge.id,
             data,
+            in_port: self.exported.outer_port,
+            from,
+            to,
         };
         if let Some(handle) = self.remember(Context::Sampled(meaning)) {
             self.take_sample(probability, handle, u16::MAX);
@@ -203,43 +314,68 @@ impl<'a> Pipeline<'a> {
     pub(super) fn finish_export(&mut self) -> Option<NewFlowRecord> {
         let bridge = self.exported.bridge.filter(|_| !self.failed)?;
         let export = bridge.export.as_ref()?;
-        let mut outputs = self.actions.iter().filter_map(|action| match action {
-            Action::Output(device) => Some(*device),
+        let mut outputs = Vec::new();
+        self.outputs(&self.actions, &mut outputs);
+        let only = match outputs[..] {
+            [only] => Some(only),
             _ => None,
-        });
-        let first = outputs.next();
-        let more = outputs.count() as u32;
+        };
+        let from = match self.exported.sflow.or(self.exported.ipfix) {
+            Some(_) => self.came_through(),
+            None => None,
+        };
         // The one behind comes first, in case a sample is left out.
         if let Some(at) = self.exported.ipfix {
             let data = SampleData::Ipfix {
                 output_port: u32::MAX,
                 dropped: !self.actions.iter().any(delivers),
             };
-            self.name_sample(at, bridge.id, data);
+            let meaning = Sampled {
+                bridge: bridge.id,
+                data,
+                in_port: None,
+                from: from.clone(),
+                to: None,
+            };
+            self.name_sample(at, meaning);
         }
         if let Some((at, sflow)) = self.exported.sflow.zip(export.sflow.as_ref()) {
-            let known = first
-                .filter(|_| more == 0)
-                .and_then(|device| sflow.ifindex.get(&device));
-            let output = match (first, known) {
-                (None, _) => DROPPED,
+            let known = match only {
+                Some(Out::Device(device)) => sflow.ifindex.get(&device),
+                _ => None,
+            };
+            let output = match (outputs.len() as u32, known) {
+                (0, _) => DROPPED,
                 (_, Some(ifindex)) => *ifindex,
-                _ => SEVERAL | (more + 1),
+                (several, None) => SEVERAL | several,
+            };
+            let to = match only {
+                Some(Out::Tunnel { place, sent: true }) => Some(self.exported.tunnels[place].tunnel.clone()),
+                _ => None,
             };
             let tci = self.packet.base.key.get(Field::VlanTci0) as u16;
             let tci = if tci & 0x1000 == 0 { 0 } else { tci & !0x1000 };
             // The sample itself stands before all labels.
             let labels = Labels::pushed(&self.actions);
-            self.name_sample(at, bridge.id, SampleData::Sflow { tci, output, labels });
+            let meaning = Sampled {
+                bridge: bridge.id,
+                data: SampleData::Sflow { tci, output, labels },
+                in_port: None,
+                from,
+                to,
+            };
+            self.name_sample(at, meaning);
         }
         let key = self.exported.flow?;
-        let output = match first {
-            None => FlowOutput::Dropped,
-            Some(_) if self.exported.flooded => FlowOutput::Flooded,
-            Some(_) if more > 0 => FlowOutput::Several,
-            Some(device) => {
-                self.depend(Read::Attachment(device));
-                self.number_of(device).map_or(FlowOutput::Several, FlowOutput::Port)
+        let output = match only {
+            _ if outputs.is_empty() => FlowOutput::Dropped,
+            _ if self.exported.flooded => FlowOutput::Flooded,
+            None => FlowOutput::Several,
+            Some(out) => {
+                if let Out::Device(device) = out {
+                    self.depend(Read::Attachment(device));
+                }
+                self.number_of(out).map_or(FlowOutput::Several, FlowOutput::Port)
             }
         };
         let record = FlowRecord { key, output };
@@ -252,8 +388,8 @@ impl<'a> Pipeline<'a> {
 
     /// Gives the punt at a place of the actions its handle; without a free one the sample is left
     /// out.
-    fn name_sample(&mut self, at: usize, bridge: u32, data: SampleData) {
-        let handle = self.remember(Context::Sampled(Sampled { bridge, data }));
+    fn name_sample(&mut self, at: usize, meaning: Sampled) {
+        let handle = self.remember(Context::Sampled(meaning));
         match (handle, self.actions.get_mut(at)) {
             (Some(known), Some(Action::Punt { handle, .. })) => *handle = known,
             (None, Some(_)) => drop(self.actions.drain(at - 1..=at)),
@@ -261,8 +397,55 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    fn number_of(&self, device: PortNo) -> Option<u32> {
-        let at = self.switch.attachments.get(&device)?;
+    /// Appends where actions send the packet. What a tunnel's underlay does with the outer packet is
+    /// not another way.
+    fn outputs(&self, actions: &[Action], found: &mut Vec<Out>) {
+        let mut at = 0;
+        while let Some(action) = actions.get(at) {
+            let behind = at + 1 + action.steps();
+            match action {
+                Action::Output(device) => found.push(Out::Device(*device)),
+                Action::TunnelPop { .. } => found.extend(self.exported.ended_at.map(Out::Device)),
+                Action::TunnelPush(push) => {
+                    let sent = actions[at + 1..].iter().any(delivers);
+                    let mut all = self.exported.tunnels.iter();
+                    let place = all.position(|left| Arc::ptr_eq(&left.push, push));
+                    found.extend(place.map(|place| Out::Tunnel { place, sent }));
+                    return;
+                }
+                _ => self.outputs(&actions[at + 1..behind], found),
+            }
+            at = behind;
+        }
+    }
+
+    fn number_of(&self, out: Out) -> Option<u32> {
+        let at = match out {
+            Out::Device(device) => self.switch.attachments.get(&device)?,
+            Out::Tunnel { place, .. } => &self.exported.tunnels.get(place)?.at,
+        };
         self.switch.bridges.get(&at.bridge)?.number_of(*at)
+    }
+}
+
+/// A way that a packet goes.
+#[derive(Clone, Copy)]
+enum Out {
+    Device(PortNo),
+    /// The tunnel at this place among those that it leaves by.
+    Tunnel {
+        place: usize,
+        /// Whether the underlay sends the outer packet.
+        sent: bool,
+    },
+}
+
+impl SampledTunnel {
+    pub(super) fn of(vport: &Vport, outer: Option<OuterHeaders>) -> SampledTunnel {
+        SampledTunnel {
+            name: vport.name.as_str().into(),
+            kind: vport.config.kind,
+            outer,
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::report::{Kind, write_metadata};
 use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
-use dp::{Action, DropCause, PuntReason};
+use dp::{Action, DropCause, PortNo, PuntReason};
 use flow::{Field, FlowState, Key, META_WORDS, MatchField};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::collections::VecDeque;
@@ -87,6 +87,8 @@ pub struct RecircContext {
     /// Whether tables see what the connection tracker says of the packet.
     tracked: bool,
     from: Origin,
+    /// The port that the packet comes in on if it is an outer one, for samples.
+    outer_port: Option<PortNo>,
 }
 
 /// Where a packet continues first.
@@ -257,6 +259,7 @@ impl Pipeline<'_> {
             mirrored: self.mirrored,
             tracked: self.packet.tracked || matches!(from, Origin::Table(_)),
             from,
+            outer_port: self.exported.outer_port,
         };
         let handle = self.remember(Context::Recirculation(Box::new(frozen)));
         if handle.is_none() {
@@ -416,6 +419,7 @@ impl Pipeline<'_> {
         self.packet.limit = frozen.limit;
         self.packet.default_queue = frozen.default_queue;
         self.mirrored = frozen.mirrored;
+        self.exported.outer_port = frozen.outer_port;
         self.packet.tracked = frozen.tracked;
         if !frozen.tracked {
             self.untrack();

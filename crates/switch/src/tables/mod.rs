@@ -91,7 +91,7 @@ pub use condition::Condition;
 pub use control::ControlPort;
 pub use credit::Credited;
 pub use expiry::Reason;
-pub use export::Sampled;
+pub use export::{OuterHeaders, Sampled, SampledTunnel};
 pub use freeze::RecircContext;
 pub(crate) use hidden::Hidden;
 pub use hidden::HiddenRule;

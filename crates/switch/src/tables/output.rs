@@ -291,7 +291,7 @@ impl Pipeline<'_> {
         if let Some(limit) = self.packet.limit {
             self.actions.push(Action::Trunc(limit));
         }
-        self.export_sent(device);
+        self.export_sent(device, None);
         self.actions.push(action);
         self.mirror_sent(egress);
     }

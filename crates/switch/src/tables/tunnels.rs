@@ -10,7 +10,10 @@
 //! tunnel's datapath port, which hands it to the host's stack. Packets that the host's stack has
 //! received come from there without outer headers.
 
+mod told;
+
 use super::Credited;
+use super::export::OuterHeaders;
 use super::pipeline::Pipeline;
 use crate::bridge::Bridge;
 use crate::dep::Read;
@@ -138,7 +141,7 @@ impl<'a> Pipeline<'a> {
             return true;
         }
         self.commit_all();
-        self.export_sent(device);
+        self.export_ended(device);
         self.actions.push(Action::TunnelPop { port: tunnel, format });
         self.mirror_sent(Egress::Device(device));
         true
@@ -178,10 +181,7 @@ impl<'a> Pipeline<'a> {
             return;
         }
         let config = &vport.config;
-        if self.switch.tunnels.is_device(self.original.in_port()) {
-            // The outer headers may have what the packet came with.
-            Field::of_tunnels().for_each(|field| self.consult_unshown(field, u128::MAX));
-        }
+        self.consult_received_tunnel();
         let inner = self.inner_of(config);
         let ip = self.inner_ip(config);
         let Some(remote) = self.remote_of(config) else {
@@ -189,13 +189,7 @@ impl<'a> Pipeline<'a> {
             self.note_left_tunnel(|p| p.left_tunnel(config, ip));
             return self.dropped(DropCause::TunnelRoute);
         };
-        let mark = match config.egress_pkt_mark {
-            Some(mark) => u128::from(mark),
-            None => {
-                self.consult_unshown(Field::PktMark, u128::MAX);
-                self.packet.state.key.get(Field::PktMark)
-            }
-        };
+        let mark = self.outer_mark(config);
         self.depend(Read::Underlay);
         let device = PortNo(vport.datapath_port);
         let Some((way, hop)) = self.switch.tunnels.underlay.way(device, remote, mark as u32) else {
@@ -242,17 +236,18 @@ impl<'a> Pipeline<'a> {
                 return self.dropped(DropCause::TunnelRoute);
             }
         };
-        let push = TunnelPush {
+        let push = Arc::new(TunnelPush {
             port: device,
             underlay,
             kind: config.kind.kind(),
             headers,
             sequence: self.switch.tunnels.sequence(at),
-        };
+        });
+        let told = self.told_of(config, ip, (source, remote));
         self.credit_tunnel(at, true);
         match way {
-            Way::Native(..) => self.send_encapsulated(at, vport, push, mark),
-            Way::Host => self.send_by_host(at, push, mark),
+            Way::Native(..) => self.send_encapsulated(at, vport, push, (mark, told)),
+            Way::Host => self.send_by_host(at, vport, push, (mark, told)),
         }
     }
 
@@ -273,10 +268,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Hands the packet with its outer headers to the host's stack.
-    fn send_by_host(&mut self, at: Ingress, push: TunnelPush, mark: u128) {
+    fn send_by_host(&mut self, at: Ingress, vport: &Vport, push: Arc<TunnelPush>, (mark, told): (u128, OuterHeaders)) {
         let device = push.port;
         self.commit_all();
-        self.export_sent(device);
+        self.export_left_by(at, vport, &push, told);
         let before = self.packet.base.key.get(Field::PktMark);
         let Some(mut outer) = outer_key(&push, self.packet.base.queue) else {
             return self.dropped(DropCause::TunnelRoute);
@@ -285,7 +280,7 @@ impl<'a> Pipeline<'a> {
         let limit = self.packet.limit.take();
         if let Some(saved) = self.begin_copy() {
             self.actions.extend(limit.map(Action::Trunc));
-            self.actions.push(Action::TunnelPush(Arc::new(push)));
+            self.actions.push(Action::TunnelPush(push));
             self.packet.base.key = outer;
             self.packet.state.key = outer;
             self.packet.state.key.set(Field::PktMark, mark);
@@ -297,12 +292,44 @@ impl<'a> Pipeline<'a> {
         self.mirror_sent(Egress::Tunnel(at));
     }
 
-    fn send_encapsulated(&mut self, at: Ingress, vport: &Vport, push: TunnelPush, mark: u128) {
+    /// The mark by which the route is chosen, and which the outer packet has.
+    fn outer_mark(&mut self, config: &Config) -> u128 {
+        match config.egress_pkt_mark {
+            Some(mark) => u128::from(mark),
+            None => {
+                self.consult_unshown(Field::PktMark, u128::MAX);
+                self.packet.state.key.get(Field::PktMark)
+            }
+        }
+    }
+
+    /// The outer headers may have what the packet came with.
+    fn consult_received_tunnel(&mut self) {
+        if self.switch.tunnels.is_device(self.original.in_port()) {
+            Field::of_tunnels().for_each(|field| self.consult_unshown(field, u128::MAX));
+        }
+    }
+
+    fn out_key(&self, config: &Config) -> Option<u64> {
+        match config.out_key {
+            vport::Key::None => None,
+            vport::Key::Value(key) => Some(key),
+            vport::Key::Flow => Some(self.packet.state.get(MatchField::TunId) as u64),
+        }
+    }
+
+    fn send_encapsulated(
+        &mut self,
+        at: Ingress,
+        vport: &Vport,
+        push: Arc<TunnelPush>,
+        (mark, told): (u128, OuterHeaders),
+    ) {
         let Some(entry) = self.switch.attachments.get(&push.underlay).copied() else {
             return self.dropped(DropCause::TunnelRoute);
         };
         self.commit_all();
-        self.export_sent(PortNo(vport.datapath_port));
+        self.export_left_by(at, vport, &push, told);
         let before = self.packet.base.key.get(Field::PktMark);
         let Some(mut outer) = outer_key(&push, self.packet.base.queue) else {
             return self.dropped(DropCause::TunnelRoute);
@@ -314,13 +341,15 @@ impl<'a> Pipeline<'a> {
         let consulted = std::mem::replace(&mut self.consulted, [0; super::WORDS]);
         let start = (self.actions.len(), self.controllers.len());
         let (rules, credits) = (self.rules.len(), self.credits.len());
-        let action = Action::TunnelPush(Arc::new(push));
+        let action = Action::TunnelPush(push.clone());
         let limit = self.packet.limit.take();
-        self.with_other_packet(|pipeline| {
-            pipeline.enter_after(entry, outer, |copy| {
-                copy.actions.extend(limit.map(Action::Trunc));
-                copy.actions.push(action.clone());
-                copy.packet.base.key = held;
+        self.as_outer(push.underlay, |pipeline| {
+            pipeline.with_other_packet(|pipeline| {
+                pipeline.enter_after(entry, outer, |copy| {
+                    copy.actions.extend(limit.map(Action::Trunc));
+                    copy.actions.push(action.clone());
+                    copy.packet.base.key = held;
+                });
             });
         });
         let read = std::mem::replace(&mut self.consulted, consulted);
@@ -330,20 +359,31 @@ impl<'a> Pipeline<'a> {
             self.take_back(start);
             self.rules.truncate(rules);
             self.credits.truncate(credits);
-            self.recirculate_encapsulated(entry, [limit.map(Action::Trunc), Some(action)], (held, mark));
+            self.recirculate_encapsulated(
+                entry,
+                push.underlay,
+                [limit.map(Action::Trunc), Some(action)],
+                (held, mark),
+            );
         }
         self.packet.limit = limit;
         self.mirror_sent(Egress::Tunnel(at));
     }
 
     /// The packet enters the underlay's bridge when the datapath knows its outer headers.
-    fn recirculate_encapsulated(&mut self, entry: Ingress, push: [Option<Action>; 2], (held, mark): (Key, u128)) {
+    fn recirculate_encapsulated(
+        &mut self,
+        entry: Ingress,
+        underlay: PortNo,
+        push: [Option<Action>; 2],
+        (held, mark): (Key, u128),
+    ) {
         let Some(saved) = self.begin_copy() else { return };
         self.actions.extend(push.into_iter().flatten());
         self.packet.base.key = held;
         self.packet.state.key = held;
         self.packet.state.key.set(Field::PktMark, mark);
-        self.enter_again(entry);
+        self.as_outer(underlay, |pipeline| pipeline.enter_again(entry));
         self.end_copy(saved);
     }
 
@@ -447,11 +487,7 @@ impl<'a> Pipeline<'a> {
         inner: Inner,
     ) -> Result<Encapsulation, EncapsulateError> {
         let get = |field| self.packet.state.get(field);
-        let key = match config.out_key {
-            vport::Key::None => None,
-            vport::Key::Value(key) => Some(key),
-            vport::Key::Flow => Some(get(MatchField::TunId) as u64),
-        };
+        let key = self.out_key(config);
         let (port, csum, id) = (config.dst_port, config.csum, key.unwrap_or(0));
         let mut segments = config.segments.as_slice();
         let end;

@@ -160,7 +160,7 @@ impl OfBridge {
 
     /// Takes a sample. `wall` is the time since 1970.
     pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos, wall: Duration) {
-        match sample.data {
+        match sample.meaning.data {
             SampleData::Sflow { .. } => {}
             SampleData::Ipfix { .. } => {
                 if let Some(ipfix) = &mut self.ipfix {
@@ -173,13 +173,15 @@ impl OfBridge {
                 }
             }
         }
-        if let (SampleData::Sflow { tci, output, labels }, Some(sflow)) = (sample.data, &mut self.sflow) {
+        if let (SampleData::Sflow { tci, output, labels }, Some(sflow)) = (sample.meaning.data, &mut self.sflow) {
             let input = ports.get(&sample.in_port).map_or(0, |facts| facts.ifindex);
             let flow = FlowSample {
                 input,
                 output,
                 tci_in: tag_of(&sample.packet),
                 labels_out: labels.entries(),
+                tunnel_in: sample.tunnel_in(),
+                tunnel_out: sample.tunnel_out(),
                 tci_out: tci,
                 len: sample.total_len,
                 header: &sample.packet,

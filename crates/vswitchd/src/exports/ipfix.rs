@@ -11,6 +11,7 @@ use nanos::Nanos;
 use openflow::model::IpfixStats;
 use std::collections::HashMap;
 use std::time::Duration;
+use switch::tables::{Sampled, SampledTunnel};
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -79,8 +80,14 @@ impl OfIpfix {
     }
 
     /// Takes a sample of a packet that has come in or goes out.
-    pub(super) fn take(&mut self, sample: &Sample, ports: &HashMap<PortNo, Facts>, now: Nanos, wall: Duration) {
-        let (domain, point, weight, output_port, leaves, dropped) = match sample.data {
+    pub(super) fn take<'a>(
+        &mut self,
+        sample: &'a Sample,
+        ports: &'a HashMap<PortNo, Facts>,
+        now: Nanos,
+        wall: Duration,
+    ) {
+        let (domain, point, weight, output_port, leaves, dropped) = match sample.meaning.data {
             SampleData::Sflow { .. } => return,
             SampleData::Ipfix { output_port, dropped } => {
                 let weight = u64::from(self.row.sampling);
@@ -99,14 +106,31 @@ impl OfIpfix {
         let Some(headers) = headers(&sample.packet) else {
             return self.exporter.unreadable();
         };
-        let interface = |port: PortNo| ports.get(&port).map_or_else(Interface::default, Facts::interface);
+        let interface = |port: u32, tunnel: Option<&'a SampledTunnel>| match tunnel {
+            // It has no device of its own.
+            Some(tunnel) => Interface {
+                ifindex: 0,
+                name: &tunnel.name,
+            },
+            None => ports
+                .get(&PortNo(port))
+                .map_or_else(Interface::default, Facts::interface),
+        };
+        let Sampled { from, to, .. } = &sample.meaning;
+        let has_output = leaves && output_port != u32::MAX;
+        let tunnel = match output_port {
+            u32::MAX => sample.tunnel_in(),
+            _ if leaves => sample.tunnel_out(),
+            _ => None,
+        };
         let sample = export::ipfix::Sample {
             domain,
             point,
             weight,
             leaves,
-            input: interface(sample.in_port),
-            output: (leaves && output_port != u32::MAX).then(|| interface(PortNo(output_port))),
+            input: interface(sample.in_port.0, from.as_ref()),
+            output: has_output.then(|| interface(output_port, to.as_ref())),
+            tunnel: tunnel.filter(|_| self.row.tunnels),
             headers,
             len: sample.total_len,
             dropped,

@@ -4,10 +4,10 @@
 //! anybody for each sample either, which would cost more than all the rest: the exporters look by
 //! themselves some times a second, and are woken when the queue fills up.
 
-use dp::{PortNo, Punt, SampleData};
+use dp::{PortNo, Punt};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
-use switch::tables::{Context, Sampled, Translated};
+use switch::tables::{Context, OuterHeaders, Sampled, Translated};
 use tokio::sync::Notify;
 
 /// The length of the queue, and the bytes that it holds at most.
@@ -28,12 +28,12 @@ pub(crate) struct Samples {
 
 /// A sample.
 pub(crate) struct Sample {
-    /// The bridge, by its number in the switch.
-    pub(crate) bridge: u32,
-    pub(crate) data: SampleData,
+    pub(crate) meaning: Sampled,
     pub(crate) in_port: PortNo,
     pub(crate) packet: Box<[u8]>,
     pub(crate) total_len: usize,
+    /// The outer headers of a packet from a tunnel.
+    pub(crate) outer: Option<OuterHeaders>,
 }
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ impl Samples {
     /// Notes the contexts of a translation that the switch has accepted.
     pub(crate) fn know(&self, translated: &Translated) {
         let sampled = |(handle, context): &(u32, std::sync::Arc<Context>)| match **context {
-            Context::Sampled(sampled) => Some((*handle, sampled)),
+            Context::Sampled(ref sampled) => Some((*handle, sampled.clone())),
             _ => None,
         };
         let mut new = translated.contexts.iter().filter_map(sampled).peekable();
@@ -70,8 +70,8 @@ impl Samples {
 
     /// Queues a sample. `false` if there is no room, or its handle is not known.
     pub(crate) fn push(&self, punt: &Punt<'_>) -> bool {
-        let meaning = self.meanings.read().get(&punt.handle).copied();
-        let Some(Sampled { bridge, data }) = meaning else {
+        let meaning = self.meanings.read().get(&punt.handle).cloned();
+        let Some(meaning) = meaning else {
             return false;
         };
         let mut queue = self.queue.lock();
@@ -85,9 +85,9 @@ impl Samples {
         *own += 1;
         queue.bytes += punt.packet.len();
         queue.samples.push(Sample {
-            bridge,
-            data,
-            in_port: punt.in_port,
+            outer: punt.tunnel.filter(|_| meaning.from.is_some()).map(OuterHeaders::from),
+            in_port: meaning.in_port.unwrap_or(punt.in_port),
+            meaning,
             packet: punt.packet.into(),
             total_len: punt.total_len,
         });
@@ -114,6 +114,7 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dp::SampleData;
     use std::sync::Arc;
 
     fn known(samples: &Samples, handle: u32) {
@@ -126,7 +127,14 @@ mod tests {
             output_port: 1,
             dropped: false,
         };
-        translated.contexts = vec![(handle, Arc::new(Context::Sampled(Sampled { bridge: 1, data })))];
+        let meaning = Sampled {
+            bridge: 1,
+            data,
+            in_port: None,
+            from: None,
+            to: None,
+        };
+        translated.contexts = vec![(handle, Arc::new(Context::Sampled(meaning)))];
         samples.know(&translated);
     }
 
@@ -138,6 +146,7 @@ mod tests {
             packet,
             total_len: 2000,
             mark: 0,
+            tunnel: None,
         }
     }
 

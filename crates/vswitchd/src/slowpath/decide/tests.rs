@@ -162,6 +162,7 @@ fn a_full_table_of_handles_costs_the_megaflows_of_others_nothing() {
         packet: b"packet",
         total_len: 60,
         mark: 0,
+        tunnel: None,
     };
     assert!(shared.punt(&punt(handle(&known)), Nanos::ZERO));
     assert!(!shared.punt(&punt(0), Nanos::ZERO));
@@ -276,6 +277,7 @@ fn a_packet_whose_copies_have_no_room_together_has_no_handle_that_nobody_knows()
                 packet: b"packet",
                 total_len: 60,
                 mark: 0,
+                tunnel: None,
             };
             (handle != 0, shared.punt(&packet, Nanos::ZERO))
         };
