@@ -12,8 +12,7 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -23,7 +22,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixStream, tcp, unix};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener, UnixSocket, UnixStream, tcp, unix};
 
 pub use remote::{DEFAULT_PORT, OPENFLOW_PORT, Remote, RemoteError};
 pub use secure::Secure;
@@ -190,7 +189,7 @@ enum ListenSocket {
 
 impl Listener {
     /// Listens on a passive remote. Replaces a Unix socket that no process listens on any more; its
-    /// mode is 0770. TLS uses the keys of `tls`; peers are returned after their handshake.
+    /// mode is 0770 without the bits of the umask, as in Open vSwitch. TLS uses the keys of `tls`; peers are returned after their handshake.
     ///
     /// # Errors
     /// The system's: `AddrInUse` if another process listens there, which the text names if the
@@ -296,6 +295,9 @@ impl Listener {
     }
 }
 
+/// Connections that wait to be accepted, at most.
+const BACKLOG: u32 = 64;
+
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()?
@@ -304,24 +306,23 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(64)
+    socket.listen(BACKLOG)
 }
 
 fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
     let short = ShortPath::new(file)?;
     remove_if_stale(short.path())?;
-    let listener = StdUnixListener::bind(short.path())?;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o770))?;
-    listener.set_nonblocking(true)?;
+    let socket = UnixSocket::new_stream()?;
+    // The file gets the socket's mode without the bits of the umask.
+    rustix::fs::fchmod(&socket, Mode::RWXU | Mode::RWXG)?;
+    socket.bind(short.path())?;
+    let listener = socket.listen(BACKLOG)?;
     let meta = fs::symlink_metadata(file)?;
     let bound = BoundFile {
         path: file.to_owned(),
         id: (meta.dev(), meta.ino()),
     };
-    Ok(ListenSocket::Unix {
-        _file: bound,
-        listener: UnixListener::from_std(listener)?,
-    })
+    Ok(ListenSocket::Unix { _file: bound, listener })
 }
 
 /// Removes a socket that no process listens on.
