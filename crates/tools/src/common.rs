@@ -93,6 +93,15 @@ pub(crate) fn command<'a, C>(
     Ok((command, args))
 }
 
+/// What `list-commands` prints of commands' names and arguments.
+pub(crate) fn list_commands(commands: impl Iterator<Item = (&'static str, &'static str)>) -> String {
+    let mut out = String::from("The available commands are:\n");
+    for (name, arguments) in commands {
+        out += &format!("  {name:<23} {arguments}\n");
+    }
+    out
+}
+
 /// Prints text as it is. A reader that has gone away (`| head`) ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = mgmt::out::Stdout;

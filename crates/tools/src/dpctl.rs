@@ -3,7 +3,7 @@
 //! Open vSwitch's `ovs-dpctl` asks its kernel module. oxvs has none, so this tool sends the
 //! switch's own `dpctl/*` commands and prints the answers.
 
-use crate::common::{Failure, command, finish, parse_timeout, print, run};
+use crate::common::{Failure, command, finish, list_commands, parse_timeout, print, run};
 use mgmt::cli::{COMMON, Item, Opt, Order, Parser};
 use mgmt::{daemon, os_text, unixctl};
 use std::ffi::OsString;
@@ -26,58 +26,55 @@ const OPTIONS: &[Opt] = &[
     Opt::value("timeout", Some('t')),
 ];
 
-/// A command: its name, arguments in the help text, fewest and most of them, and whether it
+/// A command: its name, its arguments as `list-commands` prints them, fewest and most of them, and whether it
 /// changes anything.
 type Command = (&'static str, &'static str, usize, usize, bool);
 
 const ANY: usize = usize::MAX;
 
 const COMMANDS: &[Command] = &[
-    ("add-dp", "DP [IFACE...]", 1, ANY, true),
-    ("del-dp", "DP", 1, 1, true),
-    ("add-if", "DP IFACE...", 2, ANY, true),
-    ("set-if", "DP IFACE...", 2, ANY, true),
-    ("del-if", "DP IFACE...", 2, ANY, true),
+    ("add-dp", "dp [iface...]", 1, ANY, true),
+    ("del-dp", "dp", 1, 1, true),
+    ("add-if", "dp iface...", 2, ANY, true),
+    ("del-if", "dp iface...", 2, ANY, true),
+    ("set-if", "dp iface...", 2, ANY, true),
     ("dump-dps", "", 0, 0, false),
-    ("show", "[DP...]", 0, ANY, false),
-    ("dump-flows", "[DP] [filter=FILTER] [type=TYPE]", 0, 6, false),
-    ("add-flow", "[DP] FLOW ACTIONS", 2, 3, true),
-    ("add-flows", "[DP] FILE", 1, 2, true),
-    ("mod-flow", "[DP] FLOW ACTIONS", 2, 3, true),
-    ("mod-flows", "[DP] FILE", 1, 2, true),
-    ("get-flow", "[DP] ufid:UFID", 1, 2, false),
-    ("del-flow", "[DP] FLOW", 1, 2, true),
-    ("del-flows", "[DP] [FILE]", 0, 2, true),
-    ("offload-stats-show", "[DP]", 0, 1, false),
-    ("cache-get-size", "[DP]", 0, 1, false),
-    ("cache-set-size", "DP CACHE SIZE", 3, 3, true),
-    ("dump-conntrack", "[DP] [zone=ZONE]", 0, 4, false),
-    (
-        "flush-conntrack",
-        "[DP] [zone=ZONE] [mark=X[/M]] [labels=X[/M]] [CT-TUPLE [CT-TUPLE]]",
-        0,
-        6,
-        true,
-    ),
-    ("ct-stats-show", "[DP] [zone=ZONE] [verbose]", 0, 3, false),
-    ("ct-bkts", "[DP] [gt=N]", 0, 2, false),
-    ("ct-set-maxconns", "[DP] MAXCONNS", 1, 2, true),
-    ("ct-get-maxconns", "[DP]", 0, 1, false),
-    ("ct-get-nconns", "[DP]", 0, 1, false),
-    ("ct-enable-tcp-seq-chk", "[DP]", 0, 1, true),
-    ("ct-disable-tcp-seq-chk", "[DP]", 0, 1, true),
-    ("ct-get-tcp-seq-chk", "[DP]", 0, 1, false),
-    ("ct-set-sweep-interval", "[DP] MS", 1, 2, true),
-    ("ct-get-sweep-interval", "[DP]", 0, 1, false),
-    ("ct-set-limits", "[DP] [default=L] [zone=N,limit=L]...", 1, ANY, true),
-    ("ct-del-limits", "[DP] [default] zone=N1[,N2]...", 1, 3, true),
-    ("ct-get-limits", "[DP] [zone=N1[,N2]...]", 0, 2, false),
-    ("ipf-set-enabled", "[DP] v4|v6", 1, 2, true),
-    ("ipf-set-disabled", "[DP] v4|v6", 1, 2, true),
-    ("ipf-set-min-frag", "[DP] v4|v6 MINFRAGMENT", 2, 3, true),
-    ("ipf-set-max-nfrags", "[DP] MAXFRAGS", 1, 2, true),
-    ("ipf-get-status", "[DP]", 0, 1, false),
-    ("parse-actions", "ACTIONS", 1, ANY, false),
+    ("show", "[-s] [dp...]", 0, ANY, false),
+    ("dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, false),
+    ("add-flow", "[dp] flow actions", 2, 3, true),
+    ("mod-flow", "[dp] flow actions", 2, 3, true),
+    ("get-flow", "[dp] ufid", 1, 2, false),
+    ("del-flow", "[dp] flow", 1, 2, true),
+    ("add-flows", "[dp] file", 1, 2, true),
+    ("mod-flows", "[dp] file", 1, 2, true),
+    ("del-flows", "[dp] [file]", 0, 2, true),
+    ("offload-stats-show", "[dp]", 0, 1, false),
+    ("dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, false),
+    ("flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, true),
+    ("cache-get-size", "[dp]", 0, 1, false),
+    ("cache-set-size", "dp cache <size>", 3, 3, true),
+    ("ct-stats-show", "[dp] [zone=N]", 0, 3, false),
+    ("ct-bkts", "[dp] [gt=N]", 0, 2, false),
+    ("ct-set-maxconns", "[dp] maxconns", 1, 2, true),
+    ("ct-get-maxconns", "[dp]", 0, 1, false),
+    ("ct-get-nconns", "[dp]", 0, 1, false),
+    ("ct-enable-tcp-seq-chk", "[dp]", 0, 1, true),
+    ("ct-disable-tcp-seq-chk", "[dp]", 0, 1, true),
+    ("ct-get-tcp-seq-chk", "[dp]", 0, 1, false),
+    ("ct-set-sweep-interval", "[dp] ms", 1, 2, true),
+    ("ct-get-sweep-interval", "[dp]", 0, 1, false),
+    ("ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1, ANY, true),
+    ("ct-del-limits", "[dp] zone=N1[,N2]...", 1, 3, true),
+    ("ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, false),
+    ("ipf-set-enabled", "[dp] v4|v6", 1, 2, true),
+    ("ipf-set-disabled", "[dp] v4|v6", 1, 2, true),
+    ("ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, true),
+    ("ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, true),
+    ("ipf-get-status", "[dp]", 0, 1, false),
+    ("help", "", 0, ANY, false),
+    ("list-commands", "", 0, ANY, false),
+    ("parse-actions", "actions", 1, ANY, false),
+    ("normalize-actions", "actions", 1, ANY, false),
 ];
 
 /// Runs the tool with `args`, which do not hold its name. Exit status 1 for every error.
@@ -118,6 +115,11 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             "'{name}' command does not work in read only mode"
         )));
     }
+    match *name {
+        "help" => return print(&help()),
+        "list-commands" => return print(&list_commands(COMMANDS.iter().map(|(name, usage, ..)| (*name, *usage)))),
+        _ => {}
+    }
     let arguments = [&passed[..], args].concat();
     match ask(timeout, name, &arguments)? {
         Ok(text) => print(&text),
@@ -156,7 +158,7 @@ fn help() -> String {
         out += &format!("  {name:<23} {args}\n");
     }
     out + &format!(
-        "\nDP is one that dump-dps shows. Where it may be left out there must be one only.\n\n\
+        "\nA dp is one that dump-dps shows. Where it may be left out there must be one only.\n\n\
          Options:\n  \
          -s, --statistics     show ports with their counters, deleted flows with theirs\n  \
          -m, --more           show all of a flow\n  \

@@ -152,6 +152,12 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("**`--record` and `--replay`**"),
     },
     Exception {
+        table: "dpctl",
+        rows: "list-commands",
+        change: Change::OurLine("-sweep-interval"),
+        cites: Cite::Page("the pause between two sweeps over all connections"),
+    },
+    Exception {
         table: "options",
         rows: "--ssl-protocols=x",
         change: Change::Refusal,

@@ -69,6 +69,13 @@ const CLIENT: &[Row] = &[
 ];
 
 const TOOL: &[Row] = &[
+    row("ovsdb-tool list-commands"),
+    row("ovsdb-tool list-commands x"),
+    row("ovsdb-tool create-cluster"),
+    row("ovsdb-tool create-cluster x"),
+    row("ovsdb-tool join-cluster"),
+    row("ovsdb-tool join-cluster x y z"),
+    row("ovsdb-tool check-cluster"),
     row("ovsdb-tool create t.db"),
     row("ovsdb-tool --more show-log t.db").status(),
     row("ovsdb-tool -m show-log t.db").status(),
@@ -275,5 +282,18 @@ fn every_command_of_the_daemons_has_a_row() {
             .filter(|command| !words.contains(command) && *command != "dpif-netlink/dispatch-mode")
             .collect();
         assert!(missing.is_empty(), "no row has {missing:?} of {daemon}");
+    }
+}
+
+#[test]
+fn every_command_of_the_tools_has_a_row() {
+    skip!(unless "ovs-dpctl", "ovsdb-tool");
+    let tables = [&TABLE, &dpctl::TABLE, &ovsdb::TABLE];
+    for tool in ["ovs-dpctl", "ovsdb-tool"] {
+        let words: BTreeSet<&str> = tables.iter().flat_map(|table| table.words_of(tool)).collect();
+        let list = command_output(&[tool, "list-commands"]);
+        let commands = list.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+        let missing: Vec<&str> = commands.filter(|command| !words.contains(command)).collect();
+        assert!(missing.is_empty(), "no row of {tool} has {missing:?}");
     }
 }

@@ -17,7 +17,7 @@ use ovsdb::{Database, DatabaseSchema, Outcome, Rbac, TxnCtx, schemas};
 use serde_json::{Value, json};
 use telemetry::version;
 
-use crate::common::{Failure, command, finish, parse_json, print, read_schema};
+use crate::common::{Failure, command, finish, list_commands, parse_json, print, read_schema};
 use file::{Kind, Locked};
 
 const PROGRAM: &str = "ovsdb-tool";
@@ -29,32 +29,33 @@ const OPTIONS: &[Opt] = &[
     Opt::value("election-timer", None),
 ];
 
-/// The commands, with their minimum and maximum number of arguments.
-const COMMANDS: &[(&str, usize, usize)] = &[
-    ("create", 0, 2),
-    ("create-cluster", 3, 3),
-    ("join-cluster", 4, usize::MAX),
-    ("compact", 0, 2),
-    ("convert", 0, 3),
-    ("needs-conversion", 0, 2),
-    ("db-name", 0, 1),
-    ("db-version", 0, 1),
-    ("db-cksum", 0, 1),
-    ("db-cid", 1, 1),
-    ("db-sid", 1, 1),
-    ("db-local-address", 1, 1),
-    ("db-is-clustered", 1, 1),
-    ("db-is-standalone", 1, 1),
-    ("schema-name", 0, 1),
-    ("schema-version", 0, 1),
-    ("schema-cksum", 0, 1),
-    ("compare-versions", 3, 3),
-    ("query", 1, 2),
-    ("transact", 1, 2),
-    ("show-log", 0, 1),
-    ("check-cluster", 1, usize::MAX),
-    ("cluster-to-standalone", 2, 2),
-    ("help", 0, usize::MAX),
+/// The commands: their arguments as `list-commands` prints them, fewest and most of them.
+const COMMANDS: &[(&str, &str, usize, usize)] = &[
+    ("create", "[db [schema]]", 0, 2),
+    ("create-cluster", "db contents local", 3, 3),
+    ("join-cluster", "db name local remote...", 4, usize::MAX),
+    ("compact", "[db [dst]]", 0, 2),
+    ("convert", "[db [schema [dst]]]", 0, 3),
+    ("needs-conversion", "", 0, 2),
+    ("db-name", "[db]", 0, 1),
+    ("db-version", "[db]", 0, 1),
+    ("db-cksum", "[db]", 0, 1),
+    ("db-cid", "db", 1, 1),
+    ("db-sid", "db", 1, 1),
+    ("db-local-address", "db", 1, 1),
+    ("db-is-clustered", "db", 1, 1),
+    ("db-is-standalone", "db", 1, 1),
+    ("schema-name", "[schema]", 0, 1),
+    ("schema-version", "[schema]", 0, 1),
+    ("schema-cksum", "[schema]", 0, 1),
+    ("query", "[db] trns", 1, 2),
+    ("transact", "[db] trns", 1, 2),
+    ("show-log", "[db]", 0, 1),
+    ("check-cluster", "db...", 1, usize::MAX),
+    ("compare-versions", "a op b", 3, 3),
+    ("help", "", 0, usize::MAX),
+    ("list-commands", "", 0, usize::MAX),
+    ("cluster-to-standalone", "db clusterdb", 2, 2),
 ];
 
 /// Runs the tool with `args`, which do not hold its name. Exit status 2: the answer is no.
@@ -84,7 +85,7 @@ fn execute(mut parser: Parser) -> Result<(), Failure> {
             }
         }
     }
-    let ((name, ..), args) = command(COMMANDS, &words, |(name, fewest, most)| (name, *fewest, *most))?;
+    let ((name, ..), args) = command(COMMANDS, &words, |(name, _, fewest, most)| (name, *fewest, *most))?;
     run(name, args, detail, role.as_deref())
 }
 
@@ -92,6 +93,7 @@ fn run(command: &str, words: &[String], detail: u32, role: Option<&str>) -> Resu
     let default_db = paths::default_db_file().display().to_string();
     let db = words.first().unwrap_or(&default_db);
     match command {
+        "list-commands" => print(&list_commands(COMMANDS.iter().map(|(name, usage, ..)| (*name, *usage)))),
         "create" => create(db, &schema(words.get(1))?),
         "compact" => compact(db, words.get(1)),
         "convert" => convert(db, &schema(words.get(1))?, words.get(2)),
