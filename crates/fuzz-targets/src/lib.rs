@@ -307,8 +307,11 @@ fn file(bytes: &[u8]) {
 }
 
 /// A message of a controller, or of a switch: a decoded message can be encoded, and decodes to the
-/// same.
+/// same. Any bytes can be printed.
 pub fn openflow(data: &[u8]) {
+    use openflow::text::print;
+    print::message(data, None, 3);
+    print::warnings(data);
     let mut framer = openflow::Framer::new();
     framer.push(data);
     while let Ok(Some(message)) = framer.next() {
@@ -318,6 +321,10 @@ pub fn openflow(data: &[u8]) {
                 message[0] = version.number();
                 let codec = Codec { version, nxm, table_id };
                 again(&codec, &message);
+                if nxm {
+                    print::message(&message, None, 3);
+                    print::warnings(&message);
+                }
             }
         }
     }

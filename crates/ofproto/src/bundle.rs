@@ -8,8 +8,8 @@ use crate::dump::Job;
 use crate::env::Env;
 use crate::mass::Sweep;
 use crate::memory::{BUNDLE_REFUSED, OVERHEAD};
-use crate::unsupported;
 use crate::work::{Part, Work, xid_of};
+use crate::{log, unsupported};
 use nanos::Nanos;
 use openflow::model::{Body, BundleAdd, BundleControl, FlowCommand, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, OfError};
@@ -258,6 +258,7 @@ impl Commit {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
                     unsupported::report(conn.codec, error, &message, &bridge, env);
                     let xid = xid_of(&message);
+                    log::refused(&bridge, &conn.options.name, error, &message);
                     conn.refuse(xid, error, &message);
                     conn.refuse(self.xid, OfError::BfcMsgFailed, &self.request);
                     self.phase = Phase::Settle;

@@ -4,7 +4,8 @@
 use crate::conn::{Kind, Options};
 use nanos::Nanos;
 use openflow::model::FlowCommand;
-use openflow::{Hello, Versions, text::print};
+use openflow::text::{Notice, print};
+use openflow::{Hello, OfError, Versions};
 use std::fmt::Write;
 use std::time::Duration;
 use telemetry::ratelimit::RateLimit;
@@ -55,6 +56,32 @@ fn log(name: &str, what: &str, message: &[u8]) {
     }
     let text = print::message(message, None, 1);
     tracing::debug!(target: VCONN, lines = true, "{}: {what}: {}", socket(name), text.trim_end_matches('\n'));
+}
+
+/// Logs that a request is refused, and what is wrong with its actions if they are why.
+pub(crate) fn refused(bridge: &str, name: &str, error: OfError, request: &[u8]) {
+    const ACTIONS: &str = "ofp_actions";
+    static OF_ACTIONS: RateLimit = RateLimit::new(60, 5);
+    static ERRORS: RateLimit = RateLimit::new(10, 10);
+    if error.name().contains("BAC_")
+        && let Some(dropped) = OF_ACTIONS.admit(ACTIONS)
+    {
+        if let Some(dropped) = dropped {
+            tracing::warn!(target: ACTIONS, "{dropped}");
+        }
+        for notice in print::warnings(request) {
+            if let Notice::Warning { text, .. } = notice {
+                tracing::warn!(target: ACTIONS, lines = true, "{text}");
+            }
+        }
+    }
+    let Some(dropped) = ERRORS.admit("connmgr") else { return };
+    if let Some(dropped) = dropped {
+        tracing::info!(target: "connmgr", "{dropped}");
+    }
+    let (name, error) = (full_name(bridge, name), error.name());
+    let kind = print::name(request).unwrap_or("invalid");
+    tracing::info!(target: "connmgr", "{name}: sending {error} error reply to {kind} message");
 }
 
 /// Logs the version that both sides agreed on.

@@ -6,7 +6,7 @@ use crate::bundle::SETTLE;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
-use crate::unsupported;
+use crate::{log, unsupported};
 use openflow::OfError;
 use openflow::model::FlowMod;
 use switch::tables::{Cursor, RuleRef};
@@ -117,6 +117,7 @@ impl Mass {
             Ok(true) => {}
             Err(error) => {
                 unsupported::report(conn.codec, error, &self.request, &bridge, env);
+                log::refused(&bridge, &conn.options.name, error, &self.request);
                 conn.refuse(self.xid, error, &self.request);
                 if self.phase == Phase::Change {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));

@@ -55,6 +55,11 @@ pub enum Role {
     Destination,
 }
 
+/// Whether an action set can hold all of these actions.
+pub fn fit_in_set(actions: &[Action]) -> bool {
+    actions.iter().all(may_be_in_set)
+}
+
 /// Checks the instructions of a rule of a table; without a table, it may go to any.
 ///
 /// # Errors
@@ -66,10 +71,14 @@ pub fn instructions(
     instructions: &Instructions,
     limits: &Limits,
 ) -> Result<(), OfError> {
+    if !fit_in_set(&instructions.write) {
+        return Err(OfError::BacBadType);
+    }
     explained(version, table, matching, instructions, limits).map_err(|(error, _)| error)
 }
 
-/// As [`instructions`], with the field that is the fault if there is one.
+/// As [`instructions`], with the field that is the fault if there is one. What an action set cannot
+/// hold is not a fault: Open vSwitch's tools send it.
 ///
 /// # Errors
 /// The specification's error for the fault.
@@ -96,6 +105,7 @@ fn may_be_in_set(action: &Action) -> bool {
             | Action::Conjunction { .. }
             | Action::DebugRecirc
             | Action::DebugSlow
+            | Action::DeleteField(_)
             | Action::Enqueue { .. }
             | Action::Exit
             | Action::FinTimeout { .. }
@@ -108,6 +118,7 @@ fn may_be_in_set(action: &Action) -> bool {
             | Action::PopQueue
             | Action::Push(_)
             | Action::Sample(_)
+            | Action::WriteMetadata { .. }
     )
 }
 
@@ -158,9 +169,6 @@ impl<'a> Checker<'a> {
         // The action set runs on the packet as it is at the end: it may have a tag that this rule
         // does not match.
         self.set = true;
-        if instructions.write.iter().any(|action| !may_be_in_set(action)) {
-            return Err(OfError::BacBadType);
-        }
         self.list(&instructions.write)?;
         match instructions.goto {
             Some(goto) if goto >= self.limits.tables || table.is_some_and(|table| goto <= table) => {
@@ -292,7 +300,7 @@ impl<'a> Checker<'a> {
             }
             Action::CopyTtlIn | Action::CopyTtlOut => self.any(&[P::Mpls, P::Ip]),
             // Without effect on others.
-            Action::FinTimeout { .. } if self.version == Version::V10 => Ok(()),
+            Action::FinTimeout { .. } if self.set || self.version == Version::V10 => Ok(()),
             Action::FinTimeout { .. } => self.protocol(6),
             Action::Resubmit { ct: true, .. } => self.need(P::Ct),
             Action::Learn(learn) => self.learn(learn),

@@ -115,6 +115,9 @@ impl<'a> Reader<'a> {
     /// The list within an action, in which no meter may be.
     fn nested(&self, outer: &str, text: &str) -> Parsed<Vec<Action>> {
         let actions = self.deeper()?.actions(text)?;
+        if actions.iter().any(|a| matches!(a, Action::WriteMetadata { .. })) {
+            return error("write_metadata instruction not allowed here");
+        }
         match actions.iter().any(|a| matches!(a, Action::Meter(_))) {
             true => error(format!("{outer} action doesn't support nested action meter")),
             false => Ok(actions),

@@ -93,12 +93,13 @@ fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// The same for each line. A line that begins as the log's own do, with a digit, stays on the line
-/// before it.
+/// before it, unless it is one of a dump of bytes.
 fn printable_lines(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, line) in text.split('\n').enumerate() {
         if at > 0 {
-            let forged = line.starts_with(|c: char| c.is_ascii_digit());
+            let of_dump = |c: char| c.is_ascii_hexdigit() || c == ' ' || c == '-';
+            let forged = line.starts_with(|c: char| c.is_ascii_digit()) && !line.chars().all(of_dump);
             out.push_str(if forged { "\\n" } else { "\n" });
         }
         out.push_str(&printable(line));
@@ -158,8 +159,9 @@ mod tests {
 
     #[test]
     fn lines_are_kept_where_the_message_may_have_them_but_none_that_looks_like_the_logs_own() {
-        let text = "received:\n cookie=0\x1b\n\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
-        let expected = "received:\n cookie=0\\x1b\n\\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
+        let text = "received:\n00000000  ff 0a-00\n cookie=0\x1b\n\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
+        let expected =
+            "received:\n00000000  ff 0a-00\n cookie=0\\x1b\n\\n2026-11-23T00:00:00Z|00001|x|EMER|forged\nend";
         assert_eq!(printable_lines(text), expected);
     }
 }

@@ -4,6 +4,7 @@ use super::Ctl;
 use super::conn::Conn;
 use super::flow_mods::{Reading, Source, for_version};
 use super::groups::possible;
+use super::notices::warn;
 use crate::common::Failure;
 use mgmt::vconn::{is_error, xid_of};
 use openflow::model::{Body, BundleAdd, BundleControl, Message};
@@ -188,8 +189,12 @@ pub(crate) fn transaction_end(
             false => None,
         };
         let quoted = whole.as_deref().unwrap_or(&data);
-        let text = message(quoted, names.as_ref(), ctl.options.verbosity.saturating_add(1));
-        eprint!("Error {name} for: {text}");
+        eprint!("Error {name} for: ");
+        warn(quoted);
+        eprint!(
+            "{}",
+            message(quoted, names.as_ref(), ctl.options.verbosity.saturating_add(1))
+        );
     }
     Err(Failure::new(format!("talking to {} (Protocol error)", ended.name)))
 }

@@ -32,7 +32,7 @@ mod sort;
 mod tables;
 mod target;
 
-use crate::common::{Failure, command, finish, print};
+use crate::common::{Failure, command, finish, list_commands, print};
 use options::{Options, Parsed};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -195,7 +195,7 @@ static COMMANDS: &[Command] = &[
     writes("del-tlv-map", "switch [map]", 1, 2, misc::del_tlv_map),
     reads("dump-tlv-map", "switch", 1, 1, misc::dump_tlv_map),
     reads("help", "", 0, ANY, |_, _| print(&help::text())),
-    reads("list-commands", "", 0, ANY, |_, _| print(&list_commands())),
+    reads("list-commands", "", 0, ANY, |_, _| print(&list_commands(COMMANDS.iter().map(|command| (command.name, command.usage))))),
     writes("parse-flow", "", 1, 1, offline::parse_flow),
     writes("parse-flows", "", 1, 1, offline::parse_flows),
     writes("parse-group", "", 1, 1, offline::parse_group),
@@ -242,12 +242,4 @@ fn execute(args: Vec<OsString>) -> Result<(), Failure> {
         names: RefCell::default(),
     };
     (command.run)(&ctl, words)
-}
-
-fn list_commands() -> String {
-    let mut out = String::from("The available commands are:\n");
-    for command in COMMANDS {
-        out += &format!("  {:<23} {}\n", command.name, command.usage);
-    }
-    out
 }

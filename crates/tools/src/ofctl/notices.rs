@@ -21,7 +21,7 @@ pub(super) fn log(list: Vec<Notice>) {
         let left_out = match notice {
             Notice::LeftOut(left_out) => left_out,
             Notice::Warning { module, text } => {
-                warn(module, &text);
+                of_module(module, &text);
                 continue;
             }
         };
@@ -35,14 +35,19 @@ pub(super) fn log(list: Vec<Notice>) {
     }
 }
 
-fn warn(module: &str, text: &str) {
+/// Logs what Open vSwitch logs about a message that is going to be printed.
+pub(super) fn warn(message: &[u8]) {
+    log(openflow::text::print::warnings(message));
+}
+
+fn of_module(module: &str, text: &str) {
     static LIMIT: RateLimit = RateLimit::new(1, 5);
     if LIMIT.admit(MODULE).is_none() {
         return;
     }
     match module {
         "ofp_port" => tracing::warn!(target: "ofp_port", "{text}"),
-        "ofp_actions" => tracing::warn!(target: "ofp_actions", "{text}"),
+        "ofp_actions" => tracing::warn!(target: "ofp_actions", lines = true, "{text}"),
         "meta_flow" => tracing::warn!(target: "meta_flow", "{text}"),
         _ => tracing::warn!(target: "ofp_table", "{text}"),
     }

@@ -26,6 +26,7 @@ pub(super) fn ofp_print(_: &Ctl, args: &[String]) -> Result<(), Failure> {
     let trailing = || Failure::new("trailing garbage following hex bytes");
     let data = bytes(&args[0]).ok_or_else(trailing)?;
     let verbosity = args.get(1).map_or(2, |word| word.parse().unwrap_or(0));
+    notices::warn(&data);
     print(&message(&data, None, verbosity))
 }
 
@@ -55,6 +56,7 @@ pub(super) fn ofp_parse(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
             print(&out)?;
             return Err(Failure::new(format!("{name}: unexpected end of file mid-message")));
         };
+        notices::warn(data);
         message_to(&mut out, data, None, ctl.options.verbosity.saturating_add(2));
         rest = behind;
     }
@@ -80,6 +82,7 @@ fn show_flows(ctl: &Ctl, flows: Vec<openflow::model::FlowMod>, usable: Protocols
     for flow in flows {
         let body = Body::FlowMod(Box::new(for_version(flow, version)));
         let data = codec.encode(&Message { xid: ctl.xid(), body });
+        notices::warn(&data);
         message_to(&mut out, &data, None, ctl.options.verbosity);
     }
     print(&out)

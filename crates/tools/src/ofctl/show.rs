@@ -2,6 +2,7 @@
 
 use super::Ctl;
 use super::conn::Conn;
+use super::notices::warn;
 use super::out::Out;
 use crate::common::{Failure, print};
 use openflow::Version;
@@ -11,6 +12,7 @@ use openflow::text::print::{message, message_to};
 impl Ctl {
     /// A message as text.
     pub(crate) fn text(&self, data: &[u8], names: Option<&openflow::text::Names>) -> String {
+        warn(data);
         message(data, names, self.options.verbosity.saturating_add(1))
     }
 
@@ -57,6 +59,7 @@ impl Ctl {
     /// Prints the error of a refused change.
     pub(crate) fn refused(&self, target: &str, error: &[u8]) -> Result<(), Failure> {
         let names = self.shown_names(target)?;
+        warn(error);
         eprint!(
             "{}",
             message(error, names.as_ref(), self.options.verbosity.saturating_add(2))

@@ -39,6 +39,14 @@ pub fn hex_lines(out: &mut String, data: &[u8]) {
     }
 }
 
+/// As [`hex_lines`]; the middle of the last line is marked, whether bytes follow or not.
+pub(super) fn marked_hex_lines(out: &mut String, data: &[u8]) {
+    hex_lines(out, data);
+    if data.len() % 16 == 8 {
+        out.insert(out.len() - 1, '-');
+    }
+}
+
 /// Text from a peer; unprintable bytes and the backslash are written in octal.
 pub(super) fn printable(out: &mut String, data: &[u8]) {
     for byte in data {

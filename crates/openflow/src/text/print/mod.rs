@@ -27,6 +27,7 @@ mod switch;
 mod table;
 mod table_desc;
 mod tlv;
+mod warnings;
 
 use super::{Names, Style};
 use crate::check::Limits;
@@ -38,6 +39,7 @@ pub use packet::{packet, packet_match};
 pub use port::port_desc;
 use std::fmt::Write;
 pub use table::TablePrinter;
+pub use warnings::warnings;
 
 /// A message as text that ends with a newline. `verbosity` 0 and 1 print the contents, 2 also
 /// payloads as bytes, 3 more of them, 5 the whole message too.
@@ -45,6 +47,12 @@ pub fn message(data: &[u8], names: Option<&Names>, verbosity: u8) -> String {
     let mut out = String::new();
     message_to(&mut out, data, names, verbosity);
     out
+}
+
+/// The name of a message; `None` if it is of no known kind.
+pub fn name(data: &[u8]) -> Option<&'static str> {
+    data.first_chunk::<HEADER_LEN>()?;
+    Some(name::Name::of(data).ok()?.text())
 }
 
 /// The verbosity from which on a message is printed as bytes too.

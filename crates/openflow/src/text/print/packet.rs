@@ -1,7 +1,7 @@
 //! Packets to and from controllers.
 
 use super::Printer;
-use super::hex::hex_lines;
+use super::hex::marked_hex_lines;
 use crate::Version;
 use crate::model::{Match, PacketIn, PacketInFormat, PacketOut};
 use crate::text::{Style, actions, matching};
@@ -83,11 +83,7 @@ impl Printer<'_> {
             packet(self.out, data);
         }
         if self.verbosity > 2 {
-            hex_lines(self.out, data);
-            if data.len() % 16 == 8 {
-                // The middle of the last line is marked, whether bytes follow or not.
-                self.out.insert(self.out.len() - 1, '-');
-            }
+            marked_hex_lines(self.out, data);
         }
     }
 }
