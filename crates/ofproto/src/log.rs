@@ -61,7 +61,7 @@ fn log(name: &str, what: &str, message: &[u8]) {
 /// Logs that a request is refused, and what is wrong with its actions if they are why.
 pub(crate) fn refused(bridge: &str, name: &str, error: OfError, request: &[u8]) {
     const ACTIONS: &str = "ofp_actions";
-    static OF_ACTIONS: RateLimit = RateLimit::new(60, 5);
+    static OF_ACTIONS: RateLimit = RateLimit::new(1, 5);
     static ERRORS: RateLimit = RateLimit::new(10, 10);
     if error.name().contains("BAC_")
         && let Some(dropped) = OF_ACTIONS.admit(ACTIONS)

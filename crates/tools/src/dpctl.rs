@@ -40,7 +40,13 @@ const COMMANDS: &[Command] = &[
     ("set-if", "dp iface...", 2, ANY, true),
     ("dump-dps", "", 0, 0, false),
     ("show", "[-s] [dp...]", 0, ANY, false),
-    ("dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, false),
+    (
+        "dump-flows",
+        "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]",
+        0,
+        6,
+        false,
+    ),
     ("add-flow", "[dp] flow actions", 2, 3, true),
     ("mod-flow", "[dp] flow actions", 2, 3, true),
     ("get-flow", "[dp] ufid", 1, 2, false),
@@ -50,7 +56,13 @@ const COMMANDS: &[Command] = &[
     ("del-flows", "[dp] [file]", 0, 2, true),
     ("offload-stats-show", "[dp]", 0, 1, false),
     ("dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, false),
-    ("flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, true),
+    (
+        "flush-conntrack",
+        "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]",
+        0,
+        6,
+        true,
+    ),
     ("cache-get-size", "[dp]", 0, 1, false),
     ("cache-set-size", "dp cache <size>", 3, 3, true),
     ("ct-stats-show", "[dp] [zone=N]", 0, 3, false),
@@ -74,7 +86,7 @@ const COMMANDS: &[Command] = &[
     ("help", "", 0, ANY, false),
     ("list-commands", "", 0, ANY, false),
     ("parse-actions", "actions", 1, ANY, false),
-    ("normalize-actions", "actions", 1, ANY, false),
+    ("normalize-actions", "actions", 2, ANY, false),
 ];
 
 /// Runs the tool with `args`, which do not hold its name. Exit status 1 for every error.

@@ -71,6 +71,7 @@ const CLIENT: &[Row] = &[
 const TOOL: &[Row] = &[
     row("ovsdb-tool list-commands"),
     row("ovsdb-tool list-commands x"),
+    row("ovsdb-tool help").status(),
     row("ovsdb-tool create-cluster"),
     row("ovsdb-tool create-cluster x"),
     row("ovsdb-tool join-cluster"),

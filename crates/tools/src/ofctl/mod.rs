@@ -195,7 +195,11 @@ static COMMANDS: &[Command] = &[
     writes("del-tlv-map", "switch [map]", 1, 2, misc::del_tlv_map),
     reads("dump-tlv-map", "switch", 1, 1, misc::dump_tlv_map),
     reads("help", "", 0, ANY, |_, _| print(&help::text())),
-    reads("list-commands", "", 0, ANY, |_, _| print(&list_commands(COMMANDS.iter().map(|command| (command.name, command.usage))))),
+    reads("list-commands", "", 0, ANY, |_, _| {
+        print(&list_commands(
+            COMMANDS.iter().map(|command| (command.name, command.usage)),
+        ))
+    }),
     writes("parse-flow", "", 1, 1, offline::parse_flow),
     writes("parse-flows", "", 1, 1, offline::parse_flows),
     writes("parse-group", "", 1, 1, offline::parse_group),
