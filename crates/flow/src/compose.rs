@@ -3,6 +3,7 @@
 use crate::{Field as F, Frag, Key, TAG_PRESENT};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::EtherType;
+use wire::nsh::Nsh;
 use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
 
 /// Bytes of payload if no length is given.
@@ -39,6 +40,7 @@ pub fn compose(key: &Key, len: Option<usize>) -> Vec<u8> {
         0x86dd => ipv6(key, &mut frame, room),
         0x0806 | 0x8035 => arp(key, &mut frame),
         0x8847 | 0x8848 => labels(key, &mut frame),
+        0x894f => nsh(key, &mut frame),
         0x88e7 => {
             let tag = key.get(F::PbbIsid) as u32 | (key.get(F::PbbUca) as u32) << 27;
             frame.extend(tag.to_be_bytes());
@@ -129,6 +131,26 @@ fn sums(key: &Key, frame: &mut [u8], bad: bool) -> Option<()> {
     let sum = if proto == 17 { sum.finish_udp() } else { sum.finish() };
     inner[at..at + 2].copy_from_slice(&spoil(sum.to_be_bytes()));
     Some(())
+}
+
+/// A network service header. Open vSwitch composes no context headers of variable length either.
+fn nsh(key: &Key, frame: &mut Vec<u8>) {
+    let md_type = key.get(F::NshMdtype) as u8;
+    let word = |field| key.get(field) as u32;
+    let context = [F::NshC1, F::NshC2, F::NshC3, F::NshC4].map(word);
+    let header = Nsh {
+        flags: key.get(F::NshFlags) as u8,
+        ttl: key.get(F::NshTtl) as u8,
+        md_type,
+        protocol: key.get(F::NshNp) as u8,
+        path: word(F::NshSpi),
+        index: key.get(F::NshSi) as u8,
+        metadata: &context.map(u32::to_be_bytes).concat()[..if md_type == 1 { 16 } else { 0 }],
+    };
+    let at = frame.len();
+    frame.resize(at + header.len(), 0);
+    // So few bytes fit.
+    let _ = header.write(&mut frame[at..]);
 }
 
 /// A field's low bytes.

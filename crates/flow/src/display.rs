@@ -167,6 +167,22 @@ impl<'a> Masked<'a> {
                 "pbb",
                 &[("isid", F::PbbIsid, Style::Decimal), ("uca", F::PbbUca, Style::Decimal)],
             ),
+            EtherType::NSH => self.group(
+                f,
+                "nsh",
+                &[
+                    ("flags", F::NshFlags, Style::Decimal),
+                    ("ttl", F::NshTtl, Style::Decimal),
+                    ("mdtype", F::NshMdtype, Style::Decimal),
+                    ("np", F::NshNp, Style::Decimal),
+                    ("spi", F::NshSpi, Style::TunId),
+                    ("si", F::NshSi, Style::Decimal),
+                    ("c1", F::NshC1, Style::TunId),
+                    ("c2", F::NshC2, Style::TunId),
+                    ("c3", F::NshC3, Style::TunId),
+                    ("c4", F::NshC4, Style::TunId),
+                ],
+            ),
             EtherType::ARP | EtherType::RARP => self.group(
                 f,
                 "arp",
@@ -421,8 +437,10 @@ impl fmt::Display for Masked<'_> {
                 None => write!(f, ",in_port({})", self.key.in_port())?,
             }
         }
-        // All packets are of Ethernet.
-        f.write_str(",packet_type(ns=0,id=0)")?;
+        match self.value(F::PacketType) {
+            0 => f.write_str(",packet_type(ns=0,id=0)")?,
+            kind => write!(f, ",packet_type(ns={},id=0x{:x})", kind >> 16, kind & 0xffff)?,
+        }
         self.group(
             f,
             "eth",

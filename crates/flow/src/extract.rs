@@ -8,6 +8,7 @@ use crate::key::{Key, TAG_PRESENT};
 use crate::meta::PacketMeta;
 use wire::EtherType;
 use wire::headers::{self, Frag, Ipv6};
+use wire::nsh::Nsh;
 
 mod plain;
 mod slot;
@@ -54,6 +55,7 @@ fn payload(key: &mut Key, kind: EtherType, data: &[u8]) {
         EtherType::ARP | EtherType::RARP => arp(key, data),
         EtherType::MPLS | EtherType::MPLS_MULTICAST => mpls(key, data),
         EtherType::PBB => pbb(key, data),
+        EtherType::NSH => nsh(key, data),
         _ => None,
     };
 }
@@ -116,6 +118,26 @@ fn pbb(key: &mut Key, data: &[u8]) -> Option<()> {
     let tci = be(data.get(..4)?);
     key.set(Field::PbbIsid, tci);
     key.set(Field::PbbUca, tci >> 27);
+    Some(())
+}
+
+/// A network service header. Context headers of variable length are not fields.
+fn nsh(key: &mut Key, data: &[u8]) -> Option<()> {
+    let nsh = Nsh::parse(data)?;
+    for (field, value) in [
+        (Field::NshFlags, u64::from(nsh.flags)),
+        (Field::NshTtl, nsh.ttl.into()),
+        (Field::NshMdtype, nsh.md_type.into()),
+        (Field::NshNp, nsh.protocol.into()),
+        (Field::NshSpi, nsh.path.into()),
+        (Field::NshSi, nsh.index.into()),
+    ] {
+        key.set(field, value.into());
+    }
+    let fields = [Field::NshC1, Field::NshC2, Field::NshC3, Field::NshC4];
+    for (field, context) in fields.into_iter().zip(nsh.context()) {
+        key.set(field, context.into());
+    }
     Some(())
 }
 

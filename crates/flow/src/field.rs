@@ -1,12 +1,8 @@
 //! The registry of fields: which word of a key has a field, and where in it. Nothing else knows a
 //! word's number. The words of metadata and those of the packet's bytes are two groups.
 //!
-//! A mask has a bit for each word, 64 in all. That leaves room for service headers (3). The values
-//! of tunnel options (up to 32 words) have no room: a key has a hash of them, and only packets from
-//! tunnels have them beside the key.
-//!
-//! Until packets have them, service headers are words of a [`FlowState`](crate::FlowState) only. In
-//! the key they would cost each megaflow and each waiting packet 24 bytes that are always zero.
+//! A mask has a bit for each word, 64 in all. The values of tunnel options (up to 32 words) have no
+//! room: a key has a hash of them, and only packets from tunnels have them beside the key.
 
 /// Words in a key.
 pub const KEY_WORDS: usize = {
@@ -49,7 +45,7 @@ pub const ETHERNET_WORDS: usize = {
 };
 
 // See the module's page.
-const _: () = assert!(KEY_WORDS + 3 <= u64::BITS as usize);
+const _: () = assert!(KEY_WORDS <= u64::BITS as usize);
 
 // Each word belongs to one group; the front of a key to tunnels and connections, then to Ethernet and
 // other metadata.
@@ -106,6 +102,10 @@ pub enum Prerequisite {
     Mpls,
     /// A backbone service instance tag.
     Pbb,
+    /// A network service header (RFC 8300).
+    Nsh,
+    /// No Ethernet header.
+    Bare,
     /// A neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4).
     Nd,
     /// It came from a tunnel.
@@ -334,6 +334,28 @@ registry! {
         PbbIsid "pbb_isid" "pbb_isid" 39 0 24 Pbb;
         /// Whether a backbone header says that the customer addresses are to be used.
         PbbUca "pbb_uca" "pbb_uca" 39 24 1 Pbb;
+        /// The packet type: namespace and type, 16 bits each; 0 for Ethernet.
+        PacketType "packet_type" "packet_type" 39 32 32 Bare;
+        /// The flags O and U of a network service header (RFC 8300 §2.2).
+        NshFlags "nsh_flags" "nsh_flags" 40 0 8 Nsh;
+        /// Its time to live, 6 bits.
+        NshTtl "nsh_ttl" "nsh_ttl" 40 8 8 Nsh;
+        /// Its metadata type.
+        NshMdtype "nsh_mdtype" "nsh_mdtype" 40 16 8 Nsh;
+        /// The protocol behind it.
+        NshNp "nsh_np" "nsh_np" 40 24 8 Nsh;
+        /// The service path identifier.
+        NshSpi "nsh_spi" "nsh_spi" 40 32 24 Nsh;
+        /// The service index.
+        NshSi "nsh_si" "nsh_si" 40 56 8 Nsh;
+        /// The context headers of metadata type 1.
+        NshC1 "nsh_c1" "nsh_c1" 41 0 32 Nsh;
+        /// The second one.
+        NshC2 "nsh_c2" "nsh_c2" 41 32 32 Nsh;
+        /// The third one.
+        NshC3 "nsh_c3" "nsh_c3" 42 0 32 Nsh;
+        /// The fourth one.
+        NshC4 "nsh_c4" "nsh_c4" 42 32 32 Nsh;
     }
 }
 

@@ -39,7 +39,9 @@ pub struct PacketMeta {
 pub struct ExtraMeta {
     /// `dp_hash`: what an action computed; 0 before.
     pub dp_hash: u32,
-    /// `packet_type`: the namespace in the high half, the type in the low one; 0 is Ethernet.
+    /// `packet_type`: the namespace in the high half, the type in the low one; 0 is Ethernet. The
+    /// frame of a packet of another type begins with an Ethernet header that is no part of the
+    /// packet: its addresses are zero, and its type is that of the packet.
     pub packet_type: u32,
     /// The tunnel that the packet came from, or is to be sent through.
     pub tunnel: Option<Tunnel>,
@@ -272,6 +274,18 @@ impl PacketMeta {
         let others = self.mark | self.priority | extra.dp_hash | extra.packet_type;
         let is_alone = others == 0 && extra.tunnel.is_none();
         extra.connection.as_ref().filter(|_| is_alone)
+    }
+
+    /// `packet_type`; 0 is Ethernet.
+    pub fn packet_type(&self) -> u32 {
+        self.extra.as_ref().map_or(0, |extra| extra.packet_type)
+    }
+
+    /// Sets `packet_type`.
+    pub fn set_packet_type(&mut self, packet_type: u32) {
+        if packet_type != self.packet_type() {
+            self.extra_mut().packet_type = packet_type;
+        }
     }
 
     /// Takes away what few packets have.

@@ -116,7 +116,7 @@ impl Reader<'_> {
             "tcp_flags" => return self.tcp_flags(part, body),
             "mpls" => return self.mpls(part, body),
             "tunnel" => return self.tunnel(part, body),
-            "packet_type" if matches!(body, "ns=0,id=0" | "ns=0,id=0x0") => return Ok(()),
+            "packet_type" => return self.packet_type(part, body),
             "ct_state" => return self.flags(part, F::CtState, body, &crate::Connection::STATES),
             "ct_zone" => return self.number(part, F::CtZone, body),
             "ct_mark" => return self.number(part, F::CtMark, body),
@@ -160,9 +160,39 @@ impl Reader<'_> {
             "nd" => &[("target", F::NdTarget), ("sll", F::NdSll), ("tll", F::NdTll)],
             "nd_ext" => &[("nd_reserved", F::NdReserved), ("nd_options_type", F::NdOptionsType)],
             "pbb" => &[("isid", F::PbbIsid), ("uca", F::PbbUca)],
+            "nsh" => &[
+                ("flags", F::NshFlags),
+                ("ttl", F::NshTtl),
+                ("mdtype", F::NshMdtype),
+                ("np", F::NshNp),
+                ("spi", F::NshSpi),
+                ("si", F::NshSi),
+                ("c1", F::NshC1),
+                ("c2", F::NshC2),
+                ("c3", F::NshC3),
+                ("c4", F::NshC4),
+            ],
             _ => return error(part, "is not known, or no packet here has it"),
         };
         self.items(part, body, fields)
+    }
+
+    /// `ns=1,id=0x800`. Ethernet goes without saying.
+    fn packet_type(&mut self, part: &str, body: &str) -> Result<(), OdpError> {
+        let kind = match parts(body)[..] {
+            [ns, id] => ns.strip_prefix("ns=").zip(id.strip_prefix("id=")),
+            _ => None,
+        };
+        let kind = kind.and_then(|(ns, id)| integer(ns).zip(integer(id)));
+        match kind {
+            Some((0, 0)) => Ok(()),
+            // The only types that packets have.
+            Some((1, kind @ 1..=0xffff)) => {
+                self.set(Field::PacketType, 1 << 16 | kind, u32::MAX.into());
+                Ok(())
+            }
+            _ => error(part, "has a value that it cannot have"),
+        }
     }
 
     /// `src=10.0.0.1,dst=10.0.0.2,proto=6,tp_src=1,tp_dst=2` of a connection.

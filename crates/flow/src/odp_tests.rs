@@ -82,7 +82,7 @@ fn what_is_no_flow_is_refused_with_the_part_that_is_not() {
         ("vlan(vid=4096)", "vlan(vid=4096)"),
         ("mpls(tc=1)", "mpls(tc=1)"),
         ("tcp_flags(+nothing)", "tcp_flags(+nothing)"),
-        ("packet_type(ns=1,id=0x800)", "packet_type(ns=1,id=0x800)"),
+        ("packet_type(ns=2,id=0x800)", "packet_type(ns=2,id=0x800)"),
     ];
     for (text, part) in cases {
         assert_eq!(read(text).unwrap_err().part, part);

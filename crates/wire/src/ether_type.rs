@@ -28,6 +28,8 @@ impl EtherType {
     pub const MPLS_MULTICAST: EtherType = EtherType(0x8848);
     /// A backbone service instance tag, the I-TAG (IEEE 802.1Q §9.7).
     pub const PBB: EtherType = EtherType(0x88e7);
+    /// A network service header (RFC 8300).
+    pub const NSH: EtherType = EtherType(0x894f);
     /// Slow protocols: LACP, marker (IEEE 802.3 annex 57A).
     pub const SLOW: EtherType = EtherType(0x8809);
     /// Link layer discovery (IEEE 802.1AB).

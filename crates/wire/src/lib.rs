@@ -12,6 +12,7 @@ pub mod crc32c;
 mod ether_type;
 mod extensions;
 pub mod headers;
+pub mod nsh;
 mod mac;
 mod vid;
 

@@ -118,6 +118,7 @@ impl KeySlot {
         if let Some(connection) = meta.connection() {
             self.key.set_connection(connection);
         }
+        self.key.set(Field::PacketType, meta.packet_type().into());
         let read = ethernet(&mut self.key, data, meta);
         if let Some((kind, rest)) = read {
             payload(&mut self.key, kind, rest);
