@@ -11,6 +11,7 @@ mod connections;
 mod headers;
 mod sample;
 mod tunnels;
+mod types;
 
 use crate::bonds::{BondView, Bonds};
 use crate::edit::{Before, edit, edit_each};
@@ -209,9 +210,11 @@ impl Context<'_> {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
                     }
-                    headers::push_mpls(&mut frame, &mut layers, *ethertype, *lse)
+                    headers::push_mpls(&mut frame, &mut layers, *ethertype, *lse).map(|()| types::follow(&mut frame))
                 }
-                Action::PopMpls { ethertype } => headers::pop_mpls(&mut frame, &mut layers, *ethertype),
+                Action::PopMpls { ethertype } => {
+                    headers::pop_mpls(&mut frame, &mut layers, *ethertype).and_then(|()| types::uncover(&mut frame))
+                }
                 Action::CopyTtlOut => {
                     headers::copy_ttl_out(&mut frame, &mut layers);
                     Ok(())
@@ -282,6 +285,16 @@ impl Context<'_> {
                     headers::push_pbb(&mut frame, &mut layers, *tci)
                 }
                 Action::PopPbb => headers::pop_pbb(&mut frame, &mut layers),
+                Action::PushEth { .. }
+                | Action::PopEth
+                | Action::PushNsh(_)
+                | Action::PopNsh
+                | Action::AddMpls { .. } => {
+                    if frame.offload.gso != Gso::None {
+                        return self.segments(&actions[at - 1..], frame, limit);
+                    }
+                    types::change(action, &mut frame, &mut layers)
+                }
                 Action::TunnelPush(push) => {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
@@ -432,14 +445,17 @@ impl Context<'_> {
                 &completed[..]
             }
         };
+        // A packet of another type has none of the Ethernet header that its frame begins with.
+        let hidden = if frame.meta.packet_type() == 0 { 0 } else { ETHERNET };
         for packet in packets {
-            let wanted = packet.len().min(usize::from(max_len));
+            let data = packet.data().get(hidden..).unwrap_or_default();
+            let wanted = data.len().min(usize::from(max_len));
             let punt = Punt {
                 reason,
                 handle,
                 in_port: packet.meta.in_port,
-                packet: &packet.data()[..wanted],
-                total_len: packet.len(),
+                packet: &data[..wanted],
+                total_len: data.len(),
                 mark: frame.meta.mark,
                 tunnel: frame.meta.tunnel(),
             };

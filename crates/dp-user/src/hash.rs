@@ -83,7 +83,7 @@ const fn carrier_of(pair: usize) -> Carrier {
                 P::Tunnel => carrier = Carrier::Tunnel,
                 P::Connection if carrier as u8 == Carrier::Tunnel as u8 => {}
                 P::Connection => carrier = Carrier::Connection,
-                P::Arp | P::Mpls | P::Pbb | P::Nd => {}
+                P::Arp | P::Mpls | P::Pbb | P::Nsh | P::Bare | P::Nd => {}
             }
         }
         n += 1;
@@ -369,6 +369,8 @@ mod tests {
                     P::Icmp | P::Nd => protocol == 58,
                     P::Mpls => kind == 0x8847,
                     P::Pbb => kind == 0x88e7,
+                    P::Nsh => kind == 0x894f,
+                    P::Bare => false,
                     P::Tunnel => key.get(Field::TunTtl) != 0,
                     P::Connection => key.get(Field::CtState) != 0,
                 };

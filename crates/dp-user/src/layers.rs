@@ -6,6 +6,7 @@
 
 use wire::EtherType;
 use wire::headers::{self, Frag, Ip, Ipv6};
+use wire::nsh::Nsh;
 
 /// See the module's page. Offsets are within the packet.
 ///
@@ -33,6 +34,8 @@ pub(crate) enum Network {
     Mpls,
     /// A backbone service instance tag, and the packet behind it.
     Pbb,
+    /// A network service header.
+    Nsh,
     Arp,
     Ipv4,
     Ipv6,
@@ -96,6 +99,7 @@ impl Layers {
         let network = match kind {
             EtherType::MPLS | EtherType::MPLS_MULTICAST if rest.len() >= 4 => Some(Network::Mpls),
             EtherType::PBB if rest.len() >= 4 => Some(Network::Pbb),
+            EtherType::NSH if Nsh::parse(rest).is_some() => Some(Network::Nsh),
             EtherType::ARP | EtherType::RARP if headers::is_arp(rest) => Some(Network::Arp),
             EtherType::IPV4 => self.ipv4(rest),
             EtherType::IPV6 => self.ipv6(rest),

@@ -89,6 +89,12 @@ fn set_inner(frame: &mut Frame, layers: &mut Layers, set: &SetField) {
         return;
     };
     let (mut value, mut mask) = ((set.value() as u64) << place.shift, (set.mask() as u64) << place.shift);
+    match set.field() {
+        // The field of a key is wider than that of the header.
+        Field::NshTtl => (value, mask) = (value & 0xfc0, mask & 0xfc0),
+        Field::NshFlags => (value, mask) = (value & 0x3000, mask & 0x3000),
+        _ => {}
+    }
     if set.field() == Field::VlanTci0 && mask != 0 {
         // A tag that is rewritten loses its drop eligible indicator.
         (value, mask) = (value & !0x1000, mask | 0x1000);
@@ -175,6 +181,21 @@ impl Place {
             F::MplsLse0 => network(Network::Mpls, 0, 4, 0, Covered::Nothing),
             F::PbbIsid => network(Network::Pbb, 0, 4, 0, Covered::Nothing),
             F::PbbUca => network(Network::Pbb, 0, 4, 27, Covered::Nothing),
+            F::NshFlags => network(Network::Nsh, 0, 2, 12, Covered::Nothing),
+            F::NshTtl => network(Network::Nsh, 0, 2, 6, Covered::Nothing),
+            F::NshSpi => network(Network::Nsh, 4, 4, 8, Covered::Nothing),
+            F::NshSi => network(Network::Nsh, 4, 4, 0, Covered::Nothing),
+            F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4 => {
+                // Only metadata type 1 has them.
+                let at = match field {
+                    F::NshC1 => 8,
+                    F::NshC2 => 12,
+                    F::NshC3 => 16,
+                    _ => 20,
+                };
+                let is_fixed = data.get(layers.start + 2).is_some_and(|kind| kind & 0xf == 1);
+                network(Network::Nsh, at, 4, 0, Covered::Nothing).filter(|_| is_fixed)
+            }
             _ => None,
         }
     }

@@ -2,12 +2,12 @@
 
 use crate::show::Context;
 use crate::user_data::{ToController, UserData};
-use crate::{PuntReason, SetField, Track, TunnelPush};
+use crate::{NshPush, PuntReason, SetField, Track, TunnelPush};
 use flow::PortNo;
 use std::fmt;
 use std::sync::Arc;
 use tunnel::format::Format;
-use wire::{EtherType, VlanTag};
+use wire::{EtherType, MacAddr, VlanTag};
 
 /// An action of a datapath; an empty list drops the packet.
 ///
@@ -117,6 +117,28 @@ pub enum Action {
     /// outermost. Nothing happens to a packet without one, or with less than an Ethernet header
     /// behind it.
     PopPbb,
+    /// Give a packet of another type an Ethernet header; no effect on an Ethernet packet.
+    PushEth {
+        /// Source address.
+        src: MacAddr,
+        /// Destination address.
+        dst: MacAddr,
+    },
+    /// Take the Ethernet header off: the packet is of its type. No effect on a packet that has none.
+    PopEth,
+    /// Put a network service header before the packet, which is then of that type.
+    PushNsh(Arc<NshPush>),
+    /// Take the network service header off: the packet is of the type that it names. A packet
+    /// without one, or with something else behind it than IP, Ethernet or another such header, is
+    /// dropped under [`DropCause::Malformed`](crate::DropCause::Malformed).
+    PopNsh,
+    /// Put an MPLS label stack entry before the packet, all of it, which is then of that type.
+    AddMpls {
+        /// The packet's type from here on: 0x8847 or 0x8848.
+        ethertype: u16,
+        /// The entry, laid out as in [`Action::PushMpls`].
+        lse: u32,
+    },
     /// Put a tunnel's outer headers before the packet. From there on it is the packet with the
     /// outer headers, which the tunnel's underlay sends. What is pending on the inner packet is
     /// done before. [`DropCause::TooBig`](crate::DropCause::TooBig) if no IP packet is that long.
@@ -201,6 +223,15 @@ impl fmt::Display for Action {
                 write!(f, "push_pbb(isid={isid},uca={uca},pcp={pcp})")
             }
             Action::PopPbb => f.write_str("pop_pbb"),
+            Action::PushEth { src, dst } => write!(f, "push_eth(src={src},dst={dst})"),
+            Action::PopEth => f.write_str("pop_eth"),
+            Action::PushNsh(push) => fmt::Display::fmt(push, f),
+            Action::PopNsh => f.write_str("pop_nsh()"),
+            Action::AddMpls { ethertype, lse } => {
+                f.write_str("add_mpls(")?;
+                mpls(f, *lse, u32::MAX)?;
+                write!(f, ",eth_type=0x{ethertype:x})")
+            }
             Action::TunnelPush(push) => fmt::Display::fmt(push, f),
             Action::TunnelPop { port, .. } => write!(f, "tnl_pop({port})"),
             Action::Ct(track) => fmt::Display::fmt(track, f),

@@ -89,11 +89,13 @@ pub enum DropCause {
     /// A fragment of a packet to track: it contradicts another one, or its datagram did not become
     /// whole.
     Fragment,
+    /// Its type is one that an action or a port does not take.
+    PacketType,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 38] = [
+    pub const ALL: [DropCause; 39] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -132,6 +134,7 @@ impl DropCause {
         DropCause::TunnelRoute,
         DropCause::TunnelNeighbour,
         DropCause::Fragment,
+        DropCause::PacketType,
     ];
 
     /// The name in `coverage/show`, `dpctl/show -s` and `Interface.statistics`.
@@ -175,6 +178,7 @@ impl DropCause {
             DropCause::TunnelRoute => "drop_tunnel_route",
             DropCause::TunnelNeighbour => "drop_tunnel_neighbour",
             DropCause::Fragment => "drop_fragment",
+            DropCause::PacketType => "drop_packet_type",
         }
     }
 }

@@ -24,6 +24,7 @@ mod meter;
 pub mod offload;
 mod parse;
 mod punt;
+mod service;
 mod set_field;
 mod show;
 mod track;
@@ -45,6 +46,7 @@ pub use meter::{
 };
 pub use parse::{ParseActionsError, parse_actions};
 pub use punt::{Punt, PuntReason};
+pub use service::NshPush;
 pub use set_field::SetField;
 pub use show::{ActionList, ufid};
 pub use track::Track;

@@ -63,6 +63,7 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
             "ct_clear" => Action::CtClear,
             "pop_vlan" => Action::PopVlan,
             "pop_pbb" => Action::PopPbb,
+            "pop_eth" => Action::PopEth,
             "copy_ttl_in" => Action::CopyTtlIn,
             "copy_ttl_out" => Action::CopyTtlOut,
             _ => return Err(ParseActionsError),
@@ -84,6 +85,28 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
             actions.push(Action::Ct(Arc::new(inner.parse()?)));
             return Ok(());
         }
+        "pop_nsh" if inner.is_empty() => {
+            actions.push(Action::PopNsh);
+            return Ok(());
+        }
+        "push_nsh" => {
+            actions.push(Action::PushNsh(Arc::new(inner.parse()?)));
+            return Ok(());
+        }
+        "push_eth" => {
+            let (key, mask) = parse_odp(&format!("eth({inner})"), &|_| None).map_err(|_| ParseActionsError)?;
+            if [Field::EthSrc, Field::EthDst]
+                .iter()
+                .any(|field| mask.get(*field) != field.max_value())
+            {
+                return Err(ParseActionsError);
+            }
+            actions.push(Action::PushEth {
+                src: key.eth_src(),
+                dst: key.eth_dst(),
+            });
+            return Ok(());
+        }
         _ => {}
     }
     let values = Values::read(inner)?;
@@ -100,14 +123,16 @@ fn one(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
                 tci: (vid | pcp << 13) as u16,
             })
         }
-        "push_mpls" => {
+        "push_mpls" | "add_mpls" => {
             values.only(&["label", "tc", "ttl", "bos", "eth_type"])?;
             let part = |name, most| values.up_to(name, most).map(Option::unwrap_or_default);
             let (label, tc) = (part("label", 0xf_ffff)?, part("tc", 7)?);
             let (bos, ttl) = (part("bos", 1)?, part("ttl", 0xff)?);
-            Action::PushMpls {
-                ethertype: values.ether_type()?,
-                lse: (label << 12 | tc << 9 | bos << 8 | ttl) as u32,
+            let ethertype = values.ether_type()?;
+            let lse = (label << 12 | tc << 9 | bos << 8 | ttl) as u32;
+            match name {
+                "add_mpls" => Action::AddMpls { ethertype, lse },
+                _ => Action::PushMpls { ethertype, lse },
             }
         }
         "pop_mpls" => {

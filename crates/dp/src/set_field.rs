@@ -58,6 +58,10 @@ impl SetField {
         ) || matches!(field, F::ArpSpa | F::ArpTpa | F::ArpSha | F::ArpTha | F::ArpOp)
             || matches!(
                 field,
+                F::NshFlags | F::NshTtl | F::NshSpi | F::NshSi | F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4
+            )
+            || matches!(
+                field,
                 F::PktMark | F::SkbPriority | F::NdReserved | F::NdOptionsType | F::MplsLse0 | F::PbbIsid | F::PbbUca
             )
     }

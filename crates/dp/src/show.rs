@@ -132,7 +132,9 @@ impl<'a> ActionList<'a> {
                     f.write_char(')')?;
                     rest = behind;
                 }
-                Action::PushMpls { ethertype, .. } | Action::PopMpls { ethertype } => {
+                Action::PushMpls { ethertype, .. }
+                | Action::AddMpls { ethertype, .. }
+                | Action::PopMpls { ethertype } => {
                     context.kind = EtherType(*ethertype);
                     write!(f, "{action}")?;
                 }
@@ -198,6 +200,8 @@ impl Context {
             F::SkbPriority => "skb_priority",
             F::MplsLse0 => "mpls",
             F::PbbIsid | F::PbbUca => "pbb",
+            F::NshFlags | F::NshTtl | F::NshSpi | F::NshSi => "nsh",
+            F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4 => "nsh",
             _ => "arp",
         }
     }
@@ -238,7 +242,7 @@ fn place(field: Field) -> usize {
     let order = order
         .into_iter()
         .chain([F::IpTos, F::IpTtl, F::TpSrc, F::TpDst, F::IcmpType, F::IcmpCode]);
-    let mut order = order.chain([
+    let order = order.chain([
         F::ArpSpa,
         F::ArpTpa,
         F::ArpOp,
@@ -250,6 +254,8 @@ fn place(field: Field) -> usize {
         F::NdReserved,
         F::NdOptionsType,
     ]);
+    let nsh = [F::NshFlags, F::NshTtl, F::NshSpi, F::NshSi];
+    let mut order = order.chain(nsh).chain([F::NshC1, F::NshC2, F::NshC3, F::NshC4]);
     order.position(|other| other == field).unwrap_or(usize::MAX)
 }
 
@@ -287,6 +293,14 @@ fn part(f: &mut fmt::Formatter<'_>, set: &SetField, header: &str) -> fmt::Result
         F::NdTll => "tll",
         F::PbbIsid => "isid",
         F::PbbUca => "uca",
+        F::NshFlags => "flags",
+        F::NshTtl => "ttl",
+        F::NshSpi => "spi",
+        F::NshSi => "si",
+        F::NshC1 => "c1",
+        F::NshC2 => "c2",
+        F::NshC3 => "c3",
+        F::NshC4 => "c4",
         other => other.info().name,
     };
     write!(f, "{name}=")?;
@@ -324,6 +338,7 @@ fn number(f: &mut fmt::Formatter<'_>, field: Field, value: u128, mask: bool) -> 
         F::Ipv6Src | F::Ipv6Dst | F::NdTarget => write!(f, "{}", Ipv6Addr::from_bits(value)),
         F::IpTos | F::Ipv6Label | F::NdReserved | F::PktMark | F::SkbPriority if value == 0 => f.write_char('0'),
         F::IpTos | F::Ipv6Label | F::NdReserved | F::PktMark | F::SkbPriority => write!(f, "0x{value:x}"),
+        F::NshSpi | F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4 => write!(f, "0x{value:x}"),
         _ if mask => write!(f, "0x{value:x}"),
         _ => write!(f, "{value}"),
     }

@@ -3,8 +3,8 @@
 use crate::{Field as F, Frag, Key, TAG_PRESENT};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::EtherType;
-use wire::nsh::Nsh;
 use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
+use wire::nsh::Nsh;
 
 /// Bytes of payload if no length is given.
 const PAYLOAD: u8 = 64;

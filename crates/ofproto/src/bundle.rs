@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::mass::Sweep;
 use crate::memory::{BUNDLE_REFUSED, OVERHEAD};
 use crate::work::{Part, Work, xid_of};
-use crate::{log, unsupported};
+use crate::log;
 use nanos::Nanos;
 use openflow::model::{Body, BundleAdd, BundleControl, FlowCommand, FlowMod, GroupMod, PacketOut, PortMod};
 use openflow::{Codec, OfError};
@@ -256,7 +256,6 @@ impl Commit {
             Phase::Apply if self.sweep.is_some() || self.work.next().is_some() => {
                 if let Err((error, message)) = self.apply(core, conn, env) {
                     env.change(|switch, _| (switch.bundle_abort(&bridge), Vec::new()));
-                    unsupported::report(conn.codec, error, &message, &bridge, env);
                     let xid = xid_of(&message);
                     log::refused(&bridge, &conn.options.name, error, &message);
                     conn.refuse(xid, error, &message);

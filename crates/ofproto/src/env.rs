@@ -102,7 +102,4 @@ pub trait Env {
     fn ipfix(&self, _bridge: &str, _sets: bool) -> Vec<IpfixStats> {
         Vec::new()
     }
-
-    /// A request was refused because the bridge lacks a feature, which `what` names for the log.
-    fn unsupported(&self, _bridge: &str, _what: &'static str) {}
 }

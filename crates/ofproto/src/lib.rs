@@ -42,7 +42,6 @@ mod probe;
 mod queues;
 mod request;
 mod settings;
-mod unsupported;
 mod work;
 
 pub use agent::{Agent, Config, Run};

@@ -6,7 +6,7 @@ use crate::bundle::SETTLE;
 use crate::conn::Conn;
 use crate::dump::Job;
 use crate::env::Env;
-use crate::{log, unsupported};
+use crate::log;
 use openflow::OfError;
 use openflow::model::FlowMod;
 use switch::tables::{Cursor, RuleRef};
@@ -116,7 +116,6 @@ impl Mass {
             Ok(false) => return Some(Job::Mass(self)),
             Ok(true) => {}
             Err(error) => {
-                unsupported::report(conn.codec, error, &self.request, &bridge, env);
                 log::refused(&bridge, &conn.options.name, error, &self.request);
                 conn.refuse(self.xid, error, &self.request);
                 if self.phase == Phase::Change {

@@ -34,6 +34,9 @@ impl Core {
             // The switch buffers no packets.
             return Err(OfError::BrcBufferUnknown);
         }
+        if is_of_another_type(&out.metadata) {
+            return Err(OfError::BrcBadPacket);
+        }
         let device = self.ingress(out.in_port)?;
         let mut known = Match::ANY;
         known.set(MatchField::InPortOxm, out.in_port.0.into(), u32::MAX.into());
@@ -53,6 +56,9 @@ impl Core {
 
     pub(crate) fn resume(&self, conn: &Conn, packet: &PacketIn, env: &impl Env) -> Result<(), OfError> {
         let handle = packet_in::handle(&packet.continuation).ok_or(OfError::NxRStale)?;
+        if is_of_another_type(&packet.metadata) {
+            return Err(OfError::NxRStale);
+        }
         let device = self.ingress(packet.in_port())?;
         let key = key(conn.version().unwrap_or(Version::V10), &packet.data, device)?;
         let mut state = with_metadata(key, packet.in_port(), &packet.metadata);
@@ -93,6 +99,11 @@ fn key(version: Version, packet: &[u8], device: PortNo) -> Result<Key, OfError> 
     whole
         .and_then(|packet| flow::extract(packet, &device.into()))
         .ok_or(short)
+}
+
+/// Whether a packet is not of Ethernet: a controller cannot send such packets.
+fn is_of_another_type(metadata: &Match) -> bool {
+    metadata.get(MatchField::PacketType).is_some_and(|(kind, _)| kind != 0)
 }
 
 /// A packet with the metadata that a controller gives it.

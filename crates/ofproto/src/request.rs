@@ -4,7 +4,7 @@ use crate::agent::Core;
 use crate::conn::{Conn, Kind};
 use crate::env::Env;
 use crate::events::Effect;
-use crate::{log, unsupported};
+use crate::log;
 use nanos::Nanos;
 use openflow::model::{Body, BundleFeatures, CtFlush, Message, Role, StatsReply, StatsRequest};
 use openflow::{Codec, HEADER_LEN, OfError, Version};
@@ -33,7 +33,6 @@ impl Core {
         if let Err(error) = done
             && !is_error(message)
         {
-            unsupported::report(Some(codec), error, message, &self.config.bridge, env);
             log::refused(&self.config.bridge, &conn.options.name, error, message);
             conn.refuse(xid, error, message);
         }

@@ -32,6 +32,8 @@ mod packet;
 mod queues;
 #[path = "support/steps.rs"]
 mod steps;
+#[path = "rules/types.rs"]
+mod types;
 #[path = "rules/zones.rs"]
 mod zones;
 

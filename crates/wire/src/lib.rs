@@ -12,8 +12,8 @@ pub mod crc32c;
 mod ether_type;
 mod extensions;
 pub mod headers;
-pub mod nsh;
 mod mac;
+pub mod nsh;
 mod vid;
 
 pub use ether_type::EtherType;

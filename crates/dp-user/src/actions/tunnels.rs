@@ -155,7 +155,7 @@ fn add_ethernet(frame: &mut Frame, kind: EtherType) -> Result<(), DropCause> {
 
 /// Moves a packet into a buffer with room for `len` bytes before it, which become its first.
 #[cold]
-fn make_room(frame: &mut Frame, len: usize) {
+pub(super) fn make_room(frame: &mut Frame, len: usize) {
     let mut bytes = vec![0; len];
     bytes.extend_from_slice(frame.data());
     let mut moved = Frame::from_slice(&bytes);

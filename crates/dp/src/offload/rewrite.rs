@@ -132,6 +132,8 @@ fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Resu
         Action::Recirc(_) => "recirculation",
         Action::SetQueue(_) => "queue",
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
+        Action::PushEth { .. } | Action::PopEth | Action::AddMpls { .. } => "packet type",
+        Action::PushNsh(_) | Action::PopNsh => "NSH",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
         Action::TunnelPush(_) | Action::TunnelPop { .. } => "tunnel",
         Action::Ct(_) | Action::CtClear => "connection tracking",
@@ -195,7 +197,18 @@ const fn is_decided(field: Field) -> bool {
         | Field::MplsLse1
         | Field::MplsLse2
         | Field::PbbIsid
-        | Field::PbbUca => true,
+        | Field::PbbUca
+        | Field::PacketType
+        | Field::NshFlags
+        | Field::NshTtl
+        | Field::NshMdtype
+        | Field::NshNp
+        | Field::NshSpi
+        | Field::NshSi
+        | Field::NshC1
+        | Field::NshC2
+        | Field::NshC3
+        | Field::NshC4 => true,
         // Offloaded packets come from no tunnel, and are not tracked.
         Field::TunId
         | Field::TunSrc

@@ -10,13 +10,10 @@ use openflow::text::{Names, parse_flow};
 use openflow::{Codec, OfError, Version};
 use switch::tables::Condition;
 
-/// Fields that matches cannot have yet: of service headers, of tunnels' options; of what only the
-/// switch knows.
+/// Fields that matches cannot have: of tunnels' options, of what only the switch knows.
 fn is_refused(field: F) -> bool {
     let name = field.name();
-    let beginnings = ["nsh_", "tun_metadata"];
-    beginnings.iter().any(|beginning| name.starts_with(beginning))
-        || ["recirc_id", "dp_hash", "in_phy_port"].contains(&name)
+    name.starts_with("tun_metadata") || ["recirc_id", "dp_hash", "in_phy_port"].contains(&name)
 }
 
 /// A connection that is tracked and not invalid.
@@ -278,9 +275,9 @@ const ACTIONS: &[(&str, Version, Option<OfError>)] = {
         ("actions=sample(probability=1)", V10, None),
         ("ip,actions=ct(commit)", V10, None),
         ("ip,actions=ct_clear", V10, None),
-        ("actions=encap(nsh(md_type=1))", V13, Some(E::BacBadType)),
-        ("actions=decap()", V13, Some(E::BacBadType)),
-        ("eth_type=0x894f,actions=dec_nsh_ttl", V13, Some(E::BacBadType)),
+        ("actions=encap(nsh(md_type=1))", V13, None),
+        ("actions=decap()", V13, None),
+        ("eth_type=0x894f,actions=dec_nsh_ttl", V13, None),
         (
             "actions=delete_field:tun_metadata0",
             V10,

@@ -477,48 +477,6 @@ fn tunnels_options_are_mapped_and_told_of_and_told_with_packets() {
 }
 
 #[test]
-fn a_request_refused_for_service_headers_says_so_in_words_and_others_do_not() {
-    use openflow::text::{Names, parse_flow};
-    let version = Version::V14;
-    let mut lab = Lab::new();
-    let id = lab.open(Kind::Service, version);
-    let mut said = |line: &str, bundle: bool| -> Vec<&'static str> {
-        let change = parse_flow(FlowCommand::Add, &format!("table=0,{line}"), &Names::default()).unwrap();
-        let body = Body::FlowMod(Box::new(change));
-        if bundle {
-            let control = |kind| {
-                Body::BundleControl(BundleControl {
-                    bundle: 1,
-                    kind,
-                    flags: 1,
-                })
-            };
-            let message = Codec::new(version).encode(&Message { xid: 2, body });
-            let add = BundleAdd {
-                bundle: 1,
-                flags: 1,
-                message,
-            };
-            lab.say(id, version, 1, control(0));
-            lab.say(id, version, 2, Body::BundleAdd(add));
-            lab.say(id, version, 3, control(4));
-        } else {
-            lab.say(id, version, 1, body);
-        }
-        std::mem::take(&mut *lab.world.unsupported.borrow_mut())
-    };
-    let nsh = ["network service headers (encap, decap, nsh) are not supported"];
-    for line in ["actions=encap(nsh(md_type=1))", "actions=clone(decap())"] {
-        for bundle in [false, true] {
-            assert_eq!(said(line, bundle), nsh, "{line} {bundle}");
-        }
-    }
-    assert!(said("actions=sample(probability=1)", false).is_empty());
-    assert!(said("actions=group:7", false).is_empty());
-    assert!(said("actions=2", true).is_empty());
-}
-
-#[test]
 fn the_caller_learns_of_a_greeting_of_the_first_request_and_of_a_new_identity_once_each() {
     let version = Version::V13;
     let mut lab = Lab::new();

@@ -24,8 +24,6 @@ pub(crate) struct World {
     pub(crate) stubborn: Cell<bool>,
     /// Queues by interface.
     pub(crate) queues: RefCell<BTreeMap<String, Vec<QueueInfo>>>,
-    /// What was said to be unsupported.
-    pub(crate) unsupported: RefCell<Vec<&'static str>>,
     /// How often the switch was changed.
     pub(crate) changes: Cell<usize>,
     /// Connections that were flushed.
@@ -33,10 +31,6 @@ pub(crate) struct World {
 }
 
 impl Env for World {
-    fn unsupported(&self, _bridge: &str, what: &'static str) {
-        self.unsupported.borrow_mut().push(what);
-    }
-
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R {
         look(&self.switch.borrow())
     }
@@ -138,7 +132,6 @@ impl Lab {
                 sent: RefCell::default(),
                 stubborn: Cell::new(false),
                 queues: RefCell::default(),
-                unsupported: RefCell::default(),
                 changes: Cell::new(0),
                 flushed: RefCell::default(),
             },

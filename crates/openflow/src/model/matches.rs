@@ -390,7 +390,7 @@ impl Match {
             Home::Meta { .. } => true,
             Home::Key { field, .. } => {
                 let sent = !matches!(field, Field::TunFlags | Field::TunTtl | Field::TunTos);
-                sent && field.is_of_tunnel()
+                sent && field.is_of_tunnel() || field == Field::PacketType
             }
             Home::Elsewhere => false,
         };

@@ -93,6 +93,13 @@ impl Pipeline<'_> {
             Action::CopyTtlIn => self.copy_ttl_in(),
             Action::PushPbb(_) => self.push_pbb(),
             Action::PopPbb => self.pop_pbb(),
+            Action::Encap {
+                packet_type,
+                properties,
+                ..
+            } => self.encap(*packet_type, properties),
+            Action::Decap(behind) => self.decap(*behind),
+            Action::DecNshTtl => return self.dec_nsh_ttl(),
             Action::SetQueue(queue) => self.set_queue(*queue),
             Action::SetTunnel { id, .. } => self.write(MatchField::TunId, (*id).into(), u128::MAX),
             Action::PopQueue => {

@@ -85,6 +85,7 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::PushMpls(0x8847 | 0x8848) | Action::PushPbb(0x88e7) => Ok(()),
         Action::PushMpls(_) | Action::PushPbb(_) => Err(OfError::BacBadArgument),
+        Action::Encap { packet_type, .. } if matches!(packet_type, 0 | 0x1_8847 | 0x1_8848 | 0x1_894f) => Ok(()),
         Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => output(*port),
         Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| writes(&dst)),
         Action::Multipath(multipath) => writes(&multipath.dst),
@@ -116,6 +117,8 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         | Action::DecMplsTtl
         | Action::PopMpls(_)
         | Action::PopPbb
+        | Action::Decap(_)
+        | Action::DecNshTtl
         | Action::CopyTtlOut
         | Action::CopyTtlIn
         | Action::SetQueue(_)
@@ -237,8 +240,6 @@ static SEEN: [bool; MatchField::ALL.len()] = {
             (MatchField::DpHash | MatchField::RecircId, _) => false,
             // Ports are what they are attached to: none stands for others.
             (MatchField::InPhyPort, _) => false,
-            // There are no service headers.
-            (_, [b'n', b's', b'h', b'_', ..]) => false,
             _ => !matches!(field.info().home, Home::Elsewhere),
         };
         n += 1;

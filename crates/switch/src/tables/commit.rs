@@ -74,10 +74,12 @@ impl Pipeline<'_> {
         if self.packet.base.key == self.packet.state.key && self.packet.base.buried == self.packet.buried {
             return queue(self);
         }
-        // A label that was just pushed is changed where it is pushed.
+        // A header that was just pushed is changed where it is pushed.
+        self.commit_nsh();
+        self.commit_type();
         let pushed = matches!(
             self.actions[self.packet.own_steps..].last(),
-            Some(Action::PushMpls { .. })
+            Some(Action::PushMpls { .. } | Action::AddMpls { .. })
         );
         if pushed {
             self.commit_label();
@@ -122,7 +124,7 @@ impl Pipeline<'_> {
         }
         // Other copies also have a label that was pushed before this copy started.
         match self.actions[self.packet.own_steps..].last_mut() {
-            Some(Action::PushMpls { lse, .. }) => *lse = want,
+            Some(Action::PushMpls { lse, .. } | Action::AddMpls { lse, .. }) => *lse = want,
             _ => self.actions.push(Action::SetMpls {
                 lse: want & (have ^ want),
                 mask: have ^ want,

@@ -32,7 +32,12 @@ impl Pipeline<'_> {
     /// The rule for a packet.
     pub(super) fn find<'r>(&mut self, rules: &'r Rules, key: &StateWords) -> Option<Found<'r, Rule>> {
         let mut dimensions = SmallVec::<[(u32, Arc<Instructions>); 4]>::new();
+        let bare = self.is_bare();
+        let meets = |rule: &Rule| !(bare && rule.of_ethernet);
         let found = rules.lookup_where(key, &mut self.consulted, |rule, priority| {
+            if !meets(rule) {
+                return false;
+            }
             let dimension = is_dimension(rule);
             if dimension {
                 dimensions.push((priority, rule.instructions.clone()));
@@ -57,7 +62,9 @@ impl Pipeline<'_> {
                 }
                 let mut with_id = *key;
                 words::put(&mut with_id, MatchField::ConjId, id.into());
-                let whole = rules.lookup_where(&with_id, &mut self.consulted, |rule, _| !is_dimension(rule));
+                let whole = rules.lookup_where(&with_id, &mut self.consulted, |rule, _| {
+                    meets(rule) && !is_dimension(rule)
+                });
                 if whole.is_some() {
                     return whole;
                 }

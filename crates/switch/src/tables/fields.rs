@@ -105,7 +105,9 @@ impl<'a> Pipeline<'a> {
     pub(super) fn meets(&mut self, prerequisite: MatchPrerequisite) -> bool {
         use MatchPrerequisite as P;
         match prerequisite {
-            P::None | P::Ethernet => true,
+            P::None => true,
+            P::Ethernet => !self.is_bare(),
+            P::Nsh => self.read(Field::EthType) == 0x894f,
             P::VlanVid => {
                 self.consult(Field::VlanTci0, TAG_PRESENT.into());
                 self.packet.state.key.get(Field::VlanTci0) as u16 & TAG_PRESENT != 0
@@ -128,7 +130,6 @@ impl<'a> Pipeline<'a> {
             P::CtIpv4 => self.meets(P::Ipv4) && self.has_connection(),
             P::CtIpv6 => self.meets(P::Ipv6) && self.has_connection(),
             P::CtPorts => self.meets(P::Ct) && matches!(self.read(Field::CtProto), 6 | 17 | 132),
-            _ => false,
         }
     }
 

@@ -86,6 +86,8 @@ pub struct RecircContext {
     mirrored: u32,
     /// Whether tables see what the connection tracker says of the packet.
     tracked: bool,
+    /// Whether the packet's type is, or may have been, another than Ethernet.
+    typed: bool,
     from: Origin,
     /// The port that the packet comes in on if it is an outer one, for samples.
     outer_port: Option<PortNo>,
@@ -257,6 +259,7 @@ impl Pipeline<'_> {
             action_set: self.packet.place.action_set.clone(),
             frames,
             mirrored: self.mirrored,
+            typed: self.packet.typed || self.is_bare(),
             tracked: self.packet.tracked || matches!(from, Origin::Table(_)),
             from,
             outer_port: self.exported.outer_port,
@@ -421,6 +424,10 @@ impl Pipeline<'_> {
         self.mirrored = frozen.mirrored;
         self.exported.outer_port = frozen.outer_port;
         self.packet.tracked = frozen.tracked;
+        self.packet.typed = frozen.typed;
+        if frozen.typed {
+            self.consult(Field::PacketType, u128::MAX);
+        }
         if !frozen.tracked {
             self.untrack();
         }

@@ -20,7 +20,7 @@ const TTL: u32 = 0xff;
 
 /// Whether a field is behind the Ethernet header and its tags.
 fn is_payload(field: Field) -> bool {
-    !field.info().prerequisite.is_of_ethernet() && !field.is_of_tunnel()
+    !field.info().prerequisite.is_of_ethernet() && !field.is_of_tunnel() && field != Field::PacketType
 }
 
 /// Clears the fields behind the Ethernet header and its tags.
@@ -126,6 +126,7 @@ impl Pipeline<'_> {
         }
         self.packet.state.key.set(Field::MplsLse0, lse.into());
         self.packet.state.key.set(Field::EthType, ethertype.into());
+        self.follow_type(ethertype);
         self.actions.push(Step::PushMpls { ethertype, lse });
         self.packet.hidden = false;
         self.packet.base.key = self.packet.state.key;
@@ -133,7 +134,7 @@ impl Pipeline<'_> {
 
     /// The first label of a packet: explicit null (RFC 3032 §2.1), with the priority and the time
     /// to live of an IP packet.
-    fn first_lse(&mut self) -> u32 {
+    pub(super) fn first_lse(&mut self) -> u32 {
         let kind = self.read(Field::EthType);
         let label: u32 = if kind == 0x86dd { 2 } else { 0 };
         if !self.meets(MatchPrerequisite::Ip) {
@@ -197,6 +198,7 @@ impl Pipeline<'_> {
                 }
             }
         }
+        self.follow_type(ethertype);
         self.packet.base.key = self.packet.state.key;
     }
 
@@ -309,6 +311,9 @@ impl Pipeline<'_> {
 
     /// Pushes a backbone header.
     pub(super) fn push_pbb(&mut self) {
+        if self.is_bare() {
+            return;
+        }
         self.commit();
         self.touch_tags();
         let known = self.meets(MatchPrerequisite::Pbb);
@@ -329,7 +334,7 @@ impl Pipeline<'_> {
 
     /// Pops a backbone header.
     pub(super) fn pop_pbb(&mut self) {
-        if !self.meets(MatchPrerequisite::Pbb) {
+        if !self.meets(MatchPrerequisite::Pbb) || self.is_bare() {
             return;
         }
         self.commit();

@@ -77,6 +77,7 @@ mod table_mod;
 pub(crate) mod tags;
 mod translated;
 mod tunnels;
+mod types;
 mod update;
 pub(crate) mod words;
 

@@ -202,6 +202,9 @@ impl Pipeline<'_> {
             self.warning(|p| p.not_forwarding().to_owned());
             return self.dropped(DropCause::Blocked);
         }
+        if !matches!(egress, Egress::None | Egress::Tunnel(_) | Egress::Patch(_)) && !self.is_ethernet() {
+            return;
+        }
         match egress {
             Egress::None => self.dropped(DropCause::PortDown),
             Egress::Device(device) if self.end_tunnel(device) => {}

@@ -34,6 +34,8 @@ pub(super) struct Packet<'a> {
     /// Whether the datapath's packet has fields that the key does not show: a header was popped
     /// above fields that were not extracted, or only the datapath knows a time to live.
     pub(super) hidden: bool,
+    /// Whether its type is, or may have been, another than Ethernet: its megaflow compares the type.
+    pub(super) typed: bool,
     /// Whether tables see the packet as the datapath received it: in the first bridge, before any
     /// action that may change it.
     pub(super) untouched: bool,
@@ -100,6 +102,7 @@ impl Packet<'_> {
             tracked: false,
             covered: Vec::new(),
             hidden: false,
+            typed: false,
             untouched: false,
             is_new: false,
             limit: None,
@@ -178,6 +181,11 @@ impl<'a> Pipeline<'a> {
                     | Step::PopMpls { .. }
                     | Step::PushPbb { .. }
                     | Step::PopPbb
+                    | Step::PushEth { .. }
+                    | Step::PopEth
+                    | Step::PushNsh(_)
+                    | Step::PopNsh
+                    | Step::AddMpls { .. }
                     | Step::CopyTtlOut
                     | Step::CopyTtlIn
                     | Step::TunnelPush(_)

@@ -512,6 +512,10 @@ impl<'a> Pipeline<'a> {
         if fragment && bridge.frags == FragMode::Normal {
             words::clear_ports(&mut key);
         }
+        if self.is_bare() {
+            // `find` skips rules with conditions on Ethernet.
+            self.consult(Field::PacketType, u128::MAX);
+        }
         let rules = bridge.tables.table(table).map(|table| &table.rules);
         let found = rules.and_then(|rules| self.find(rules, &key));
         if words::has_ports(&self.consulted) {

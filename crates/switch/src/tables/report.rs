@@ -394,6 +394,14 @@ impl Pipeline<'_> {
         }
     }
 
+    /// Drops the whole packet; a trace ends with why.
+    pub(super) fn failed_for(&mut self, cause: DropCause, why: &str) {
+        self.fail(cause);
+        if let Some(report) = &mut self.report {
+            report.error = Some(why.to_owned());
+        }
+    }
+
     /// Continues after a fatal error, unless the budget has ended.
     pub(super) fn forgive(&mut self) {
         if self.budget.has_ended() {

@@ -3,6 +3,7 @@
 use super::Reason;
 use super::rules::Span;
 use classifier::RuleId;
+use flow::{MatchField, MatchPrerequisite};
 use nanos::Nanos;
 use openflow::model::{self, FlowFlags, Instructions};
 use std::sync::Arc;
@@ -42,10 +43,19 @@ pub struct Rule {
     pub packets: u64,
     /// Bytes that it has counted.
     pub bytes: u64,
+    /// Whether it has a condition on Ethernet packets, and none on the packet type: other packets do
+    /// not meet it.
+    pub(super) of_ethernet: bool,
     /// Its time in the expiry queue.
     pub(super) queued: Option<Nanos>,
     /// The versions that have it.
     pub(super) span: Span,
+}
+
+fn is_of_ethernet(matching: &model::Match) -> bool {
+    let mut entries = matching.entries().iter();
+    matching.get(MatchField::PacketType).is_none()
+        && entries.any(|entry| entry.field.info().prerequisite != MatchPrerequisite::None)
 }
 
 /// A rule that was removed.
@@ -79,6 +89,7 @@ impl Rule {
             used: now,
             packets: 0,
             bytes: 0,
+            of_ethernet: is_of_ethernet(&change.matching),
             queued: None,
             span: Span::Always,
         }

@@ -218,7 +218,11 @@ fn what_cannot_be_done_is_refused_and_changes_nothing() {
     let hashed = add(1, &[(F::DpHash, 1, 0xffff_ffff)], 1);
     assert_eq!(tables.flow_mod(&hashed, T1).unwrap_err(), OfError::BmcBadField);
     let mut action = add(1, &[], 1);
-    action.instructions.apply.push(Action::DecNshTtl);
+    action.instructions.apply.push(Action::Encap {
+        packet_type: 0x1_0800,
+        hdr_size: 0,
+        properties: Vec::new(),
+    });
     assert_eq!(tables.flow_mod(&action, T1).unwrap_err(), OfError::BacBadType);
     assert!(tables.is_empty() && tables.is_builtin());
 }

@@ -11,10 +11,6 @@ use switch::Switch;
 use switch::tables::{MeterChange, Patience, Translated};
 
 impl Env for State {
-    fn unsupported(&self, bridge: &str, what: &'static str) {
-        telemetry::warn_limited!(target: "ofproto", "bridge {bridge}: a request of OpenFlow was refused: {what}");
-    }
-
     fn look<R>(&self, look: impl FnOnce(&Switch) -> R) -> R {
         look(&self.shared.switch.read())
     }
