@@ -124,7 +124,8 @@ pub enum Action {
         /// Destination address.
         dst: MacAddr,
     },
-    /// Take the Ethernet header off: the packet is of its type. No effect on a packet that has none.
+    /// Take the Ethernet header off: the packet is of its type. No effect on a packet that has
+    /// none.
     PopEth,
     /// Put a network service header before the packet, which is then of that type.
     PushNsh(Arc<NshPush>),

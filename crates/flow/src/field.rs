@@ -47,8 +47,8 @@ pub const ETHERNET_WORDS: usize = {
 // See the module's page.
 const _: () = assert!(KEY_WORDS <= u64::BITS as usize);
 
-// Each word belongs to one group; the front of a key to tunnels and connections, then to Ethernet and
-// other metadata.
+// Each word belongs to one group; the front of a key to tunnels and connections, then to Ethernet
+// and other metadata.
 const _: () = {
     let mut groups = [None::<Group>; KEY_WORDS];
     let mut n = 0;
@@ -180,8 +180,8 @@ macro_rules! registry {
     };
 }
 
-// What rules of virtual networks look at comes first, as they do: tunnels and connections. The fields
-// that plain switching looks at come next, so that its masks touch few words.
+// What rules of virtual networks look at comes first, as they do: tunnels and connections. The
+// fields that plain switching looks at come next, so that its masks touch few words.
 registry! {
     Metadata {
         /// The key of the tunnel that the packet came from; 0 without one.

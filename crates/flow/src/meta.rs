@@ -266,8 +266,8 @@ impl PacketMeta {
         self.extra.as_ref()?.connection.as_ref()
     }
 
-    /// What connection tracking said of a packet that has no other metadata but its ingress port and
-    /// a recirculation id.
+    /// What connection tracking said of a packet that has no other metadata but its ingress port
+    /// and a recirculation id.
     #[inline]
     pub fn connection_only(&self) -> Option<&Connection> {
         let extra = self.extra.as_deref()?;

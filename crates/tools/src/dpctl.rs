@@ -26,8 +26,8 @@ const OPTIONS: &[Opt] = &[
     Opt::value("timeout", Some('t')),
 ];
 
-/// A command: its name, its arguments as `list-commands` prints them, fewest and most of them, and whether it
-/// changes anything.
+/// A command: its name, its arguments as `list-commands` prints them, fewest and most of them, and
+/// whether it changes anything.
 type Command = (&'static str, &'static str, usize, usize, bool);
 
 const ANY: usize = usize::MAX;

@@ -45,8 +45,8 @@ impl Connections {
         }
     }
 
-    /// Removes connections and fragments whose time is over: a step of it. Returns when the next one
-    /// is due, if there are any.
+    /// Removes connections and fragments whose time is over: a step of it. Returns when the next
+    /// one is due, if there are any.
     pub(crate) fn sweep(&mut self, now: Nanos) -> Option<Nanos> {
         let shared = self.tracker.conntrack();
         if shared.is_empty() && shared.fragments().is_empty() {
@@ -63,8 +63,8 @@ impl Connections {
         Some(self.sweep)
     }
 
-    /// Runs changes and `ct` on packets of one megaflow, in place. A packet without room for another
-    /// header is left without a byte; returns whether there is such a packet.
+    /// Runs changes and `ct` on packets of one megaflow, in place. A packet without room for
+    /// another header is left without a byte; returns whether there is such a packet.
     #[inline(never)]
     pub(super) fn edit_and_track(&mut self, actions: &[Action], frames: &mut [Frame], now: Nanos) -> bool {
         let mut lost = false;

@@ -140,8 +140,8 @@ impl Pipeline {
         false
     }
 
-    /// Stage 7 for a batch that goes to the members of a bond as it is. Which member a packet has is
-    /// nothing that a processor could predict: it only selects an address here, and no branch.
+    /// Stage 7 for a batch that goes to the members of a bond as it is. Which member a packet has
+    /// is nothing that a processor could predict: it only selects an address here, and no branch.
     fn queue_by_bond(&mut self, bond: u32, batch: &mut Batch, from: &Source) {
         let drops = DropSink {
             worker: &self.stats,

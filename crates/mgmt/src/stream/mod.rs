@@ -189,7 +189,8 @@ enum ListenSocket {
 
 impl Listener {
     /// Listens on a passive remote. Replaces a Unix socket that no process listens on any more; its
-    /// mode is 0770 without the bits of the umask, as in Open vSwitch. TLS uses the keys of `tls`; peers are returned after their handshake.
+    /// mode is 0770 without the bits of the umask, as in Open vSwitch. TLS uses the keys of `tls`;
+    /// peers are returned after their handshake.
     ///
     /// # Errors
     /// The system's: `AddrInUse` if another process listens there, which the text names if the

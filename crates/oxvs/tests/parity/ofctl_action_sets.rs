@@ -1,5 +1,5 @@
-//! Actions that cannot be read, and those that an action set cannot hold: `ovs-ofctl` sends them, the
-//! switch refuses them, and both log why.
+//! Actions that cannot be read, and those that an action set cannot hold: `ovs-ofctl` sends them,
+//! the switch refuses them, and both log why.
 
 use crate::run::{Daemons, Group, Row, Table, row, run};
 

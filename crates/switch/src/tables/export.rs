@@ -36,7 +36,8 @@ pub(super) struct Exported<'a> {
     tunnels: Vec<LeftBy>,
     /// The local port of the bridge where it ends a tunnel.
     ended_at: Option<PortNo>,
-    /// The port that the packet comes in on if it is an outer one, which the datapath does not know.
+    /// The port that the packet comes in on if it is an outer one, which the datapath does not
+    /// know.
     pub(super) outer_port: Option<PortNo>,
 }
 
@@ -397,8 +398,8 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Appends where actions send the packet. What a tunnel's underlay does with the outer packet is
-    /// not another way.
+    /// Appends where actions send the packet. What a tunnel's underlay does with the outer packet
+    /// is not another way.
     fn outputs(&self, actions: &[Action], found: &mut Vec<Out>) {
         let mut at = 0;
         while let Some(action) = actions.get(at) {

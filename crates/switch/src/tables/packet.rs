@@ -34,7 +34,8 @@ pub(super) struct Packet<'a> {
     /// Whether the datapath's packet has fields that the key does not show: a header was popped
     /// above fields that were not extracted, or only the datapath knows a time to live.
     pub(super) hidden: bool,
-    /// Whether its type is, or may have been, another than Ethernet: its megaflow compares the type.
+    /// Whether its type is, or may have been, another than Ethernet: its megaflow compares the
+    /// type.
     pub(super) typed: bool,
     /// Whether tables see the packet as the datapath received it: in the first bridge, before any
     /// action that may change it.

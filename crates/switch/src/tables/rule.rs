@@ -43,8 +43,8 @@ pub struct Rule {
     pub packets: u64,
     /// Bytes that it has counted.
     pub bytes: u64,
-    /// Whether it has a condition on Ethernet packets, and none on the packet type: other packets do
-    /// not meet it.
+    /// Whether it has a condition on Ethernet packets, and none on the packet type: other packets
+    /// do not meet it.
     pub(super) of_ethernet: bool,
     /// Its time in the expiry queue.
     pub(super) queued: Option<Nanos>,
