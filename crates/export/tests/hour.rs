@@ -162,8 +162,8 @@ fn an_hour_of_sflow(agent: IpAddr) {
                 output: *rng.pick(&[0, 3, 0x4000_0102, 0x8000_0000, 0x8000_0004]),
                 tci_in: 5,
                 labels_out: &[0x0001_0040, 0x0002_0140],
-                // tshark takes what is behind the header of a structure that it does not know for
-                // the next structure, so only the last one of a sample may be unknown.
+                // tshark takes what is behind the header of an unknown structure for the next
+                // structure, so only the last one of a sample may be unknown.
                 tunnel_in: tunnel(&mut rng).map(|tunnel| Tunnel { key: 0, ..tunnel }),
                 tunnel_out: None,
                 tci_out: rng.number() as u16,

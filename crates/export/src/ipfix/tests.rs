@@ -265,7 +265,7 @@ fn tunnel(flow: u16) -> Option<Tunnel> {
         0 => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()),
         _ => (Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()),
     };
-    (flow % 5 != 0).then_some(Tunnel {
+    (!flow.is_multiple_of(5)).then_some(Tunnel {
         src,
         dst,
         protocol: 17,

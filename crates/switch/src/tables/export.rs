@@ -36,8 +36,7 @@ pub(super) struct Exported<'a> {
     tunnels: Vec<LeftBy>,
     /// The local port of the bridge where it ends a tunnel.
     ended_at: Option<PortNo>,
-    /// The port that the packet comes in on if it is an outer one, which the datapath does not
-    /// know.
+    /// The port that the packet comes in on if it is an outer one. The datapath does not know it.
     pub(super) outer_port: Option<PortNo>,
 }
 
