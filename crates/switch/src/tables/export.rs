@@ -132,6 +132,10 @@ impl<'a> Pipeline<'a> {
     /// The packet, as it is at this point, leaves its bridge through a device, or through a tunnel
     /// with that datapath port.
     pub(super) fn export_sent(&mut self, device: PortNo, tunnel: Option<SampledTunnel>) {
+        // Collectors would take what is no Ethernet packet for one.
+        if self.is_bare() {
+            return;
+        }
         let ipfix = self
             .packet
             .place
@@ -192,7 +196,7 @@ impl<'a> Pipeline<'a> {
     /// The action `sample`.
     pub(super) fn sample_flow(&mut self, sample: &Sample) {
         let Some(bridge) = self.packet.place.bridge else { return };
-        if !bridge.export.as_ref().is_some_and(|export| export.flow_samples) {
+        if self.is_bare() || !bridge.export.as_ref().is_some_and(|export| export.flow_samples) {
             return;
         }
         let in_port = self.in_port();

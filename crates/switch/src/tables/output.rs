@@ -202,7 +202,7 @@ impl Pipeline<'_> {
             self.warning(|p| p.not_forwarding().to_owned());
             return self.dropped(DropCause::Blocked);
         }
-        if !matches!(egress, Egress::None | Egress::Tunnel(_) | Egress::Patch(_)) && !self.is_ethernet() {
+        if !matches!(egress, Egress::None | Egress::Tunnel(_)) && !self.is_ethernet() {
             return;
         }
         match egress {

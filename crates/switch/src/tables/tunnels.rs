@@ -181,6 +181,10 @@ impl<'a> Pipeline<'a> {
             return;
         }
         let config = &vport.config;
+        let takes_all = config.mode != Mode::LegacyL2 && config.carries_l3();
+        if !takes_all && !self.is_ethernet() {
+            return;
+        }
         self.consult_received_tunnel();
         let inner = self.inner_of(config);
         let ip = self.inner_ip(config);
@@ -454,8 +458,9 @@ impl<'a> Pipeline<'a> {
     /// What the tunnel carries of the packet; `None` where it cannot carry it.
     fn inner_of(&mut self, config: &Config) -> Option<Inner> {
         match config.mode {
-            Mode::LegacyL2 | Mode::Ptap => Some(Inner::Ethernet),
-            Mode::LegacyL3 => {
+            Mode::LegacyL2 => Some(Inner::Ethernet),
+            Mode::Ptap if !self.is_bare() => Some(Inner::Ethernet),
+            Mode::Ptap | Mode::LegacyL3 => {
                 let kind = EtherType(self.read(Field::EthType) as u16);
                 matches!(kind, EtherType::IPV4 | EtherType::IPV6 | EtherType::MPLS).then_some(Inner::Packet(kind))
             }

@@ -94,6 +94,12 @@ fn conditions_on_ethernet_are_met_by_ethernet_packets_only() {
 }
 
 #[test]
+fn collectors_and_patch_ports_get_ethernet_packets_only() {
+    let rules = ["actions=decap(),output:2,flood,encap(ethernet),output:2"];
+    assert_eq!(actions(&rules, &udp()), format!("pop_eth,{NO_ADDRESSES},2"));
+}
+
+#[test]
 fn a_megaflow_behind_a_header_covers_packets_of_one_type() {
     let rules = ["dl_type=0x894f,actions=decap(),decap(),output:2"];
     let mut switch = bridge(&[], &rules);

@@ -51,7 +51,8 @@ fn a_label_before_an_ethernet_packet_is_popped_from_it() {
     .unwrap();
     assert_eq!(frame.meta.packet_type(), 0x1_8847);
     assert_eq!(frame.data()[12..18], [0x88, 0x47, 0, 0, 0x51, 64]);
-    crate::actions::headers::pop_mpls(&mut frame, &mut Layers::UNKNOWN, 0x6558).unwrap();
+    let mut layers = Layers::UNKNOWN;
+    crate::actions::headers::pop_mpls(&mut frame, &mut layers, 0x6558).unwrap();
     uncover(&mut frame).unwrap();
     assert_eq!((frame.data(), frame.meta.packet_type()), (&BEFORE[..], 0));
 }
