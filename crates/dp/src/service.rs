@@ -124,7 +124,7 @@ impl std::str::FromStr for NshPush {
 /// Whole words in hexadecimal digits, as many as a header has room for.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
-    if digits.len() % 8 != 0 || digits.len() > 2 * wire::nsh::MAX_METADATA {
+    if !digits.len().is_multiple_of(8) || digits.len() > 2 * wire::nsh::MAX_METADATA {
         return None;
     }
     let digit = |byte: u8| char::from(byte).to_digit(16);

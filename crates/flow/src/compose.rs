@@ -148,7 +148,7 @@ fn nsh(key: &Key, frame: &mut Vec<u8>) {
         metadata: &context.map(u32::to_be_bytes).concat()[..if md_type == 1 { 16 } else { 0 }],
     };
     let at = frame.len();
-    frame.resize(at + header.len(), 0);
+    frame.resize(at + header.header_len(), 0);
     // So few bytes fit.
     let _ = header.write(&mut frame[at..]);
 }

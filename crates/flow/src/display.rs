@@ -355,15 +355,18 @@ impl<'a> Masked<'a> {
         ];
         let v4 = [("src", F::CtIpv4Src, Style::Ipv4), ("dst", F::CtIpv4Dst, Style::Ipv4)];
         let v6 = [("src", F::CtIpv6Src, Style::Ipv6), ("dst", F::CtIpv6Dst, Style::Ipv6)];
-        let covers = |parts: &[(&str, Field, Style)]| parts.iter().any(|(_, field, _)| self.bits(*field) != 0);
-        let (name, addresses) = match (covers(&v4), covers(&v6)) {
-            (false, false) if !covers(&ports) => return Ok(()),
-            (_, true) => ("ct_tuple6", v6),
-            _ => ("ct_tuple4", v4),
-        };
+        // As in Open vSwitch, only a packet of a connection has them.
+        if self.key.get(F::CtProto) == 0 {
+            return Ok(());
+        }
+        let is_v6 = self.key.get(F::CtIpv6Src) | self.key.get(F::CtIpv6Dst) != 0;
+        let (name, addresses) = if is_v6 { ("ct_tuple6", v6) } else { ("ct_tuple4", v4) };
         let mut text = String::new();
         self.group(&mut text, name, &[&addresses[..], &ports].concat())?;
-        write!(f, "{},", text.trim_start_matches(','))
+        match text.trim_start_matches(',') {
+            "" => Ok(()),
+            text => write!(f, "{text},"),
+        }
     }
 
     fn transport(&self, f: &mut dyn Write, icmp: &str) -> fmt::Result {

@@ -80,15 +80,15 @@ impl<'a> Nsh<'a> {
     }
 
     /// Length of the header in bytes.
-    pub fn len(&self) -> usize {
+    pub fn header_len(&self) -> usize {
         BASE + self.metadata.len()
     }
 
     /// Writes the header; `None` where `out` is not of its length, or the length is none that a
     /// header can have.
     pub fn write(&self, out: &mut [u8]) -> Option<()> {
-        let len = self.len();
-        if out.len() != len || len % 4 != 0 || len > BASE + MAX_METADATA {
+        let len = self.header_len();
+        if out.len() != len || !len.is_multiple_of(4) || len > BASE + MAX_METADATA {
             return None;
         }
         let first = u16::from(self.flags & 3) << 12 | u16::from(self.ttl & 0x3f) << 6 | (len / 4) as u16;
@@ -116,7 +116,7 @@ mod tests {
             index: 255,
             metadata,
         };
-        let mut bytes = std::vec![0; nsh.len()];
+        let mut bytes = std::vec![0; nsh.header_len()];
         nsh.write(&mut bytes).unwrap();
         assert_eq!(Nsh::parse(&bytes), Some(nsh));
         bytes

@@ -24,13 +24,16 @@ const SPARE: usize = 4 * BATCH;
 /// Datagrams that one step drops because they are not whole.
 const EXPIRED: usize = 64;
 
+/// Metadata that packets have by their boxes, and give back with them.
+type Spare = Vec<Box<ExtraMeta>>;
+
 /// A worker's connection tracking.
 pub(crate) struct Connections {
     tracker: Tracker,
     /// When the next step of a pass over the connections is due.
     sweep: Nanos,
     /// Metadata of packets that have left: a packet that is tracked needs some.
-    spare: Vec<Box<ExtraMeta>>,
+    spare: Spare,
     /// What the tracker says of a batch.
     outcomes: Box<[Outcome; BATCH]>,
 }
@@ -228,7 +231,7 @@ fn before(meta: &PacketMeta) -> Option<Before> {
 
 /// Keeps what the tracker says in the metadata.
 #[inline]
-fn note(frame: &mut Frame, spare: &mut Vec<Box<ExtraMeta>>, track: &Track, outcome: &Outcome) {
+fn note(frame: &mut Frame, spare: &mut Spare, track: &Track, outcome: &Outcome) {
     let extra = frame.meta.extra_or(|| spare.pop().unwrap_or_default());
     extra.connection = Some(Connection {
         state: outcome.state.bits(),

@@ -37,8 +37,8 @@ pub(super) fn change(action: &Action, frame: &mut Frame, layers: &mut Layers) ->
         }
         Action::PushNsh(push) => {
             let header = push.header();
-            let at = make_room(frame, header.len())?;
-            let room = frame.data_mut().get_mut(at..at + header.len());
+            let at = make_room(frame, header.header_len())?;
+            let room = frame.data_mut().get_mut(at..at + header.header_len());
             room.and_then(|room| header.write(room)).ok_or(FrameError::Short)?;
             set_type(frame, EtherType::NSH.0);
         }
@@ -92,7 +92,7 @@ fn pop_nsh(frame: &mut Frame) -> Result<(), FrameError> {
         return Err(FrameError::Short);
     }
     let header = Nsh::parse(&frame.data()[ETHERNET..]).ok_or(FrameError::Short)?;
-    let len = header.len();
+    let len = header.header_len();
     let kind = match header.protocol {
         protocol::IPV4 => EtherType::IPV4,
         protocol::IPV6 => EtherType::IPV6,

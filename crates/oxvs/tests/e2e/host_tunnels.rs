@@ -115,7 +115,7 @@ fn the_hosts_stack_carries_vxlan_to_the_kernels_device() {
             &path,
             &[
                 "-Y",
-                &format!("ip.src == 10.9.0.1 && (ip.dsfield == 0x20 || ipv6.tclass == 0x20)"),
+                "ip.src == 10.9.0.1 && (ip.dsfield == 0x20 || ipv6.tclass == 0x20)",
             ],
         );
         assert!(!tos.is_empty());

@@ -85,7 +85,10 @@ fn action(action: &Action, within: u32, options: &TunnelOptions) -> Result<(), O
         Action::PushVlan(_) => Err(OfError::BacBadArgument),
         Action::PushMpls(0x8847 | 0x8848) | Action::PushPbb(0x88e7) => Ok(()),
         Action::PushMpls(_) | Action::PushPbb(_) => Err(OfError::BacBadArgument),
-        Action::Encap { packet_type, .. } if matches!(packet_type, 0 | 0x1_8847 | 0x1_8848 | 0x1_894f) => Ok(()),
+        Action::Encap {
+            packet_type: 0 | 0x1_8847 | 0x1_8848 | 0x1_894f,
+            ..
+        } => Ok(()),
         Action::OutputTrunc { port, .. } | Action::Enqueue { port, .. } => output(*port),
         Action::Bundle(bundle) => bundle.dst.map_or(Ok(()), |dst| writes(&dst)),
         Action::Multipath(multipath) => writes(&multipath.dst),
