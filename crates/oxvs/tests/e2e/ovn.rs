@@ -94,9 +94,10 @@ impl Chassis {
         let mut command = ns.prefix();
         let sandbox = &switch.sandbox;
         command.extend([
+            "env".to_owned(),
+            format!("OVN_RUNDIR={}", sandbox.dir().display()),
             "ovn-controller".to_owned(),
             sandbox.db_remote(),
-            format!("--unixctl={}", sandbox.arg("ovn-controller.ctl")),
             format!("--pidfile={}", sandbox.arg("ovn-controller.pid")),
         ]);
         let mut chassis = Chassis {
@@ -193,6 +194,12 @@ impl Network {
             c,
             servers: Vec::new(),
         };
+        // A chassis that has not registered yet is not waited for.
+        for port in ["pa", "pb", "pc"] {
+            network
+                .central
+                .nb(&format!("wait-until logical_switch_port {port} up=true"));
+        }
         network.central.sync();
         for port in ["8080", "8081"] {
             network.serve(port);
