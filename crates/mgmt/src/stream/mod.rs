@@ -296,8 +296,10 @@ impl Listener {
     }
 }
 
-/// Connections that wait to be accepted, at most.
+/// Connections that wait to be accepted, at most: of TCP, and of a Unix socket, whose clients would
+/// block.
 const BACKLOG: u32 = 64;
+const UNIX_BACKLOG: u32 = 4096;
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
@@ -317,7 +319,7 @@ fn bind_unix(file: &Path) -> io::Result<ListenSocket> {
     // The file gets the socket's mode without the bits of the umask.
     rustix::fs::fchmod(&socket, Mode::RWXU | Mode::RWXG)?;
     socket.bind(short.path())?;
-    let listener = socket.listen(BACKLOG)?;
+    let listener = socket.listen(UNIX_BACKLOG)?;
     let meta = fs::symlink_metadata(file)?;
     let bound = BoundFile {
         path: file.to_owned(),

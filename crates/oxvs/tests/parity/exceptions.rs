@@ -123,9 +123,9 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         rows: "dpif/dump-flows",
         change: Change::Reads(
             "ct_state(-new-est-rel-rpl-inv-trk-snat-dnat),ct_zone(0),ct_mark(0),ct_label(0),recirc_id(0),dp_hash(0),",
-            "recirc_id(0),",
+            "ct_state(0),ct_zone(0),ct_mark(0),ct_label(0),recirc_id(0),",
         ),
-        cites: Cite::Page("without fields of connections and of hashes"),
+        cites: Cite::Page("by the names of the bits that are set, and no fields of hashes"),
     },
     Exception {
         table: "connections",
