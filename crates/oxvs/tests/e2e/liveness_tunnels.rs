@@ -114,7 +114,7 @@ fn cfm_through_a_tunnel_comes_up_and_tells_of_faults() {
     let pair = pair_with_tunnel("type=vxlan options:key=42");
     for (switch, point) in [(&pair.ours, 1), (&pair.theirs, 2)] {
         switch.vsctl(&format!(
-            "set interface t0 cfm_mpid={point} other_config:cfm_interval=100"
+            "set interface t0 cfm_mpid={point} other_config:cfm_interval=300"
         ));
     }
     for (switch, other) in [(&pair.ours, "[2]"), (&pair.theirs, "[1]")] {
