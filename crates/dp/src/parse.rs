@@ -222,18 +222,23 @@ fn set(text: &str, actions: &mut Vec<Action>) -> Result<()> {
     }
 }
 
+/// A decimal number, or a hexadecimal one with `0x` before it, up to `most`.
+pub(crate) fn number(text: &str, most: u128) -> Result<u128> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u128::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    number.ok().filter(|number| *number <= most).ok_or(ParseActionsError)
+}
+
 /// `name=value` pairs, or one value.
 struct Values<'a>(Vec<(&'a str, u64)>);
 
 impl<'a> Values<'a> {
     fn read(text: &'a str) -> Result<Values<'a>> {
-        let number = |text: &str| match text.strip_prefix("0x") {
-            Some(hex) => u64::from_str_radix(hex, 16),
-            None => text.parse(),
-        };
         let pairs = parts(text).into_iter().map(|part| {
             let (name, value) = part.split_once('=').unwrap_or(("", part));
-            Ok((name, number(value).map_err(|_| ParseActionsError)?))
+            Ok((name, number(value, u64::MAX.into())? as u64))
         });
         Ok(Values(pairs.collect::<Result<_>>()?))
     }

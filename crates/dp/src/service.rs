@@ -88,11 +88,7 @@ impl std::str::FromStr for NshPush {
                 variable = Some(bytes(value).ok_or(crate::ParseActionsError)?);
                 continue;
             }
-            let number = match value.strip_prefix("0x") {
-                Some(hex) => u32::from_str_radix(hex, 16),
-                None => value.parse(),
-            };
-            let number = number.map_err(|_| crate::ParseActionsError)?;
+            let number = crate::parse::number(value, u32::MAX.into())? as u32;
             let byte = |most: u32| match number <= most {
                 true => Ok(number as u8),
                 false => Err(crate::ParseActionsError),

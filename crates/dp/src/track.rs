@@ -1,7 +1,7 @@
 //! The action `ct`.
 
 use crate::ParseActionsError;
-use crate::parse::parts;
+use crate::parse::{number, parts};
 use conntrack::{Helper, Nat, PolicyId, PortsBy, Range, Request};
 use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
@@ -126,16 +126,9 @@ impl FromStr for Track {
 
 /// `value` or `value/mask`, up to `most`.
 fn masked(text: &str, most: u128) -> Result<(u128, u128), ParseActionsError> {
-    let number = |text: &str| {
-        let number = match text.strip_prefix("0x") {
-            Some(hex) => u128::from_str_radix(hex, 16),
-            None => text.parse(),
-        };
-        number.ok().filter(|number| *number <= most).ok_or(ParseActionsError)
-    };
     let (value, mask) = text.split_once('/').unwrap_or((text, ""));
-    let mask = if mask.is_empty() { most } else { number(mask)? };
-    Ok((number(value)? & mask, mask))
+    let mask = if mask.is_empty() { most } else { number(mask, most)? };
+    Ok((number(value, most)? & mask, mask))
 }
 
 /// `src=10.0.0.1-10.0.0.9:100-200,persistent,random`.

@@ -1,7 +1,6 @@
 //! The fields of a key that say which connection a packet belongs to.
 
 use crate::{Connection, Field, KEY_WORDS, Key, OriginalTuple};
-use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
@@ -20,23 +19,26 @@ impl Connection {
 
     /// The names of the bits that are set, with `|` between them; empty if none is.
     pub fn names_of_state(state: u32) -> String {
-        let set = Connection::STATES
-            .iter()
-            .filter(|(_, bit)| state & u32::from(*bit) != 0);
-        set.map(|(name, _)| *name).collect::<Vec<_>>().join("|")
+        names_of_bits(&Connection::STATES, state)
     }
 
     /// The names of the bits in a mask, each with a sign that says whether it is set.
     pub fn signed_state(state: u32, mask: u32) -> String {
-        let mut text = String::new();
-        for (name, bit) in Connection::STATES {
-            if mask & u32::from(bit) != 0 {
-                let sign = if state & u32::from(bit) == 0 { '-' } else { '+' };
-                let _ = write!(text, "{sign}{name}");
-            }
-        }
-        text
+        signed_bits(&Connection::STATES, state, mask)
     }
+}
+
+/// The names of the bits of a table that are set, with `|` between them.
+pub(crate) fn names_of_bits(table: &[(&str, u16)], bits: u32) -> String {
+    let set = table.iter().filter(|(_, bit)| bits & u32::from(*bit) != 0);
+    set.map(|(name, _)| *name).collect::<Vec<_>>().join("|")
+}
+
+/// The names of the bits of a table that are in a mask, each with `+` if it is set and `-` if not.
+pub(crate) fn signed_bits(table: &[(&str, u16)], bits: u32, mask: u32) -> String {
+    let known = table.iter().filter(|(_, bit)| mask & u32::from(*bit) != 0);
+    let sign = |bit: u16| if bits & u32::from(bit) == 0 { '-' } else { '+' };
+    known.map(|(name, bit)| format!("{}{name}", sign(*bit))).collect()
 }
 
 /// The words of connections: no other field lies in them.

@@ -1,5 +1,6 @@
 //! The fields of a key that say which tunnel a packet came from.
 
+use crate::connection::{names_of_bits, signed_bits};
 use crate::{Field, Key, Tunnel, TunnelDetails};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,15 +18,12 @@ impl Tunnel {
 
     /// The names of flags that are set, with `|` between them; empty if none is.
     pub fn names_of_flags(flags: u16) -> String {
-        let set = Tunnel::FLAGS.iter().filter(|(_, flag)| flags & flag != 0);
-        set.map(|(name, _)| *name).collect::<Vec<_>>().join("|")
+        names_of_bits(&Tunnel::FLAGS, flags.into())
     }
 
     /// The names of flags in a mask, each with a sign that says whether it is set.
     pub fn signed_flags(flags: u16, mask: u16) -> String {
-        let known = Tunnel::FLAGS.iter().filter(|(_, flag)| mask & flag != 0);
-        let sign = |flag: u16| if flags & flag == 0 { '-' } else { '+' };
-        known.map(|(name, flag)| format!("{}{name}", sign(*flag))).collect()
+        signed_bits(&Tunnel::FLAGS, flags.into(), mask.into())
     }
 }
 

@@ -350,27 +350,24 @@ impl Switch {
             let Some(credited) = Credited::of(*credit) else {
                 continue;
             };
-            if let Credited::Tunnel {
-                bridge,
-                port,
-                interface,
-                sent,
-            } = credited
-            {
-                let interface = interface.into();
-                let at = Ingress {
-                    bridge,
-                    port,
-                    interface,
-                };
-                self.tunnels.credit(at, sent, packets, bytes);
-                continue;
-            }
             let Some(bridge) = self.bridges.get_mut(&credited.bridge()) else {
                 continue;
             };
             match credited {
-                Credited::Tunnel { .. } => {}
+                Credited::Tunnel {
+                    bridge,
+                    port,
+                    interface,
+                    sent,
+                } => {
+                    let interface = interface.into();
+                    let at = Ingress {
+                        bridge,
+                        port,
+                        interface,
+                    };
+                    self.tunnels.credit(at, sent, packets, bytes);
+                }
                 Credited::Rule { rule, .. } => bridge.tables.credit(rule, packets, bytes, used),
                 Credited::Bucket {
                     group,

@@ -291,6 +291,14 @@ impl Switch {
         named.collect()
     }
 
+    /// What the tunnel of an interface has carried.
+    pub fn counts_of_tunnel(&self, interface: &str) -> TunnelCounts {
+        let ports = &self.tunnels.ports;
+        let has_name = |at: &Ingress| ports.get(*at).is_some_and(|port| *port.name == *interface);
+        let found = self.tunnels.counts.iter().find(|(at, _)| has_name(at));
+        found.map(|(_, counts)| *counts).unwrap_or_default()
+    }
+
     /// The lines of `ofproto/list-tunnels`.
     pub fn list_tunnels(&self) -> Vec<String> {
         self.tunnels.ports.list()

@@ -30,10 +30,17 @@ impl EtherType {
     pub const PBB: EtherType = EtherType(0x88e7);
     /// A network service header (RFC 8300).
     pub const NSH: EtherType = EtherType(0x894f);
+    /// Transparent Ethernet bridging: an Ethernet frame behind another header (RFC 1701).
+    pub const BRIDGED: EtherType = EtherType(0x6558);
     /// Slow protocols: LACP, marker (IEEE 802.3 annex 57A).
     pub const SLOW: EtherType = EtherType(0x8809);
     /// Link layer discovery (IEEE 802.1AB).
     pub const LLDP: EtherType = EtherType(0x88cc);
+
+    /// The packet type (OpenFlow 1.5 §7.2.3.11) of a packet that this type introduces: namespace 1.
+    pub const fn packet_type(self) -> u32 {
+        1 << 16 | self.0 as u32
+    }
 
     /// Whether this is the tag protocol identifier of a VLAN tag: 0x8100 or 0x88a8, as in Open
     /// vSwitch and Linux. 0x9100 and the other numbers from before 802.1ad are types like any

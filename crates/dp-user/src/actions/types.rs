@@ -11,12 +11,6 @@ use netdev::{Csum, Frame, FrameError, Offload, checksum};
 use wire::nsh::{Nsh, protocol};
 use wire::{EtherType, MacAddr};
 
-/// Transparent Ethernet bridging: the type of an Ethernet packet behind another header.
-const BRIDGED: u16 = 0x6558;
-
-/// The namespace of EtherTypes in a packet type.
-const ETHERTYPES: u32 = 1 << 16;
-
 /// Length of an MPLS label stack entry.
 const LSE: usize = 4;
 
@@ -66,7 +60,7 @@ pub(super) fn uncover(frame: &mut Frame) -> Result<(), FrameError> {
         return Ok(());
     }
     follow(frame);
-    match frame.meta.packet_type() == ETHERTYPES | u32::from(BRIDGED) {
+    match frame.meta.packet_type() == EtherType::BRIDGED.packet_type() {
         true => unwrap(frame, ETHERNET),
         false => Ok(()),
     }
@@ -144,7 +138,7 @@ fn set_type(frame: &mut Frame, kind: u16) {
 /// Makes the packet one of the type that its Ethernet header has.
 fn become_bare(frame: &mut Frame) {
     let kind = u16::from_be_bytes([frame.data()[12], frame.data()[13]]);
-    frame.meta.set_packet_type(ETHERTYPES | u32::from(kind));
+    frame.meta.set_packet_type(EtherType(kind).packet_type());
 }
 
 #[cfg(test)]

@@ -182,16 +182,11 @@ impl Pipeline {
         let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
         let mut lost = false;
-        let mut runs = runs.iter().peekable();
-        let mut packets = 0;
-        while let Some(run) = runs.next() {
-            packets += run.packets as usize;
-            if runs.peek().is_some_and(|next| next.flow == run.flow) {
-                continue;
-            }
-            let (own, others) = rest.split_at_mut(std::mem::take(&mut packets));
+        for runs in runs.chunk_by(|run, next| run.flow == next.flow) {
+            let packets: u32 = runs.iter().map(|run| run.packets).sum();
+            let (own, others) = rest.split_at_mut(packets as usize);
             rest = others;
-            let flow = self.flows.flow_mut(run.flow);
+            let flow = self.flows.flow_mut(runs[0].flow);
             let before = flow.before;
             if before != Before::Nothing {
                 lost |= self.actor.prepare(before, flow.actions().0, own, (from, depth, now));

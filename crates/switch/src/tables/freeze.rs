@@ -435,10 +435,11 @@ impl Pipeline<'_> {
             let key = self.packet.state.key;
             return self.enter(at, key);
         }
-        let table = match frozen.from {
-            Origin::Table(table) => table,
-            _ => 0,
+        let from = match frozen.from {
+            Origin::Table(table) => Some(table),
+            _ => None,
         };
+        let table = from.unwrap_or_default();
         self.open(Kind::Thaw, |_| String::from("thaw"));
         self.line(Kind::Thaw, |_| format!("Resuming from table {table}"));
         if self.report.is_some() {
@@ -448,7 +449,7 @@ impl Pipeline<'_> {
             }
         }
         self.close(1);
-        if matches!(frozen.from, Origin::Table(_)) {
+        if let Some(table) = from {
             self.look_up(table, LookUp::default(), true);
         } else {
             self.restoring(true);

@@ -14,20 +14,14 @@ use std::sync::Arc;
 use wire::EtherType;
 use wire::nsh::{self, protocol};
 
-/// The namespace of EtherTypes.
-const ETHERTYPES: u32 = 1 << 16;
-
-const IPV4: u32 = ETHERTYPES | EtherType::IPV4.0 as u32;
-const IPV6: u32 = ETHERTYPES | EtherType::IPV6.0 as u32;
-const NSH: u32 = ETHERTYPES | EtherType::NSH.0 as u32;
-const MPLS: u32 = ETHERTYPES | EtherType::MPLS.0 as u32;
-const MPLS_MULTICAST: u32 = ETHERTYPES | EtherType::MPLS_MULTICAST.0 as u32;
+const IPV4: u32 = EtherType::IPV4.packet_type();
+const IPV6: u32 = EtherType::IPV6.packet_type();
+const NSH: u32 = EtherType::NSH.packet_type();
+const MPLS: u32 = EtherType::MPLS.packet_type();
+const MPLS_MULTICAST: u32 = EtherType::MPLS_MULTICAST.packet_type();
 
 /// The type of what is behind a popped header, where the header itself says it.
 const FROM_HEADER: u32 = 0xfffe;
-
-/// The EtherType of Ethernet behind another header: transparent Ethernet bridging.
-const BRIDGED: u16 = 0x6558;
 
 /// The first time to live (RFC 8300 §2.2) and the first service index.
 const TTL: u8 = 63;
@@ -161,13 +155,13 @@ impl Pipeline<'_> {
         self.packet.state.key.set_tag(1, None);
         self.packet.buried.clear();
         self.packet.base.buried.clear();
-        set_type(&mut self.packet.state.key, ETHERTYPES | u32::from(kind.0));
+        set_type(&mut self.packet.state.key, kind.packet_type());
     }
 
     /// A packet of another type has the type of the label that was pushed, or of what was under it.
     pub(super) fn follow_type(&mut self, ethertype: u16) {
         if self.is_bare() {
-            let kind = ETHERTYPES | u32::from(ethertype);
+            let kind = EtherType(ethertype).packet_type();
             self.packet.state.key.set(Field::PacketType, kind.into());
         }
     }
@@ -194,8 +188,8 @@ impl Pipeline<'_> {
         if self.packet.state.key.tag(0).is_some() {
             return self.unsupported("Dropping packet, cannot decap Ethernet if VLAN is present.");
         }
-        let kind = self.read(Field::EthType) as u32;
-        set_type(&mut self.packet.state.key, ETHERTYPES | kind);
+        let kind = EtherType(self.read(Field::EthType) as u16);
+        set_type(&mut self.packet.state.key, kind.packet_type());
     }
 
     fn decap_nsh(&mut self) {
@@ -227,7 +221,7 @@ impl Pipeline<'_> {
         self.consult(Field::MplsLse0, 0x100);
         self.commit();
         let ethertype = match behind {
-            0 => BRIDGED,
+            0 => EtherType::BRIDGED.0,
             kind => kind as u16,
         };
         self.actions.push(Step::PopMpls { ethertype });
@@ -235,7 +229,7 @@ impl Pipeline<'_> {
         match behind {
             0 => {
                 self.packet.state.key.set(Field::PacketType, 0);
-                self.packet.state.key.set(Field::EthType, BRIDGED.into());
+                self.packet.state.key.set(Field::EthType, EtherType::BRIDGED.0.into());
             }
             FROM_HEADER => set_type(&mut self.packet.state.key, FROM_HEADER),
             kind => set_type(&mut self.packet.state.key, kind),

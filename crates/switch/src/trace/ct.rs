@@ -26,17 +26,14 @@ pub(super) fn resumed(fork: &Forked, next: Option<u32>) -> (FlowState, String) {
     state.key.set(Field::CtState, bits.into());
     state.key.set(Field::CtZone, fork.zone.into());
     if let Some(nat) = &fork.nat {
-        let before = if *nat == Nat::Existing {
-            String::new()
-        } else {
-            tuple(&state)
+        // Of an existing translation nothing is known here.
+        let shown = |state: &FlowState| match nat {
+            Nat::Existing => String::new(),
+            _ => tuple(state),
         };
+        let before = shown(&state);
         translate(&mut state, nat);
-        let after = if *nat == Nat::Existing {
-            String::new()
-        } else {
-            tuple(&state)
-        };
+        let after = shown(&state);
         head.push_str("Replacing src/dst IP/ports to simulate NAT:\n");
         let _ = writeln!(head, " Initial flow: {before}\n Modified flow: {after}");
     }

@@ -4,11 +4,6 @@ use super::Refusal;
 use wire::EtherType;
 use wire::headers::behind_tags;
 
-/// EtherType of a network service header (RFC 8300 §11.1.1).
-pub(super) const NSH: EtherType = EtherType(0x894f);
-/// EtherType of transparent Ethernet bridging (RFC 1701), which says that a frame follows.
-pub(super) const BRIDGING: u16 = 0x6558;
-
 /// VLAN tags behind which an inner IP header is looked for.
 const TAGS: usize = 2;
 
@@ -29,7 +24,7 @@ impl Inner {
     pub const fn packet_type(self) -> u32 {
         match self {
             Inner::Ethernet | Inner::Message => 0,
-            Inner::Packet(kind) => 1 << 16 | kind.0 as u32,
+            Inner::Packet(kind) => kind.packet_type(),
         }
     }
 
@@ -51,11 +46,11 @@ impl Inner {
         }
     }
 
-    /// The type that GRE and Geneve say: [`BRIDGING`] or an EtherType.
+    /// The type that GRE and Geneve say: [`EtherType::BRIDGED`] or another.
     pub(super) const fn of_protocol_type(kind: u16) -> Option<Inner> {
-        match kind {
-            BRIDGING => Some(Inner::Ethernet),
-            kind if kind >= EtherType::MIN.0 => Some(Inner::Packet(EtherType(kind))),
+        match EtherType(kind) {
+            EtherType::BRIDGED => Some(Inner::Ethernet),
+            EtherType(kind) if kind >= EtherType::MIN.0 => Some(Inner::Packet(EtherType(kind))),
             _ => None,
         }
     }
@@ -63,7 +58,7 @@ impl Inner {
     /// The reverse of `of_protocol_type`.
     pub(super) const fn protocol_type(self) -> Option<u16> {
         match self {
-            Inner::Ethernet => Some(BRIDGING),
+            Inner::Ethernet => Some(EtherType::BRIDGED.0),
             Inner::Packet(kind) => Some(kind.0),
             Inner::Message => None,
         }

@@ -104,7 +104,7 @@ fn bodies() -> Vec<(Body<'static>, Inner)> {
         (vxlan(Some(Gbp { id: 77, flags: 0x48 }), false), Inner::Ethernet),
         (vxlan(None, true), Inner::Ethernet),
         (vxlan(None, true), Inner::Packet(V4)),
-        (vxlan(None, true), Inner::Packet(inner::NSH)),
+        (vxlan(None, true), Inner::Packet(EtherType::NSH)),
         (
             Body::Geneve {
                 port: 6081,

@@ -1,7 +1,7 @@
 //! VXLAN (RFC 7348), group policies (draft-smith-vxlan-group-policy) and generic protocol
 //! encapsulation (draft-ietf-nvo3-vxlan-gpe).
 
-use super::inner::{Inner, NSH};
+use super::inner::Inner;
 use super::template::EncapsulateError;
 use super::{Details, Found, Kind, Refusal, be16, be32};
 use wire::EtherType;
@@ -88,7 +88,7 @@ const NEXT_PROTOCOLS: [(u8, Inner); 5] = [
     (1, Inner::Packet(EtherType::IPV4)),
     (2, Inner::Packet(EtherType::IPV6)),
     (3, Inner::Ethernet),
-    (4, Inner::Packet(NSH)),
+    (4, Inner::Packet(EtherType::NSH)),
     (5, Inner::Packet(EtherType::MPLS)),
 ];
 

@@ -121,12 +121,14 @@ const MOST_PAYLOAD: i64 = 64_000;
 
 /// Reads the flags of a connection's state.
 fn ct_state_of(text: &str) -> Result<u32, String> {
-    const FLAGS: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+    let flags = flow::Connection::STATES;
     let given: Vec<&str> = text.split([',', ' ']).filter(|flag| !flag.is_empty()).collect();
-    if let Some(unknown) = given.iter().find(|flag| !FLAGS.contains(flag)) {
+    if let Some(unknown) = given.iter().find(|given| flags.iter().all(|(flag, _)| flag != *given)) {
         return Err(format!("{unknown}: unknown connection tracking state flag"));
     }
     let has = |flag: &str| given.contains(&flag);
+    let set = flags.iter().filter(|(flag, _)| has(flag));
+    let state = set.map(|(_, bit)| u32::from(*bit)).sum();
     let others = |kept: &[&str]| given.iter().any(|flag| !kept.contains(flag));
     let why = if !has("trk") && !given.is_empty() {
         r#"If "trk" is unset, no other flags are set"#
@@ -137,11 +139,10 @@ fn ct_state_of(text: &str) -> Result<u32, String> {
     } else if has("new") && has("rpl") {
         r#""new" and "rpy" are mutually exclusive"#
     } else {
-        let bits = FLAGS.iter().enumerate().filter(|(_, flag)| has(flag));
-        return Ok(bits.map(|(bit, _)| 1 << bit).sum());
+        return Ok(state);
     };
-    let state: Vec<&str> = FLAGS.into_iter().filter(|flag| has(flag)).collect();
-    Err(format!("{}: invalid connection state: {why}", state.join("|")))
+    let names = flow::Connection::names_of_state(state);
+    Err(format!("{names}: invalid connection state: {why}"))
 }
 
 /// Parses the words other than options and actions.

@@ -56,8 +56,7 @@ impl Env for State {
         let name = interface;
         let interface = bridges.interface(name)?;
         if interface.tunnel.is_some() {
-            let switch = self.shared.switch.read();
-            let counts = switch.tunnel_counts().get(name).copied().unwrap_or_default();
+            let counts = self.shared.switch.read().counts_of_tunnel(name);
             return Some(PortCounters {
                 rx_packets: counts.rx_packets,
                 tx_packets: counts.tx_packets,
