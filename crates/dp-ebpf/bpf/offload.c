@@ -8,6 +8,10 @@
  *   socket has that.
  * So one place decides whether a worker gets the packet.
  *
+ * A packet that a worker has must not be overtaken by the next one of its flow. So the filter counts
+ * those packets of known flows that the socket gets, the worker says up to which count it has sent
+ * them, and a flow is forwarded here from the moment when both are the same.
+ *
  * The layouts here are those of crates/dp-ebpf/src/lib.rs and of dp::PacketKind. */
 #include "bpf.h"
 
@@ -20,6 +24,8 @@
 #define EPOCHS_AT_ONCE 4
 /* Most outputs of a flow. */
 #define OUTPUTS 4
+/* A value of `settled`. */
+#define ANY ((u64)-1)
 
 /* Offsets in a packet without a VLAN tag. */
 #define ETH_TYPE 12
@@ -78,7 +84,11 @@ struct flow_counters {
 	u64 bytes;
 	/* When it last carried a packet, in nanoseconds of the coarse monotonic clock. */
 	u64 used;
-	u64 unused[3];
+	/* Packets that the socket got, and one. */
+	u64 given;
+	/* The value of `given` up to which the worker has sent them all; ANY to forward at once. */
+	u64 settled;
+	u64 unused;
 };
 
 struct port_counters {
@@ -242,6 +252,14 @@ INLINE int in_force(const struct flow *flow, volatile struct flow_counters *coun
 	return counters->sum == sum && counters->ticket == flow->ticket;
 }
 
+/* Whether the worker has sent all packets of the flow that it got. */
+INLINE int is_settled(volatile struct flow_counters *counters)
+{
+	u64 settled = counters->settled;
+
+	return settled == counters->given || settled == ANY;
+}
+
 INLINE void count(u64 *packets, u64 *bytes, u64 len)
 {
 	__sync_fetch_and_add(packets, 1);
@@ -264,8 +282,12 @@ INLINE int forward(struct __sk_buff *skb)
 	if (!flow)
 		return 0;
 	struct flow_counters *counters = map_lookup(&oxvs_counters, &flow->number);
-	if (!counters || !in_force(flow, counters))
+	if (!counters)
 		return 0;
+	if (!in_force(flow, counters) || !is_settled(counters)) {
+		__sync_fetch_and_add(&counters->given, 1);
+		return 0;
+	}
 	u64 len = skb->len;
 	if (len > flow->longest && !skb->gso_size)
 		return 0;

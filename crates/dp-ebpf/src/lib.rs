@@ -111,6 +111,8 @@ const TICKET: usize = 1;
 const PACKETS: usize = 2;
 const BYTES: usize = 3;
 const USED: usize = 4;
+const GIVEN: usize = 5;
+const SETTLED: usize = 6;
 const FLOW_WORDS: usize = 8;
 
 /// Words of `struct port_counters`.
@@ -213,6 +215,8 @@ impl FlowOffload for Ebpf {
         for word in [PACKETS, BYTES, USED] {
             row[word].store(0, Relaxed);
         }
+        row[SETTLED].store(0, Relaxed);
+        row[GIVEN].store(1, Release);
         self.resume(new.number, new.sum);
         let opened = self.flows.lock().insert(new.kind.bytes(), flow, BPF_NOEXIST);
         opened.map_err(|error| {
@@ -226,6 +230,14 @@ impl FlowOffload for Ebpf {
 
     fn resume(&self, flow: u32, sum: u64) {
         self.counters.row(flow)[SUM].store(sum, Release);
+    }
+
+    fn given(&self, flow: u32) -> u64 {
+        self.counters.row(flow)[GIVEN].load(Acquire)
+    }
+
+    fn settle(&self, flow: u32, given: u64) {
+        self.counters.row(flow)[SETTLED].store(given, Release);
     }
 
     fn suspend(&self, flow: u32) {

@@ -1,6 +1,6 @@
 use super::*;
 use aya::programs::{TestRun, TestRunOptions};
-use dp::offload::{Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
+use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
@@ -57,6 +57,17 @@ impl Ebpf {
     }
 }
 
+/// Says that the worker has sent all that it got.
+fn settle(flow: &OffloadedFlow) {
+    flow.settle(flow.given());
+}
+
+/// Puts a flow in force, whose worker has sent all that it got.
+fn resume(flow: &OffloadedFlow, sum: u64) {
+    flow.resume(sum);
+    settle(flow);
+}
+
 proptest! {
     /// The kernel's program parses the same kind from any packet: it takes packets of the offloaded
     /// flow's kind, and no others.
@@ -76,6 +87,7 @@ proptest! {
         let packet = packets().remove(kind);
         let kind = port.kind(&packet).unwrap();
         let flow = port.open(&[(&exit, LONG)], kind, &[], 0).unwrap();
+        settle(&flow);
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
         for (at, value, low) in changes {
@@ -112,11 +124,12 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
         let (own, numbers) = (&own[..count], &numbers[..count]);
         let sum = || port.sum([&exit].into_iter(), numbers);
         let flow = port.open(&[(&exit, LONG)], kind, numbers, sum()).unwrap();
+        settle(&flow);
         let suspends = |change: &dyn Fn(), what: &str| {
             assert!(takes(), "{what}");
             change();
             assert!(!takes(), "a change of {what} suspends it");
-            flow.resume(sum());
+            resume(&flow, sum());
             assert!(takes(), "{what}");
         };
         suspends(&|| table.suspend_all(), "everything");
@@ -138,6 +151,7 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     let mut flow = port
         .open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[]))
         .unwrap();
+    settle(&flow);
     assert!(takes() && takes());
     assert!(matches!(
         port.open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[])),
@@ -161,11 +175,12 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     for count in 1..=MAX_OUTPUTS {
         let sum = || port.sum(exits[..count].iter(), &[]);
         let flow = port.open(&outputs[..count], kind, &[], sum()).unwrap();
+        settle(&flow);
         for exit in &exits[..count] {
             assert!(takes());
             exit.suspend();
             assert!(!takes(), "a change of any port that it leads to suspends it");
-            flow.resume(sum());
+            resume(&flow, sum());
         }
     }
 
@@ -176,8 +191,49 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     let flow = port
         .open(&[(&exit, short)], kind, &[], port.sum([&exit].into_iter(), &[]))
         .unwrap();
+    settle(&flow);
     assert!(!takes(), "too long for its device");
     assert_eq!(flow.carried(), Carried::default(), "counters start at zero");
+}
+
+#[test]
+fn a_flow_carries_no_packet_while_its_worker_has_earlier_ones() {
+    let Some((table, ebpf)) = table() else {
+        skip!("needs the right to load BPF programs");
+    };
+    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    let packet = packets().remove(0);
+    let takes = || ebpf.takes(&packet).unwrap();
+    let sum = || port.sum([&exit].into_iter(), &[]);
+    let kind = port.kind(&packet).unwrap();
+    let flow = port.open(&[(&exit, LONG)], kind, &[], sum()).unwrap();
+    for suspended in [false, true] {
+        if suspended {
+            port.suspend();
+            assert!(!takes());
+            flow.resume(sum());
+        }
+        let given = flow.given();
+        assert!(!takes(), "nothing is said of those before");
+        flow.settle(given);
+        assert!(!takes(), "one has come since");
+        flow.settle(flow.given());
+        assert!(takes() && takes());
+        let given = flow.given();
+        assert_eq!(flow.given(), given, "those that are carried do not count");
+    }
+    port.suspend();
+    assert!(!takes());
+    flow.settle(ANY_GIVEN);
+    assert!(!takes(), "it is not in force");
+    flow.resume(sum());
+    assert!(takes());
+    let other = packets().remove(1);
+    let reopened = port
+        .open(&[(&exit, LONG)], port.kind(&other).unwrap(), &[], sum())
+        .unwrap();
+    assert!(!ebpf.takes(&other).unwrap());
+    drop(reopened);
 }
 
 #[test]

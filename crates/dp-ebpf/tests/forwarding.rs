@@ -1,6 +1,6 @@
 //! The kernel forwards packets of offloaded flows from device to device.
 
-use dp::offload::{Egress, OffloadPort, OffloadTable};
+use dp::offload::{ANY_GIVEN, Egress, OffloadPort, OffloadTable, OffloadedFlow};
 use dp_ebpf::Ebpf;
 use lab::{Lab, Queues};
 use netdev::{Frame, Isolation};
@@ -39,6 +39,11 @@ fn table() -> Option<Arc<OffloadTable>> {
     Some(OffloadTable::new(Arc::new(Ebpf::load().ok()?)))
 }
 
+/// Says that all packets that came here have been sent.
+fn settle(flow: &OffloadedFlow) {
+    flow.settle(flow.given());
+}
+
 #[test]
 fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_the_stack_is_kept_out() {
     skip!(unless root, "ip", "ping", "iperf3");
@@ -63,12 +68,9 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
             assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
             let packet = ports[from].wait_for(1);
             let kind = ports[from].offload.kind(packet.data()).unwrap();
-            open.push(
-                ports[from]
-                    .offload
-                    .open(&[(&ports[to].offload, egress)], kind, &[], 0)
-                    .unwrap(),
-            );
+            let outputs = [(&ports[to].offload, egress)];
+            open.push(ports[from].offload.open(&outputs, kind, &[], 0).unwrap());
+            open.iter().for_each(settle);
         }
         assert_eq!(ping(&lab.h1, "192.168.77.2", 5).received, 5, "{isolation:?}");
         let carried: Vec<u64> = open.iter().map(|flow| flow.carried().packets).collect();
@@ -81,6 +83,7 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
         open.iter().for_each(|flow| flow.resume(1));
+        open.iter().for_each(settle);
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 1);
 
         // Longer than the device takes.
@@ -97,6 +100,7 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
                 .open(&[(&ports[1].offload, short)], kind, &[], 1)
                 .unwrap(),
         );
+        open.iter().for_each(settle);
         assert_eq!(ping(&lab.h1, "192.168.77.2", 1).received, 0);
         ports[0].wait_for(1);
     }
@@ -130,13 +134,10 @@ fn segments_that_a_host_leaves_to_its_device_are_forwarded_whole() {
                         if let Some(kind) = kind
                             && open.iter().all(|(other, _)| *other != kind)
                         {
-                            open.push((
-                                kind,
-                                ports[from]
-                                    .offload
-                                    .open(&[(&ports[to].offload, egress)], kind, &[], 0)
-                                    .unwrap(),
-                            ));
+                            let outputs = [(&ports[to].offload, egress)];
+                            let flow = ports[from].offload.open(&outputs, kind, &[], 0).unwrap();
+                            flow.settle(ANY_GIVEN);
+                            open.push((kind, flow));
                         }
                     }
                     ports[to].queues.tx.send(&mut frames);

@@ -165,7 +165,7 @@ impl Pipeline {
         }
         let mut batch = std::mem::take(&mut self.batch);
         let received = from.rx.recv(&mut batch.frames, BATCH);
-        let frames = batch.frames.len();
+        let mut frames = batch.frames.len();
         if frames > 0 {
             if let Some(budgets) = &mut from.source.punts {
                 budgets.begin(contended);
@@ -181,7 +181,7 @@ impl Pipeline {
                 let candidate = from.offload_port.is_some().then(|| self.candidate(&batch, from));
                 self.forward(&mut batch, from, now);
                 if let Some(Some(candidate)) = candidate {
-                    self.offload(&candidate, &batch, from, now);
+                    frames += self.offload(&candidate, &mut batch, from, now);
                 }
             }
         }

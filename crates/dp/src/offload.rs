@@ -48,6 +48,8 @@ pub const MAX_PORTS: u32 = 1024;
 pub const MAX_EPOCHS: u32 = 1 << 16;
 /// The last epoch is never used and never advances: an implementation can fill a list with it.
 pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
+/// For [`FlowOffload::settle`]: whatever its worker has got.
+pub const ANY_GIVEN: u64 = u64::MAX;
 /// Most outputs of one flow.
 pub const MAX_OUTPUTS: usize = 4;
 /// Most epochs of one flow, not counting number 0.
@@ -69,15 +71,24 @@ pub trait FlowOffload: Send + Sync {
     /// The kernel's.
     fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool>;
 
-    /// Opens a flow; its counters are zero.
+    /// Opens a flow that is not [settled](FlowOffload::settle); its counters are zero.
     ///
     /// # Errors
     /// [`Refused::Taken`] if a flow of the kind is open; [`Refused::Unsupported`] with the reason;
     /// [`Refused::Kernel`].
     fn open(&self, flow: &NewFlow<'_>) -> Result<(), Refused>;
 
-    /// Puts a flow in force while the sum of its epochs is `sum`.
+    /// Puts a flow in force while the sum of its epochs is `sum`, as soon as it is
+    /// [settled](FlowOffload::settle).
     fn resume(&self, flow: u32, sum: u64);
+
+    /// A count that grows with each packet of an open flow that its worker gets, before it gets it.
+    fn given(&self, flow: u32) -> u64;
+
+    /// Says that the worker has sent all packets of a flow that it got up to this
+    /// [count](FlowOffload::given): if it gets no other one before, the next is forwarded here.
+    /// [`ANY_GIVEN`] to forward at once, and overtake what the worker has.
+    fn settle(&self, flow: u32, given: u64);
 
     /// Gives a flow's packets back to their worker, at once. A packet that is on its way at this
     /// moment may be counted up to a millisecond later.
@@ -120,7 +131,7 @@ pub struct NewFlow<'a> {
     pub outputs: &'a [NewOutput],
     /// The epochs that the flow depends on, besides number 0; at most [`FLOW_EPOCHS`].
     pub epochs: &'a [u32],
-    /// The flow is in force while the sum of its epochs is this.
+    /// The flow is in force while the sum of its epochs is this, once it is settled.
     pub sum: u64,
 }
 
@@ -323,7 +334,8 @@ impl OffloadPort {
     }
 
     /// Offloads the flow of packets of a kind, which come in by this port and leave by others. It
-    /// is in force while the sum of its epochs is [`sum`](Self::sum).
+    /// is in force while the sum of its epochs is [`sum`](Self::sum), once it is
+    /// [settled](OffloadedFlow::settle).
     ///
     /// # Errors
     /// [`Refused`].
@@ -406,6 +418,16 @@ impl OffloadedFlow {
     /// Puts it in force while its epochs have this [sum](OffloadPort::sum).
     pub fn resume(&self, sum: u64) {
         self.from.table.offload.resume(self.number, sum);
+    }
+
+    /// As [`FlowOffload::given`].
+    pub fn given(&self) -> u64 {
+        self.from.table.offload.given(self.number)
+    }
+
+    /// As [`FlowOffload::settle`].
+    pub fn settle(&self, given: u64) {
+        self.from.table.offload.settle(self.number, given);
     }
 
     /// Gives its packets back to their worker, for good. It no longer counts for its port's share.

@@ -77,6 +77,12 @@ pub trait Netdev: Send + Sync {
         None
     }
 
+    /// Whether the device has a carrier, as its driver told the kernel last; `None` for a device that
+    /// is none of the kernel's. Asks no hardware.
+    fn carrier(&self) -> Option<bool> {
+        None
+    }
+
     /// The NUMA node that the device is attached to, if it is known.
     fn numa_node(&self) -> Option<usize> {
         None

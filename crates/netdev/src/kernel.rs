@@ -94,6 +94,11 @@ impl KernelDevice {
         })
     }
 
+    /// See [`crate::Netdev::carrier`].
+    pub(crate) fn carrier(&self) -> Option<bool> {
+        Some(self.link().ok()?.carrier)
+    }
+
     /// See [`crate::Netdev::link_by_mii`].
     pub(crate) fn link_by_mii(&self) -> Option<bool> {
         sys::mii::link(self.ethtool.as_fd(), &self.name).ok()

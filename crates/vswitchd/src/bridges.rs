@@ -5,10 +5,10 @@
 //! is reused, then add new devices to the datapath, then change the switch's tables in one step,
 //! then remove unused devices.
 
+use crate::carriers::{Ask, Monitor};
 use crate::connections;
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::exports;
-use crate::miimon::Monitor;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::protocols::links::Links;
@@ -41,7 +41,7 @@ pub(crate) struct Bridges {
     /// Devices that another process holds and may release soon.
     retries: Retries,
     /// Asks the PHYs of bonds' members.
-    mii: Monitor,
+    carriers: Monitor,
     /// The datapath port numbers of tunnels, by the names of the datapath ports.
     tunnel_ports: BTreeMap<String, PortNo>,
     /// What the database says of tracked connections.
@@ -118,7 +118,7 @@ pub(crate) struct InterfaceState {
 impl Bridges {
     pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>, seed: u64) -> Bridges {
         Bridges {
-            mii: Monitor::new(shared.clone()),
+            carriers: Monitor::new(shared.clone(), datapath.clone()),
             shared,
             datapath,
             open: BTreeMap::new(),
@@ -196,7 +196,7 @@ impl Bridges {
         let Ok(mut link) = open.device.state() else {
             return false;
         };
-        link.carrier = self.mii.link(name).unwrap_or(link.carrier);
+        link.carrier = self.carriers.link(name).unwrap_or(link.carrier);
         let settings = |link: &State| (link.mac, link.mtu, link.carrier);
         let mut matters = settings(&link) != settings(&open.link);
         matters |= open.qos.is_scheduled() && link.speed != open.link.speed;
@@ -272,15 +272,16 @@ impl Bridges {
         self.shared.set_types(types.collect());
     }
 
-    /// Asks the PHYs of members that the configuration names.
+    /// Asks for the links of bonds' members.
     fn monitor(&mut self, desired: &Desired) {
         let mut monitored = BTreeMap::new();
         for (_, name, port, _) in desired.bridges.values().flat_map(interfaces_of) {
-            if let (Some(interval), Some(open)) = (port.miimon, self.open.get(name)) {
-                monitored.insert(name.to_owned(), (open.device.clone(), interval));
+            if let Some(open) = self.open.get(name).filter(|_| port.interfaces.len() > 1) {
+                let ask = port.miimon.map_or(Ask::Carrier(open.port), Ask::Phy);
+                monitored.insert(name.to_owned(), (open.device.clone(), ask));
             }
         }
-        if self.mii.follow(&monitored) {
+        if self.carriers.follow(&monitored) {
             self.look_at_all();
         }
     }

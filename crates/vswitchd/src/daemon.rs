@@ -289,7 +289,7 @@ impl Daemon {
                 () = state.controllers.changed.notified() => self.owed.controllers = true,
                 () = async { tokio::select! {
                     () = state.recheck.notified() => {}
-                    () = state.shared.mii_notify.notified() => {}
+                    () = state.shared.carriers_notify.notified() => {}
                 } } => {
                     state.bridges.borrow_mut().look_at_all();
                     self.reconfigure();

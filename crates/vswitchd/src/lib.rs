@@ -18,6 +18,7 @@
 
 mod bridges;
 mod captures;
+mod carriers;
 mod clock;
 mod commands;
 mod connections;
@@ -30,7 +31,6 @@ mod exports;
 mod fair_queue;
 mod guard;
 mod keys;
-mod miimon;
 mod mirrors;
 mod numa;
 mod ofport;

@@ -40,6 +40,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use switch::tables::{Patience, Translated};
 use switch::{LinkState, Switch};
 use tokio::sync::Notify;
@@ -50,6 +51,9 @@ const MOST_LEARNING: usize = 8192;
 
 /// Frames that the thread takes before it looks at timers again.
 const FRAMES: usize = 64;
+
+/// What tunnels have carried is asked for so often at most.
+const COUNT: Duration = Duration::from_millis(200);
 
 /// A control protocol, or several that belong together.
 pub(crate) trait Service: Send {
@@ -68,6 +72,11 @@ pub(crate) trait Service: Send {
     /// When [`Service::tick`] is due.
     fn next_event(&self) -> Option<Nanos>;
 
+    /// The interfaces whose received packets [`Service::tick`] would ask for now.
+    fn counted(&self, _now: Nanos) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Follows what other services say of links.
     fn links_changed(&mut self, _world: &mut World<'_>) {}
 }
@@ -83,6 +92,8 @@ pub(crate) struct World<'a> {
     floods: Vec<(String, Vec<u8>)>,
     /// The VLAN of the frame that is being received.
     vlan: Option<Vid>,
+    /// Packets received by tunnels that services count now: their counters are the switch's.
+    of_tunnels: BTreeMap<String, u64>,
     /// Bridge, port and interface of the ports to flush.
     flushes: BTreeSet<(String, String, String)>,
     changes: Vec<SwitchChange>,
@@ -162,8 +173,12 @@ impl World<'_> {
         Some(self.links.state(interface, facts.up))
     }
 
-    /// The packets that an interface has received, the kernel's included; 0 for a patch.
+    /// The packets that an interface has received, the kernel's included; 0 for a patch. A tunnel's
+    /// are known only where its service said so in [`Service::counted`].
     pub(crate) fn rx_packets(&self, interface: &str) -> u64 {
+        if let Some(packets) = self.of_tunnels.get(interface) {
+            return *packets;
+        }
         let device = self.ports.get(interface).and_then(|facts| facts.device);
         let counters = device.and_then(|port| self.datapath.port_counters(port));
         counters.map_or(0, |counters| counters.rx_packets)
@@ -216,6 +231,8 @@ pub(crate) struct Services {
     pub(crate) cfm: cfm::Points,
     pub(crate) aggregations: Aggregations,
     ports: Ports,
+    /// When the datapath reported what tunnels have carried, for services.
+    counted: Nanos,
     pub(crate) snooping: snooping::Bridges,
     pub(crate) lldp: lldp::Interfaces,
     own_changes: Vec<OwnChange>,
@@ -229,6 +246,7 @@ impl Services {
             cfm: cfm::Points::new(seed),
             aggregations: Aggregations::default(),
             ports: Ports::default(),
+            counted: Nanos::ZERO,
             snooping: snooping::Bridges::default(),
             lldp: lldp::Interfaces::default(),
             trees: trees::Trees::default(),
@@ -303,8 +321,10 @@ impl Protocols {
         let now = self.shared.clock.now();
         let frames = self.shared.frames.take(FRAMES);
         let vlans = self.vlans(&services.ports, &frames);
+        let of_tunnels = self.packets_of_tunnels(&mut services, now);
         self.act(&mut services, |services, world| {
             let ports = world.ports;
+            world.of_tunnels = of_tunnels;
             for (frame, vlan) in frames.iter().zip(vlans) {
                 let Some(from) = ports.at(frame.at) else {
                     continue;
@@ -323,6 +343,29 @@ impl Protocols {
             }
         });
         services.all().iter().filter_map(|service| service.next_event()).min()
+    }
+
+    /// Packets received by the tunnels that services count now. The switch is locked before links.
+    fn packets_of_tunnels(&self, services: &mut Services, now: Nanos) -> BTreeMap<String, u64> {
+        let mut names = BTreeSet::new();
+        for service in services.all() {
+            names.extend(service.counted(now).into_iter().map(str::to_owned));
+        }
+        names.retain(|name| services.ports.get(name).is_some_and(|facts| facts.device.is_none()));
+        if names.is_empty() {
+            return BTreeMap::new();
+        }
+        if now.since(services.counted) >= COUNT {
+            services.counted = now;
+            self.datapath.push_stats();
+            self.shared.catch_up();
+        }
+        let switch = self.shared.switch.read();
+        let count = |name: String| {
+            let packets = switch.counts_of_tunnel(&name).rx_packets;
+            (name, packets)
+        };
+        names.into_iter().map(count).collect()
     }
 
     /// The VLANs of frames, where a protocol reads them.
@@ -386,6 +429,7 @@ impl Protocols {
             frames: Vec::new(),
             floods: Vec::new(),
             vlan: None,
+            of_tunnels: BTreeMap::new(),
             flushes: BTreeSet::new(),
             changes: Vec::new(),
             ended_bonds: Vec::new(),

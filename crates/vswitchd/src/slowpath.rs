@@ -114,8 +114,8 @@ pub(crate) struct Shared {
     /// What port security has done, for the daemon.
     secured: Mutex<Vec<Secured>>,
     pub(crate) secured_notify: Notify,
-    /// Notified when a PHY of a bond's member has another link.
-    pub(crate) mii_notify: Notify,
+    /// Notified when a member of a bond has another link.
+    pub(crate) carriers_notify: Notify,
 }
 
 impl Shared {
@@ -141,7 +141,7 @@ impl Shared {
             failed_notify: Notify::new(),
             secured: Mutex::default(),
             secured_notify: Notify::new(),
-            mii_notify: Notify::new(),
+            carriers_notify: Notify::new(),
         })
     }
 

@@ -17,8 +17,9 @@
 //!   after the change.
 //! - Each packet of an offloaded flow is counted once. The worker reads the counters for the last
 //!   time when it closes the offloaded flow, `slices::GRACE` after it stopped it.
-//! - Packets do not overtake others of their flow: a worker offloads a flow when it has sent all
-//!   that its port had received. (A packet that comes in this moment may be overtaken.)
+//! - Packets do not overtake others of their flow: an offloaded flow carries none until the worker
+//!   has sent all that it got before ([`FlowTable::settle`]). Where packets come so fast that this
+//!   moment never is, the worker gives up waiting for it, and some may be overtaken.
 
 use super::FlowTable;
 use super::storage::{Flow, Storage};
@@ -139,6 +140,8 @@ struct Open {
     told: (u64, u64),
     /// When it was opened or last carried packets.
     used: Nanos,
+    /// Times that it was put in force and did not settle, since it last did.
+    unsettled: u32,
 }
 
 /// Where the counters of offloaded flows are added.

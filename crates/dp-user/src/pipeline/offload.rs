@@ -1,6 +1,6 @@
 //! Which packets' flows are offloaded, and what ends offloaded flows besides their megaflows.
 
-use super::Pipeline;
+use super::{Pipeline, take_in};
 use crate::batch::BATCH;
 use crate::batch::{Batch, MALFORMED};
 use crate::dep_epochs::PortOffload;
@@ -12,6 +12,9 @@ use dp::offload::PacketKind;
 use flow::PortNo;
 use nanos::Nanos;
 use netdev::State;
+
+/// Times that the queue is looked at until no packet of a flow has come meanwhile.
+const ROUNDS: u32 = 4;
 
 /// The last packet of a batch, before it goes its way.
 pub(super) struct Last {
@@ -34,33 +37,71 @@ impl Pipeline {
         })
     }
 
-    /// Offloads packets like the last of a batch that has gone its way.
+    /// Offloads packets like the last of a batch that has gone its way. Returns how many more
+    /// packets have gone their way meanwhile.
     #[cold]
-    pub(super) fn offload(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) {
+    pub(super) fn offload(&mut self, last: &Last, batch: &mut Batch, from: &mut RxQueue, now: Nanos) -> usize {
+        match self.put_in_force(last, batch, from, now) {
+            Some(place) => self.settle(place, batch, from, now),
+            None => 0,
+        }
+    }
+
+    /// Lets an offloaded flow carry packets when all that came before it was in force have gone
+    /// their way, and takes those first. A packet that the kernel has counted and not yet put into
+    /// the queue when the queue is looked at may be overtaken.
+    fn settle(&mut self, place: u32, batch: &mut Batch, from: &mut RxQueue, now: Nanos) -> usize {
+        let mut frames = 0;
+        for _ in 0..ROUNDS {
+            let Some(given) = self.flows.given(place) else {
+                return frames;
+            };
+            // An error is for the next call.
+            let _ = from.rx.recv(&mut batch.frames, BATCH);
+            let came = batch.frames.len();
+            frames += came;
+            if came > 0 {
+                if let Some(budgets) = &mut from.source.punts {
+                    budgets.begin(true);
+                }
+                take_in(&mut batch.frames, from);
+                self.forward(batch, from, now);
+            }
+            if from.waits() || from.has_pending() {
+                return frames;
+            }
+            if came < BATCH && self.flows.settle(place, given) {
+                return frames;
+            }
+        }
+        self.flows.did_not_settle(place);
+        frames
+    }
+
+    /// Puts an offloaded flow in force for packets like the last of a batch. Returns its place.
+    fn put_in_force(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) -> Option<u32> {
         // An offloaded flow can be put in force only where all changes have been applied; in a
         // burst of them there may be new ones already.
         self.apply_changes();
-        let Some(flow) = self.flow_of(last, batch, from, now) else {
-            return;
-        };
+        let flow = self.flow_of(last, batch, from, now)?;
         // A bond that changes from here on suspends the offloaded flows to its members, and those
         // that would be put in force by what is read now are not.
         let version = self.actor.bonds.version();
         let outputs = self.flows.outputs(flow, &last.kind, &mut self.actor.bonds);
-        if let Some((outputs, loads)) = outputs
-            && outputs.ports().all(|to| self.actor.egress.is_direct(to))
-        {
-            let candidate = Candidate {
-                kind: last.kind,
-                from: from.port,
-                flow,
-                outputs,
-                loads,
-            };
-            let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
-            let is_current = || changes.epoch() == applied && bonds.version() == version;
-            self.flows.offload(&candidate, is_current, now);
+        let (outputs, loads) = outputs?;
+        if !outputs.ports().all(|to| self.actor.egress.is_direct(to)) {
+            return None;
         }
+        let candidate = Candidate {
+            kind: last.kind,
+            from: from.port,
+            flow,
+            outputs,
+            loads,
+        };
+        let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
+        let is_current = || changes.epoch() == applied && bonds.version() == version;
+        self.flows.offload(&candidate, is_current, now)
     }
 
     /// The megaflow of the last packet of a batch.

@@ -293,6 +293,10 @@ impl Netdev for Afxdp {
         contenders(&self.device, &self.claim)
     }
 
+    fn carrier(&self) -> Option<bool> {
+        self.device.carrier()
+    }
+
     fn link_by_mii(&self) -> Option<bool> {
         self.device.link_by_mii()
     }

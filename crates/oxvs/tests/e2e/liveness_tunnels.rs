@@ -2,7 +2,7 @@
 
 use crate::fixture::Pair;
 use crate::liveness::wait_for;
-use testkit::{Vswitch, eventually, skip};
+use testkit::{Daemon, Sandbox, Vswitch, eventually, skip};
 
 /// Our switch and Open vSwitch, each with an underlay bridge and, in `br0`, the tunnel `t0` to the
 /// other one.
@@ -124,4 +124,33 @@ fn cfm_through_a_tunnel_comes_up_and_tells_of_faults() {
     pair.ours.vsctl("clear interface t0 cfm_mpid");
     pair.theirs
         .wait_for("interface", "t0", "cfm_fault_status", |faults| faults.contains("recv"));
+}
+
+#[test]
+fn data_through_a_tunnel_keeps_it_in_use_without_bfd_as_in_open_vswitch() {
+    skip!(unless root, "ip", "ping", "ovs-vsctl", "ovs-vswitchd", "ovsdb-server", "setpriv");
+    let pair = pair_with_tunnel("type=vxlan options:key=42");
+    for (ns, own) in [(&pair.near, 1), (&pair.far, 2)] {
+        ns.address("br0", &format!("172.31.1.{own}/24"));
+        ns.ip("link set br0 up");
+    }
+    let ends = [
+        (&pair.ours, &pair.near, "172.31.1.2", &pair.theirs),
+        (&pair.theirs, &pair.far, "172.31.1.1", &pair.ours),
+    ];
+    for (switch, ns, other, silent) in ends {
+        pair.both("set interface t0 bfd:enable=true bfd:min_rx=500 bfd:min_tx=100 bfd:forwarding_if_rx=true");
+        wait_for(switch, "t0", "state", "up");
+        let sandbox = Sandbox::new();
+        let mut command = ns.prefix();
+        command.extend(["ping", "-i", "0.05", other].map(str::to_owned));
+        let data = Daemon::start("ping", &command, &sandbox);
+        // For so long the data is enough.
+        silent.vsctl("clear interface t0 bfd");
+        wait_for(switch, "t0", "state", "down");
+        assert!(switch.get("interface", "t0", "bfd_status:forwarding").contains("true"));
+        drop(data);
+        wait_for(switch, "t0", "forwarding", "false");
+        switch.vsctl("clear interface t0 bfd");
+    }
 }

@@ -24,6 +24,7 @@ mod exports_load;
 mod exports_tunnels;
 mod fixture;
 mod floods;
+mod frr;
 mod host_tunnels;
 mod lab_controller;
 mod liveness;

@@ -91,7 +91,11 @@ impl Lab {
     }
 
     fn wait_for_offload(&self) {
-        eventually("flows are offloaded", || (self.offloaded() >= 2).then_some(()));
+        eventually("flows are offloaded", || {
+            // A switch that has just started has no datapath yet.
+            let has_datapath = !self.switch.appctl(&["dpctl/dump-dps"]).trim().is_empty();
+            (has_datapath && self.offloaded() >= 2).then_some(())
+        });
     }
 
     fn ofctl(&self, args: &[&str]) -> String {

@@ -1,6 +1,7 @@
 //! Multicast snooping with the kernel's IGMP and MLD hosts, beside Debian's Open vSwitch.
 
 use crate::fixture::{bridge_with_hosts, debian_in_namespace, dummy, in_namespace, stand_in};
+use crate::frr::Frr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, UdpSocket};
 use testkit::{Capture, Netns, Packet, Vswitch, checksum, eventually, mac, pcap, ping, skip, source_of};
 
@@ -140,6 +141,57 @@ time.sleep(1000)
         host.wait().unwrap();
         assert_eq!(got, expected, "the source 10.1.0.{source}");
     }
+}
+
+/// Hosts join a group before a router of FRR; whether it knows the group, and who gets the packets.
+fn with_a_router(is_ours: bool) -> Vec<Vec<usize>> {
+    let lab = Lab::new(is_ours);
+    let router = &lab.hosts[3];
+    let config = "interface eth0\n ip pim\n ip igmp\n ip igmp query-interval 5\nexit\n";
+    let frr = Frr::start(router, "pimd", config);
+    eventually("the querier is known", || {
+        let table = lab.switch.appctl(&["mdb/show", "br0"]);
+        let is_querier = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.first() == Some(&"4") && words.get(2) == Some(&"querier")
+        };
+        table.lines().any(is_querier).then_some(())
+    });
+    let knows = |wanted: bool| {
+        eventually("the router's groups follow", || {
+            let groups = frr.show("pimd", "show ip igmp groups");
+            (groups.contains("239.1.2.3") == wanted).then_some(())
+        });
+    };
+    let mut seen = vec![lab.send()];
+    let host = lab.hosts[1].enter(|| {
+        let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+        socket.join_multicast_v4(&GROUP, &Ipv4Addr::new(10, 1, 0, 2)).unwrap();
+        socket
+    });
+    lab.wait_for_member("239.1.2.3", 2, true);
+    knows(true);
+    seen.push(lab.send());
+    drop(host);
+    lab.wait_for_member("239.1.2.3", 2, false);
+    knows(false);
+    seen.push(lab.send());
+    seen
+}
+
+#[test]
+fn a_router_of_frr_asks_hears_the_members_and_gets_every_group() {
+    skip!(unless long);
+    skip!(unless root, "ip", "ping", "tcpdump", "vtysh", "ovs-vsctl", "ovs-vswitchd");
+    if !Frr::has("pimd") {
+        skip!("needs pimd, which is not installed");
+    }
+    let ours = with_a_router(true);
+    let router = |seen: &Vec<usize>| seen[2];
+    assert!(ours.iter().map(router).all(|packets| packets >= 5), "{ours:?}");
+    let member: Vec<usize> = ours.iter().map(|seen| seen[0]).collect();
+    assert_eq!(member, [0, 5, 0]);
+    assert_eq!(with_a_router(false), ours);
 }
 
 #[test]

@@ -225,6 +225,15 @@ impl MaintenancePoint {
         }
     }
 
+    /// Whether the next [`MaintenancePoint::tick`] reads the number of packets received.
+    pub fn wants_count(&self, now: Nanos) -> bool {
+        self.is_demanding() && self.next_look <= now
+    }
+
+    fn is_demanding(&self) -> bool {
+        self.config.demand && self.config.extended
+    }
+
     /// When [`MaintenancePoint::tick`] is due.
     pub fn next_event(&self) -> Nanos {
         self.next_tx.min(self.next_look)
@@ -287,8 +296,7 @@ impl MaintenancePoint {
         }
         self.looks += 1;
         let data = rx_packets > std::mem::replace(&mut self.rx_packets, rx_packets);
-        let demand = self.config.demand && self.config.extended;
-        let excused = demand && data && self.remotes.len() == 1;
+        let excused = self.is_demanding() && data && self.remotes.len() == 1;
         let (patience, silence) = (
             self.config.patience(),
             self.config.interval.duration() * DEMAND_INTERVALS,

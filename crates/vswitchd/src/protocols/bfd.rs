@@ -188,6 +188,15 @@ impl Service for Sessions {
         }
     }
 
+    fn counted(&self, now: Nanos) -> Vec<&str> {
+        let due = |entry: &Entry| entry.session.next_event().is_some_and(|due| due <= now);
+        let counted = self
+            .sessions
+            .iter()
+            .filter(|(_, entry)| due(entry) && entry.session.wants_count());
+        counted.map(|(name, _)| name.as_str()).collect()
+    }
+
     fn next_event(&self) -> Option<Nanos> {
         self.sessions
             .values()

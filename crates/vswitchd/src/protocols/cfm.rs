@@ -136,6 +136,11 @@ impl Service for Points {
         }
     }
 
+    fn counted(&self, now: Nanos) -> Vec<&str> {
+        let counted = self.points.iter().filter(|(_, entry)| entry.point.wants_count(now));
+        counted.map(|(name, _)| name.as_str()).collect()
+    }
+
     fn next_event(&self) -> Option<Nanos> {
         self.points.values().map(|entry| entry.point.next_event()).min()
     }

@@ -4,7 +4,7 @@ use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
 use crate::bonds::{self, BondView};
-use dp::offload::{Egress, MAX_OUTPUTS, OffloadPort, Outputs, PacketKind, Refused};
+use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, OffloadPort, Outputs, PacketKind, Refused};
 use flow::PortNo;
 use nanos::Nanos;
 use smallvec::SmallVec;
@@ -12,6 +12,10 @@ use std::sync::Arc;
 
 /// Ports that packets leave by, with how they do.
 type Ends<'a> = SmallVec<[(&'a Port, Egress); MAX_OUTPUTS]>;
+
+/// Times that an offloaded flow is put in force until it carries packets although it does not
+/// settle. It costs a fast flow the time of as many batches.
+const PATIENCE: u32 = 64;
 
 /// Bytes of a VLAN tag.
 const TAG: u32 = 4;
@@ -33,49 +37,82 @@ pub(crate) type Loads = SmallVec<[(Arc<bonds::Counters>, u8); 1]>;
 
 impl FlowTable {
     /// Offloads a flow, or resumes it. `is_current` says whether all changes have been
-    /// applied that were published until it is asked.
-    pub(crate) fn offload(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
+    /// applied that were published until it is asked. Returns its place, where it is to be
+    /// [settled](FlowTable::settle).
+    pub(crate) fn offload(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) -> Option<u32> {
         if !self.offloaded.enabled {
-            return;
+            return None;
         }
         let offloaded = &mut self.offloaded;
         match offloaded.by_kind.get(&candidate.kind) {
             Some(Some(place)) => {
                 let place = *place;
                 if offloaded.can_resume(place, candidate) {
-                    offloaded.resume(place, is_current);
-                } else {
-                    // Two megaflows can cover it; this one is as right.
-                    self.stop_offloaded_flow(place, now);
+                    return offloaded.resume(place, is_current).then_some(place);
                 }
+                // Two megaflows can cover it; this one is as right.
+                self.stop_offloaded_flow(place, now);
+                None
             }
             // To be closed first.
-            Some(None) => {}
+            Some(None) => None,
             None => {
-                if offloaded.has_time(now) || offloaded.seen_before(&candidate.kind) {
-                    self.open_flow(candidate, is_current, now);
-                }
+                let opens = offloaded.has_time(now) || offloaded.seen_before(&candidate.kind);
+                opens.then(|| self.open_flow(candidate, is_current, now))?
             }
         }
     }
 
-    fn open_flow(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
+    /// The count of packets of an offloaded flow that the worker gets.
+    pub(crate) fn given(&self, place: u32) -> Option<u64> {
+        let open = self.offloaded.open.get(place as usize)?.as_ref()?;
+        Some(open.flow.given())
+    }
+
+    /// Lets an offloaded flow carry packets, if no other than those up to this count have come
+    /// here; all of these have been sent. Returns whether it does.
+    pub(crate) fn settle(&mut self, place: u32, given: u64) -> bool {
+        let Some(Some(open)) = self.offloaded.open.get_mut(place as usize) else {
+            return false;
+        };
+        open.flow.settle(given);
+        let settled = open.flow.given() == given;
+        if settled {
+            open.unsettled = 0;
+        }
+        settled
+    }
+
+    /// Notes that the packets of an offloaded flow come too fast to be settled; at last it carries
+    /// packets nevertheless.
+    pub(crate) fn did_not_settle(&mut self, place: u32) {
+        let Some(Some(open)) = self.offloaded.open.get_mut(place as usize) else {
+            return;
+        };
+        open.unsettled += 1;
+        if open.unsettled >= PATIENCE {
+            open.unsettled = 0;
+            open.flow.settle(ANY_GIVEN);
+        }
+    }
+
+    fn open_flow(&mut self, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) -> Option<u32> {
         let offloaded = &mut self.offloaded;
         if !offloaded.can_send(&candidate.outputs) {
-            return;
+            return None;
         }
         offloaded.opened = now;
         // An unused group costs as much as a used one.
         if offloaded.deps.as_ref().is_none_or(|deps| deps.table().left() == 0) {
             offloaded.tally.full += 1;
-            return;
+            return None;
         }
-        if let Some(group) = offloaded.group_for(candidate.flow, &self.storage) {
-            offloaded.open(group, candidate, is_current, now);
-            if offloaded.group(group).is_some_and(|group| group.places.is_empty()) {
-                offloaded.forget_group(group);
-            }
+        let group = offloaded.group_for(candidate.flow, &self.storage)?;
+        let place = offloaded.open(group, candidate, is_current, now);
+        if offloaded.group(group).is_some_and(|group| group.places.is_empty()) {
+            offloaded.forget_group(group);
         }
+        place
     }
 
     /// Where packets of a kind leave whose megaflow is `flow`; `None` if it cannot be offloaded.
@@ -103,19 +140,26 @@ impl OffloadedFlows {
         })
     }
 
-    /// Puts the offloaded flow at a place in force, where all changes have been applied.
-    fn resume(&mut self, place: u32, is_current: impl Fn() -> bool) {
-        let Some(open) = &self.open[place as usize] else { return };
-        let Some(group) = self.group(open.group) else { return };
+    /// Puts the offloaded flow at a place in force, where all changes have been applied. Returns
+    /// whether they have.
+    fn resume(&mut self, place: u32, is_current: impl Fn() -> bool) -> bool {
+        let Some(open) = &self.open[place as usize] else {
+            return false;
+        };
+        let Some(group) = self.group(open.group) else {
+            return false;
+        };
         let Some((from, to)) = self.ends(open.from, &open.outputs) else {
-            return;
+            return false;
         };
         let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
         drop(to);
-        if is_current() {
+        let current = is_current();
+        if current {
             open.flow.resume(sum);
             self.tally.resumed += 1;
         }
+        current
     }
 
     /// The port that packets come in by, and those that they leave by with how they do.
@@ -147,34 +191,30 @@ impl OffloadedFlows {
         })
     }
 
-    /// Opens an offloaded flow, where all changes have been applied.
-    fn open(&mut self, number: u32, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) {
-        let ends = self.ends(candidate.from, &candidate.outputs);
-        let (Some(group), Some((from, to))) = (self.group(number), ends) else {
-            return;
-        };
+    /// Opens an offloaded flow, where all changes have been applied. Returns its place.
+    fn open(&mut self, number: u32, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) -> Option<u32> {
+        let (from, to) = self.ends(candidate.from, &candidate.outputs)?;
+        let group = self.group(number)?;
         let stamps = [from.stamp].into_iter().chain(to.iter().map(|(port, _)| port.stamp));
         let stamps: SmallVec<[u64; 3]> = stamps.collect();
         let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
         if !is_current() {
-            return;
+            return None;
         }
         let outputs: SmallVec<[(&Arc<OffloadPort>, Egress); MAX_OUTPUTS]> =
             to.iter().map(|(port, egress)| (&port.port, *egress)).collect();
         let opened = from.port.open(&outputs, candidate.kind, &group.epochs, sum);
         drop((outputs, to));
-        let flow = match opened {
-            Ok(flow) => flow,
-            Err(Refused::OverShare) => return self.tally.over_share += 1,
-            Err(Refused::Full) => return self.tally.full += 1,
+        match &opened {
+            Ok(_) => self.tally.opened += 1,
+            Err(Refused::OverShare) => self.tally.over_share += 1,
+            Err(Refused::Full) => self.tally.full += 1,
             // It is tried again with the next packet.
-            Err(Refused::Taken | Refused::Unsupported(_) | Refused::Kernel(_)) => return,
-        };
-        self.tally.opened += 1;
+            Err(Refused::Taken | Refused::Unsupported(_) | Refused::Kernel(_)) => {}
+        }
+        let flow = opened.ok()?;
         let in_port = self.by_port.entry(candidate.from).or_default();
-        let Some(group) = &mut self.groups[number as usize] else {
-            return;
-        };
+        let group = self.groups[number as usize].as_mut()?;
         let positions = (group.places.len() as u32, in_port.len() as u32);
         let open = Open {
             flow,
@@ -186,10 +226,12 @@ impl OffloadedFlows {
             positions,
             told: (0, 0),
             used: now,
+            unsettled: 0,
         };
         let place = put(&mut self.open, &mut self.vacant, open);
         group.places.push(place);
         in_port.push(place);
         self.by_kind.insert(candidate.kind, Some(place));
+        Some(place)
     }
 }

@@ -1,6 +1,6 @@
 //! Bonds and LACP in the rows of ports and interfaces.
 
-use crate::miimon::INTERVAL;
+use crate::carriers::INTERVAL;
 use ovsdb::rows;
 use protocols::bond::{Config, Mode};
 use std::collections::BTreeMap;

@@ -357,7 +357,14 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
     let mut now = Nanos(1_000_000_000);
     let mut offer = |is_current: bool| {
         now += Duration::from_millis(2);
-        flows.offload(&candidate, || is_current, now);
+        if let Some(place) = flows.offload(&candidate, || is_current, now) {
+            let given = flows.given(place).unwrap();
+            assert!(!takes(), "the worker may have others");
+            assert!(!flows.settle(place, given), "one has come since");
+            assert!(!takes());
+            let given = flows.given(place).unwrap();
+            assert!(flows.settle(place, given));
+        }
     };
     // A change of what it depends on was published before the first offloaded flow.
     deps.changed(&[Change::Dep(bridge(1))]);

@@ -1,7 +1,7 @@
 //! An offload in memory.
 
 use dp::Carried;
-use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, NewFlow, PacketKind, PortCarried, Refused};
+use dp::offload::{ANY_GIVEN, FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, NewFlow, PacketKind, PortCarried, Refused};
 use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
@@ -31,10 +31,19 @@ pub(super) struct Calls {
 struct State {
     epochs: Vec<u64>,
     flows: HashMap<PacketKind, Open>,
-    /// By flow: the sum with which it is in force, and what it has carried.
-    rows: HashMap<u32, (Option<u64>, Carried)>,
+    rows: HashMap<u32, Row>,
     ports: HashMap<u32, PortCarried>,
     calls: Calls,
+}
+
+/// What is known of a flow.
+#[derive(Default)]
+struct Row {
+    /// The sum with which it is in force.
+    sum: Option<u64>,
+    carried: Carried,
+    given: u64,
+    settled: Option<u64>,
 }
 
 struct Open {
@@ -64,12 +73,15 @@ impl Simulated {
         let mut state = self.state.lock();
         let open = state.flows.get(kind)?;
         let device = *open.devices.last()?;
-        let (in_force, _) = state.rows[&open.number];
-        let takes = in_force == Some(sum(&state.epochs, &open.epochs));
-        takes.then(|| {
-            state.count(kind, bytes, now);
-            device
-        })
+        let (number, sum) = (open.number, sum(&state.epochs, &open.epochs));
+        let row = state.rows.get_mut(&number)?;
+        let is_settled = row.settled == Some(row.given) || row.settled == Some(ANY_GIVEN);
+        if row.sum != Some(sum) || !is_settled {
+            row.given += 1;
+            return None;
+        }
+        state.count(kind, bytes, now);
+        Some(device)
     }
 
     /// Counts a packet that was let through before its flow was suspended, as the kernel may do a
@@ -92,7 +104,7 @@ impl Simulated {
 impl State {
     fn count(&mut self, kind: &PacketKind, bytes: u64, now: Nanos) {
         let Some(open) = self.flows.get(kind) else { return };
-        let (_, carried) = self.rows.entry(open.number).or_default();
+        let carried = &mut self.rows.entry(open.number).or_default().carried;
         carried.packets += 1;
         carried.bytes += bytes;
         carried.used = now;
@@ -138,18 +150,30 @@ impl FlowOffload for Simulated {
             epochs: flow.epochs.to_vec(),
         };
         state.flows.insert(*flow.kind, open);
-        state.rows.insert(flow.number, (Some(flow.sum), Carried::default()));
+        let row = Row {
+            sum: Some(flow.sum),
+            ..Row::default()
+        };
+        state.rows.insert(flow.number, row);
         Ok(())
     }
 
     fn resume(&self, flow: u32, sum: u64) {
-        self.state.lock().rows.entry(flow).or_default().0 = Some(sum);
+        self.state.lock().rows.entry(flow).or_default().sum = Some(sum);
+    }
+
+    fn given(&self, flow: u32) -> u64 {
+        self.state.lock().rows.entry(flow).or_default().given
+    }
+
+    fn settle(&self, flow: u32, given: u64) {
+        self.state.lock().rows.entry(flow).or_default().settled = Some(given);
     }
 
     fn suspend(&self, flow: u32) {
         let mut state = self.state.lock();
         state.calls.suspended += 1;
-        state.rows.entry(flow).or_default().0 = None;
+        state.rows.entry(flow).or_default().sum = None;
     }
 
     fn close(&self, kind: &PacketKind) -> io::Result<()> {
@@ -161,7 +185,7 @@ impl FlowOffload for Simulated {
     fn carried(&self, flow: u32) -> Carried {
         let mut state = self.state.lock();
         state.calls.read += 1;
-        state.rows.get(&flow).map(|(_, carried)| *carried).unwrap_or_default()
+        state.rows.get(&flow).map(|row| row.carried).unwrap_or_default()
     }
 
     fn port_carried(&self, port: u32) -> PortCarried {
