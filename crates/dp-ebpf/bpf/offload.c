@@ -8,8 +8,8 @@
  *   socket has that.
  * So one place decides whether a worker gets the packet.
  *
- * A packet that a worker has must not be overtaken by the next one of its flow. So the filter counts
- * those packets of known flows that the socket gets, the worker says up to which count it has sent
+ * A packet that a worker has must not be overtaken by the next one of its flow. So the redirect counts
+ * those packets of known flows that the socket has got, the worker says up to which count it has sent
  * them, and a flow is forwarded here from the moment when both are the same.
  *
  * The layouts here are those of crates/dp-ebpf/src/lib.rs and of dp::PacketKind. */
@@ -111,6 +111,8 @@ struct note {
 	u32 from;
 	/* The tag it came with. */
 	u32 tag;
+	/* The number of its flow, and one, if the socket gets it. */
+	u32 given;
 	u32 output_count;
 	struct output outputs[OUTPUTS];
 };
@@ -276,6 +278,7 @@ INLINE int forward(struct __sk_buff *skb)
 	if (!note)
 		return 0;
 	note->from = 0;
+	note->given = 0;
 	if (!read_kind(skb, &kind))
 		return 0;
 	struct flow *flow = map_lookup(&oxvs_flows, &kind);
@@ -285,7 +288,7 @@ INLINE int forward(struct __sk_buff *skb)
 	if (!counters)
 		return 0;
 	if (!in_force(flow, counters) || !is_settled(counters)) {
-		__sync_fetch_and_add(&counters->given, 1);
+		note->given = flow->number + 1;
 		return 0;
 	}
 	u64 len = skb->len;
@@ -320,6 +323,20 @@ INLINE int forward(struct __sk_buff *skb)
 	return 1;
 }
 
+/* Counts the packet if it is of a known flow and the socket has it. */
+INLINE void count_given(struct note *note)
+{
+	u32 number = note->given - 1;
+	struct flow_counters *counters;
+
+	if (!note->given)
+		return;
+	note->given = 0;
+	counters = map_lookup(&oxvs_counters, &number);
+	if (counters)
+		__sync_fetch_and_add(&counters->given, 1);
+}
+
 /* Returns how many bytes of the packet the socket gets: none or all. */
 SEC("socket") int oxvs_offload(struct __sk_buff *skb)
 {
@@ -329,7 +346,13 @@ SEC("socket") int oxvs_offload(struct __sk_buff *skb)
 /* The same for tests: only a program for an ingress is run on a packet that no device received. */
 SEC("classifier") int oxvs_probe(struct __sk_buff *skb)
 {
-	return forward(skb) ? 0 : -1;
+	u32 zero = 0;
+	struct note *note = map_lookup(&oxvs_note, &zero);
+	int forwarded = forward(skb);
+
+	if (note)
+		count_given(note);
+	return forwarded ? 0 : -1;
 }
 
 /* Gives a packet with the tag `has` another one, or none. */
@@ -377,6 +400,7 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	u32 from = note->from;
 	note->from = 0;
+	count_given(note);
 	if (from != skb->ifindex)
 		return TC_ACT_SHOT;
 	if (note->output_count > 1) {

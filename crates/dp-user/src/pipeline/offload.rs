@@ -48,8 +48,7 @@ impl Pipeline {
     }
 
     /// Lets an offloaded flow carry packets when all that came before it was in force have gone
-    /// their way, and takes those first. A packet that the kernel has counted and not yet put into
-    /// the queue when the queue is looked at may be overtaken.
+    /// their way, and takes those first.
     fn settle(&mut self, place: u32, batch: &mut Batch, from: &mut RxQueue, now: Nanos) -> usize {
         let mut frames = 0;
         for _ in 0..ROUNDS {

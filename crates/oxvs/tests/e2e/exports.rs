@@ -21,7 +21,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    fn new(switch: Vswitch) -> Side {
+    pub(crate) fn new(switch: Vswitch) -> Side {
         let side = Side {
             switch,
             collector: Collector::new(),

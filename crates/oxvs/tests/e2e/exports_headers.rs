@@ -1,8 +1,9 @@
 //! IPFIX of packets with every combination of headers, beside Open vSwitch's.
 
-use crate::exports::{both, ipfix, only_in_one};
+use crate::exports::{SOON, Side, both, ipfix, only_in_one};
+use crate::fixture::start;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use testkit::{Packet, mac, skip};
+use testkit::{Options, Packet, mac, skip};
 
 const PAYLOAD: [u8; 40] = [7; 40];
 /// A request by 10.9.0.1 for 10.9.0.2.
@@ -73,4 +74,39 @@ fn ipfix_tells_of_every_combination_of_headers_what_open_vswitch_tells() {
         assert_eq!(only_in_one(&theirs.1, &ours.1), Vec::<String>::new(), "{settings}");
         assert!(ours.1.len() >= sent.len() / 2, "{}", ours.1.len());
     }
+}
+
+/// How often a minute brings the first template, and the first options template, with such
+/// intervals in seconds. A flow is exported each second.
+fn in_a_minute(template_interval: u32, stats_interval: u32) -> [usize; 2] {
+    let side = Side::new(start(Options::default()));
+    side.switch.appctl(&["time/stop"]);
+    side.export(
+        "ipfix",
+        "IPFIX",
+        &format!(
+            "sampling=1 cache_active_timeout=0 template_interval={template_interval} stats_interval={stats_interval}"
+        ),
+    );
+    let packet = packets().remove(0);
+    for _ in 0..60 {
+        side.receive(std::slice::from_ref(&packet));
+        side.switch.appctl(&["time/warp", "1000", "250"]);
+    }
+    let messages = side.collector.take(SOON);
+    // A set begins behind the header of a message (RFC 7011 §3.1, §3.3.2).
+    let sets = |id: u16| {
+        let of_id = messages
+            .iter()
+            .filter(move |message| message[16..18] == id.to_be_bytes());
+        of_id.map(|message| &message[16..]).collect::<Vec<_>>()
+    };
+    [2, 3].map(|id| sets(id).iter().filter(|set| set == &&sets(id)[0]).count())
+}
+
+#[test]
+fn ipfix_tells_its_templates_and_its_own_counts_at_the_intervals_of_their_columns() {
+    skip!(unless "ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    assert_eq!(in_a_minute(10, 30), [6, 2]);
+    assert_eq!(in_a_minute(20, 5), [3, 12]);
 }
