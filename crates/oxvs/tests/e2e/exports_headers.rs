@@ -81,13 +81,15 @@ fn ipfix_tells_of_every_combination_of_headers_what_open_vswitch_tells() {
 fn in_a_minute(template_interval: u32, stats_interval: u32) -> [usize; 2] {
     let side = Side::new(start(Options::default()));
     side.switch.appctl(&["time/stop"]);
-    side.export(
-        "ipfix",
-        "IPFIX",
-        &format!(
-            "sampling=1 cache_active_timeout=0 template_interval={template_interval} stats_interval={stats_interval}"
-        ),
-    );
+    side.export("ipfix", "IPFIX", "sampling=1 cache_active_timeout=0");
+    // Debian's ovs-vsctl does not know the columns yet.
+    let columns = format!(r#"{{"template_interval":{template_interval},"stats_interval":{stats_interval}}}"#);
+    let update = format!(r#"["Open_vSwitch",{{"op":"update","table":"IPFIX","where":[],"row":{columns}}}]"#);
+    let words = ["transact", &side.switch.sandbox.db_remote(), &update];
+    side.switch.tool("ovsdb-client", &words).expect_ok();
+    // The switch has read them; what it tells at its start is over.
+    side.switch.vsctl("set bridge br0 external_ids:read=1");
+    side.collector.take(SOON);
     let packet = packets().remove(0);
     for _ in 0..60 {
         side.receive(std::slice::from_ref(&packet));
