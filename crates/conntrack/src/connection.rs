@@ -121,6 +121,8 @@ impl Tracker {
     pub fn credit(&mut self, id: ConnectionId, reply: bool, packets: u64, bytes: u64, now: Nanos) -> bool {
         let shared = self.shared.clone();
         self.pin.enter(&shared.table.epochs);
+        // Who counts alone is told that others do.
+        shared.counts_alone(self.number, &self.pin);
         let entry = shared.table.entry(id.0.index).filter(|entry| entry.life() == id.0.life);
         if let Some(entry) = entry {
             entry.packets[usize::from(reply)].fetch_add(packets, Ordering::Relaxed);

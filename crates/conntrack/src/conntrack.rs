@@ -6,7 +6,7 @@ use crate::fragment::Reassembly;
 use crate::limits::{Limits, ZoneLimit};
 use crate::random;
 use crate::table::entry::Entry;
-use crate::table::{Id, Table};
+use crate::table::{Id, Pin, Table};
 use crate::tcp;
 use crate::timeout::{Policies, PolicyId, Timeout};
 use crate::tracker::Tracker;
@@ -34,7 +34,16 @@ pub struct Conntrack {
     sweep_interval: AtomicU32,
     /// Numbers for NAT's choices.
     random: AtomicU64,
+    /// The number of the next handle.
+    handles: AtomicU32,
+    /// The number of the one handle that counts packets; [`NOBODY`] or [`SEVERAL`].
+    counts: AtomicU32,
 }
+
+/// No handle has counted a packet.
+const NOBODY: u32 = 0;
+/// More than one has.
+const SEVERAL: u32 = u32::MAX;
 
 impl Conntrack {
     /// No connections yet. `seed` is secret: it decides the places of connections in the table.
@@ -51,7 +60,38 @@ impl Conntrack {
             sweep: AtomicU32::new(0),
             sweep_interval: AtomicU32::new(SWEEP_INTERVAL_MS),
             random: AtomicU64::new(seed),
+            handles: AtomicU32::new(1),
+            counts: AtomicU32::new(NOBODY),
         })
+    }
+
+    /// The number of a new handle.
+    pub(crate) fn number(&self) -> u32 {
+        self.handles.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether no other handle counts packets until the caller's batch ends, so that it need not
+    /// lock a count to add to it. The caller is in a batch that `pin` announces.
+    #[inline]
+    pub(crate) fn counts_alone(&self, number: u32, pin: &Pin) -> bool {
+        match self.counts.load(Ordering::Relaxed) {
+            counts if counts == number => true,
+            SEVERAL => false,
+            _ => self.share_counts(number, pin),
+        }
+    }
+
+    #[cold]
+    fn share_counts(&self, number: u32, pin: &Pin) -> bool {
+        let (order, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        if self.counts.compare_exchange(NOBODY, number, order, failed).is_ok() {
+            return true;
+        }
+        pin.leave();
+        self.counts.store(SEVERAL, Ordering::SeqCst);
+        self.table.epochs.wait_for_batches();
+        pin.enter(&self.table.epochs);
+        false
     }
 
     /// A thread's handle.

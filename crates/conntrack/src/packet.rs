@@ -89,6 +89,16 @@ pub(crate) struct Parsed {
     pub(crate) end: usize,
 }
 
+impl Parsed {
+    /// To be overwritten.
+    pub(crate) const BLANK: Parsed = Parsed {
+        tuple: Tuple::from_words([0; 4], 0, 0, false),
+        content: Content::Datagram,
+        l4: 0,
+        end: 0,
+    };
+}
+
 impl Packet<'_> {
     /// A packet from outside: nothing is known of its checksum.
     pub fn new(data: &mut [u8], v6: bool) -> Packet<'_> {
@@ -102,8 +112,10 @@ impl Packet<'_> {
     }
 }
 
-/// Reads a packet, and verifies its checksums.
-pub(crate) fn parse(data: &[u8], v6: bool, sum: Checksum) -> Result<Parsed, Invalid> {
+/// Reads a packet into `parsed`, and verifies its checksums. Written in place: a value that is
+/// moved is read before its parts have left the processor's store buffer.
+#[inline(always)]
+pub(crate) fn parse(data: &[u8], v6: bool, sum: Checksum, parsed: &mut Parsed) -> Result<(), Invalid> {
     let (addresses, ip) = network(data, v6)?;
     if ip.frag != Frag::No {
         return Err(Invalid::Fragment);
@@ -116,19 +128,17 @@ pub(crate) fn parse(data: &[u8], v6: bool, sum: Checksum) -> Result<Parsed, Inva
     if sum == Checksum::Verify && !checksum::is_right(data, v6, ip.protocol, ip.start, ip.end) {
         return Err(Invalid::Checksum);
     }
-    let parsed = Parsed {
-        tuple: Tuple::from_words(addresses, ports, ip.protocol, v6),
-        content,
-        l4: ip.start,
-        end: ip.end,
-    };
+    parsed.tuple = Tuple::from_words(addresses, ports, ip.protocol, v6);
+    parsed.content = content;
+    (parsed.l4, parsed.end) = (ip.start, ip.end);
     match is_error(v6, ip.protocol, body.first().copied()) {
-        false => Ok(parsed),
+        false => Ok(()),
         true => error(data, parsed),
     }
 }
 
 /// The addresses and the walk of an IP header.
+#[inline(always)]
 fn network(data: &[u8], v6: bool) -> Result<([u64; 4], Ip), Invalid> {
     match v6 {
         false => {
@@ -160,6 +170,7 @@ fn v6_addresses(header: &[u8; 40]) -> [u64; 4] {
 }
 
 /// The ports, as a tuple has them, and the content. Of an error the content is not read yet.
+#[inline(always)]
 fn transport(body: &[u8], protocol: u8, v6: bool) -> Result<(u32, Content), Invalid> {
     let word = |at: usize| body[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
     match (protocol, v6) {
@@ -206,7 +217,8 @@ fn is_error(v6: bool, protocol: u8, kind: Option<u8>) -> bool {
 
 /// The packet inside an error. A router may have cut it behind 8 bytes of the transport header
 /// (RFC 792), and its checksums may be wrong or missing.
-fn error(data: &[u8], outer: Parsed) -> Result<Parsed, Invalid> {
+#[cold]
+fn error(data: &[u8], outer: &mut Parsed) -> Result<(), Invalid> {
     let (v6, start) = (outer.tuple.is_ipv6(), outer.l4 + 8);
     let inside = data.get(start..outer.end).ok_or(Invalid::Malformed)?;
     let (addresses, ip) = match v6 {
@@ -246,14 +258,12 @@ fn error(data: &[u8], outer: Parsed) -> Result<Parsed, Invalid> {
     if inner.src() != outer.tuple.dst() {
         return Err(Invalid::Unrelated);
     }
-    Ok(Parsed {
-        tuple: inner.reverse(),
-        content: Content::Error(Inner {
-            ip: start,
-            l4: start + ip.start,
-        }),
-        ..outer
-    })
+    outer.tuple = inner.reverse();
+    outer.content = Content::Error(Inner {
+        ip: start,
+        l4: start + ip.start,
+    });
+    Ok(())
 }
 
 /// A whole TCP header.

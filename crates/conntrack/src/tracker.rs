@@ -15,7 +15,7 @@ use crate::tuple::Tuple;
 use crate::{datagram, sctp, tcp};
 use nanos::Nanos;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Packets whose lookups are in flight together.
 const BATCH: usize = 32;
@@ -91,6 +91,42 @@ pub struct Tracker {
     pub(crate) shared: Arc<Conntrack>,
     pub(crate) views: Views,
     pub(crate) pin: Arc<Pin>,
+    /// Its number among the handles.
+    pub(crate) number: u32,
+    /// The packets of a batch.
+    batch: Box<[Read; BATCH]>,
+}
+
+/// How the packets of a batch are tracked.
+struct How<'a> {
+    request: &'a Request,
+    now: Nanos,
+    /// Nobody else counts packets.
+    alone: bool,
+}
+
+/// A packet of a batch as it was read.
+#[derive(Clone, Copy)]
+struct Read {
+    /// Blank where it failed.
+    parsed: Parsed,
+    failed: Option<Invalid>,
+    /// The hash of its tuple.
+    hash: u64,
+}
+
+impl Read {
+    const BLANK: Read = Read {
+        parsed: Parsed::BLANK,
+        failed: None,
+        hash: 0,
+    };
+
+    #[inline(always)]
+    fn read(&mut self, shared: &Conntrack, zone: u16, packet: &Packet<'_>) {
+        self.failed = parse(packet.data, packet.v6, packet.checksum, &mut self.parsed).err();
+        self.hash = shared.table.hash(&self.parsed.tuple, zone);
+    }
 }
 
 impl Tracker {
@@ -98,7 +134,9 @@ impl Tracker {
         Tracker {
             views: shared.table.views(),
             pin: shared.table.epochs.register(),
+            number: shared.number(),
             shared,
+            batch: Box::new([Read::BLANK; BATCH]),
         }
     }
 
@@ -120,10 +158,21 @@ impl Tracker {
     /// If there are fewer outcomes than packets.
     pub fn track_batch(&mut self, request: &Request, packets: &mut [Packet<'_>], now: Nanos, outcomes: &mut [Outcome]) {
         assert!(outcomes.len() >= packets.len(), "an outcome for each packet");
-        let Tracker { shared, views, pin } = self;
+        let Tracker {
+            shared,
+            views,
+            pin,
+            number,
+            batch,
+        } = self;
         pin.enter(&shared.table.epochs);
+        let how = How {
+            request,
+            now,
+            alone: shared.counts_alone(*number, pin),
+        };
         for (packets, outcomes) in packets.chunks_mut(BATCH).zip(outcomes.chunks_mut(BATCH)) {
-            chunk(shared, views, request, packets, now, outcomes);
+            chunk(shared, views, batch, &how, packets, outcomes);
         }
         pin.leave();
     }
@@ -132,53 +181,45 @@ impl Tracker {
 fn chunk(
     shared: &Conntrack,
     views: &mut Views,
-    request: &Request,
+    batch: &mut [Read; BATCH],
+    how: &How<'_>,
     packets: &mut [Packet<'_>],
-    now: Nanos,
     outcomes: &mut [Outcome],
 ) {
-    let read = |packet: &Packet<'_>| {
-        let parsed = parse(packet.data, packet.v6, packet.checksum);
-        let hash = |parsed: &Parsed| shared.table.hash(&parsed.tuple, request.zone);
-        parsed.map(|parsed| (parsed, hash(&parsed)))
-    };
-    if let ([packet], [outcome, ..]) = (&mut *packets, &mut *outcomes) {
-        let parsed = read(packet);
-        *outcome = decide(shared, views, request, packet, &parsed, now);
-        return;
+    let batch = &mut batch[..packets.len()];
+    for (packet, read) in packets.iter().zip(&mut *batch) {
+        read.read(shared, how.request.zone, packet);
     }
-    let mut batch = [Err(Invalid::Malformed); BATCH];
-    for (packet, parsed) in packets.iter().zip(&mut batch) {
-        *parsed = read(packet);
+    if batch.len() > 1 {
+        // All loads before the first use: the misses of the batch are in flight together.
+        let mut candidates = [0; BATCH];
+        for (read, candidate) in batch.iter().zip(&mut candidates) {
+            *candidate = shared.table.touch_slots(views, read.hash).unwrap_or(0);
+        }
+        for candidate in &candidates[..batch.len()] {
+            shared.table.touch_entry(*candidate);
+        }
     }
-    // All loads before the first use: the misses of the batch are in flight together.
-    let hashes = batch[..packets.len()]
-        .iter()
-        .filter_map(|parsed| Some(parsed.as_ref().ok()?.1));
-    let mut candidates = [0; BATCH];
-    for (hash, candidate) in hashes.zip(&mut candidates) {
-        *candidate = shared.table.touch_slots(views, hash).unwrap_or(0);
-    }
-    for candidate in candidates {
-        shared.table.touch_entry(candidate);
-    }
-    for ((packet, parsed), outcome) in packets.iter_mut().zip(&batch).zip(outcomes) {
-        *outcome = decide(shared, views, request, packet, parsed, now);
+    for ((packet, read), outcome) in packets.iter_mut().zip(&*batch).zip(outcomes) {
+        decide(shared, views, how, packet, read, outcome);
     }
 }
 
+#[inline]
 fn decide(
     shared: &Conntrack,
     views: &mut Views,
-    request: &Request,
+    how: &How<'_>,
     packet: &mut Packet<'_>,
-    parsed: &Result<(Parsed, u64), Invalid>,
-    now: Nanos,
-) -> Outcome {
-    let (parsed, hash) = match parsed {
-        Ok((parsed, hash)) => (parsed, *hash),
-        Err(why) => return invalid(shared, request.zone, *why),
-    };
+    read: &Read,
+    outcome: &mut Outcome,
+) {
+    let How { request, now, .. } = *how;
+    if let Some(why) = read.failed {
+        *outcome = invalid(shared, request.zone, why);
+        return;
+    }
+    let (parsed, hash) = (&read.parsed, read.hash);
     let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
     let found = shared
         .table
@@ -189,14 +230,14 @@ fn decide(
     {
         match request.commit && request.force && found.reply {
             false => {
-                if let Some(outcome) = known(shared, request, packet, parsed, found, entry, now) {
-                    return outcome;
+                if known(shared, how, packet, parsed, found, entry, outcome) {
+                    return;
                 }
             }
             true => replace(shared, found.index, entry),
         }
     }
-    unknown(shared, request, packet, parsed, hash, now)
+    *outcome = unknown(shared, request, packet, parsed, hash, now);
 }
 
 /// The connection of a packet that was translated in this zone before.
@@ -309,17 +350,18 @@ fn unknown(
     }
 }
 
-/// A packet of a connection; `None` if the connection is over and the packet begins another one.
+/// A packet of a connection; false if the connection is over and the packet begins another one.
 #[inline]
 fn known(
     shared: &Conntrack,
-    request: &Request,
+    how: &How<'_>,
     packet: &mut Packet<'_>,
     parsed: &Parsed,
     found: Found,
     entry: &Entry,
-    now: Nanos,
-) -> Option<Outcome> {
+    outcome: &mut Outcome,
+) -> bool {
+    let How { request, now, alone } = *how;
     let kind = entry.kind();
     let reply = if found.reply { State::RPL } else { State::NONE };
     let check = shared.checks_sequence();
@@ -344,7 +386,7 @@ fn known(
         Verdict::Tolerated => state |= State::EST | reply,
         Verdict::Reborn => {
             replace(shared, found.index, entry);
-            return None;
+            return false;
         }
         Verdict::Invalid => {
             state |= State::INV;
@@ -357,8 +399,8 @@ fn known(
             state |= State::REL;
         }
         let side = usize::from(found.reply);
-        entry.packets[side].fetch_add(1, Ordering::Relaxed);
-        entry.bytes[side].fetch_add(parsed.end as u64, Ordering::Relaxed);
+        add(&entry.packets[side], 1, alone);
+        add(&entry.bytes[side], parsed.end as u64, alone);
         if request.mark.is_some() || request.label.is_some() {
             shared.set_marks(request, entry);
         }
@@ -391,17 +433,16 @@ fn known(
             translated = true;
         }
     }
-    Some(Outcome {
-        translated,
-        state,
-        zone: request.zone,
-        mark: entry.mark(),
-        label: entry.label(),
-        original: Some(original(shared, entry, kind)),
-        connection: Some(ConnectionId(id)),
-        invalid: (!valid).then_some(Invalid::OutOfState),
-        refused: None,
-    })
+    outcome.state = state;
+    outcome.zone = request.zone;
+    outcome.mark = entry.mark();
+    outcome.label = entry.label();
+    outcome.original = Some(original(shared, entry, kind));
+    outcome.connection = Some(ConnectionId(id));
+    outcome.translated = translated;
+    outcome.invalid = (!valid).then_some(Invalid::OutOfState);
+    outcome.refused = None;
+    true
 }
 
 /// Hands a packet of a control connection to its helper.
@@ -454,6 +495,15 @@ fn original(shared: &Conntrack, entry: &Entry, kind: Kind) -> Tuple {
         return parent;
     }
     shared.table.tuples(entry).0
+}
+
+/// Adds to a count.
+#[inline]
+fn add(count: &AtomicU64, more: u64, alone: bool) {
+    match alone {
+        true => count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed),
+        false => _ = count.fetch_add(more, Ordering::Relaxed),
+    }
 }
 
 #[inline]

@@ -82,8 +82,8 @@ pub trait FlowOffload: Send + Sync {
     /// [settled](FlowOffload::settle).
     fn resume(&self, flow: u32, sum: u64);
 
-    /// A count of the packets of an open flow that lie in its worker's queue, or did. It grows before
-    /// the next packet of the flow is looked at.
+    /// A count of the packets of an open flow that lie in its worker's queue, or did. It grows
+    /// before the next packet of the flow is looked at.
     fn given(&self, flow: u32) -> u64;
 
     /// Says that the worker has sent all packets of a flow that it got up to this

@@ -77,8 +77,8 @@ pub trait Netdev: Send + Sync {
         None
     }
 
-    /// Whether the device has a carrier, as its driver told the kernel last; `None` for a device that
-    /// is none of the kernel's. Asks no hardware.
+    /// Whether the device has a carrier, as its driver told the kernel last; `None` for a device
+    /// that is none of the kernel's. Asks no hardware.
     fn carrier(&self) -> Option<bool> {
         None
     }

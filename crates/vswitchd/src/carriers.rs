@@ -1,10 +1,10 @@
 //! Asks for the links of bonds' members, on a thread of its own: a PHY may take milliseconds to
 //! answer, and the kernel may have to finish other changes of devices first.
 //!
-//! With `bond-detect-mode=miimon` their PHYs are asked, at the interval that is configured. Else the
-//! kernel is asked for their carriers: it tells of a lost carrier by itself too, but of hardware it
-//! does so at most once a second. A member that carries packets is asked every [`BUSY`], another one
-//! every [`IDLE`], so that a switch without traffic sleeps.
+//! With `bond-detect-mode=miimon` their PHYs are asked, at the interval that is configured. Else
+//! the kernel is asked for their carriers: it tells of a lost carrier by itself too, but of
+//! hardware it does so at most once a second. A member that carries packets is asked every
+//! [`BUSY`], another one every [`IDLE`], so that a switch without traffic sleeps.
 
 use crate::slowpath::Shared;
 use dp::Datapath;

@@ -53,6 +53,14 @@ impl Epochs {
         self.now.load(Ordering::Relaxed)
     }
 
+    /// Waits until every batch that is under way has ended. The caller is in none.
+    pub(crate) fn wait_for_batches(&self) {
+        let stamp = self.stamp();
+        while self.oldest() <= stamp {
+            std::thread::yield_now();
+        }
+    }
+
     /// Begins a new epoch. Entries whose stamp is below the returned one may be used again.
     pub(crate) fn oldest(&self) -> u64 {
         let next = self.now.fetch_add(1, Ordering::SeqCst) + 1;
@@ -95,6 +103,21 @@ mod tests {
         assert!(epochs.oldest() > stamp, "b began after the removal");
         b.leave();
         assert!(epochs.oldest() > stamp);
+    }
+
+    #[test]
+    fn batches_that_begin_later_are_not_waited_for() {
+        let epochs = Epochs::new();
+        let (a, b) = (epochs.register(), epochs.register());
+        a.enter(&epochs);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| epochs.wait_for_batches());
+            while epochs.now.load(Ordering::SeqCst) < 3 {}
+            b.enter(&epochs);
+            assert!(!waiting.is_finished());
+            a.leave();
+        });
+        b.leave();
     }
 
     #[test]
