@@ -202,6 +202,9 @@ impl Printer<'_> {
         let _ = match field {
             F::Ipv6Label if exact => write!(out, "0x{value:05x}"),
             F::Ipv6Label => write!(out, "0x{value:05x}/0x{mask:05x}"),
+            // Of these a zero has its 0x too.
+            F::NshSpi | F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4 if exact => write!(out, "{value:#x}"),
+            F::NshC1 | F::NshC2 | F::NshC3 | F::NshC4 => write!(out, "{value:#x}/{mask:#x}"),
             F::NshFlags if !exact => write!(out, "{value:#04x}/{mask:#04x}"),
             // Of these, 16-bit numbers, a zero has its 0x too.
             _ if !exact && field.info().format == Format::Decimal && field.info().bits == 16 => {

@@ -45,6 +45,7 @@ mod sockets;
 mod trace;
 mod trace_connections;
 mod trace_links;
+mod trace_packet_types;
 mod trees;
 mod tunnels;
 mod vsctl;

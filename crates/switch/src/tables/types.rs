@@ -312,7 +312,7 @@ impl Pipeline<'_> {
     /// Drops a packet for whose type an action is not made.
     fn unsupported(&mut self, text: &str) {
         self.failed_for(DropCause::PacketType, "Unsupported packet type");
-        self.line(super::report::Kind::Detail, |_| text.to_owned());
+        self.line(super::report::Kind::Action, |_| text.to_owned());
     }
 }
 

@@ -5,6 +5,9 @@ use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
 
+/// The type of service headers with four context words (RFC 8300 §2.4).
+const FIXED: u128 = 1;
+
 /// The protocol number of IGMP, whose type and code have no fields.
 const IGMP: u128 = 2;
 
@@ -28,6 +31,11 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
                 // Open vSwitch shows these only where they matter.
                 Field::Ipv6Exthdr | Field::NdReserved | Field::NdOptionsType => false,
                 Field::NdSll | Field::NdTll => all.meets(MatchPrerequisite::Nd),
+                Field::NshC1 | Field::NshC2 | Field::NshC3 | Field::NshC4
+                    if state.key.get(Field::NshMdtype) != FIXED =>
+                {
+                    false
+                }
                 // Later fragments have only the protocol.
                 Field::IcmpType | Field::IcmpCode if state.key.get(Field::IpFrag) & 2 != 0 => false,
                 _ => all.meets(info.prerequisite),
@@ -48,6 +56,9 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
     {
         let (kind, code) = (state.key.get(Field::TpSrc), state.key.get(Field::TpDst));
         let _ = write!(text, ",tp_src={kind},tp_dst={code}");
+    }
+    if all.meets(MatchPrerequisite::Nsh) {
+        text.push_str(",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no");
     }
     let lse = |field| state.key.get(field) as u32;
     if all.meets(MatchPrerequisite::Mpls) && lse(Field::MplsLse0) & 0x100 == 0 {
@@ -138,7 +149,12 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     let (mark, rest) = leading(&text, "pkt_mark=");
     let (priority, rest) = leading(rest, "skb_priority=");
     let (connection, rest) = leading(rest, "ct_");
-    format!("{mark}recirc_id={recirc_id},{priority}{connection}eth,{rest}")
+    let eth = if state.key.get(Field::PacketType) == 0 {
+        "eth,"
+    } else {
+        ""
+    };
+    format!("{mark}recirc_id={recirc_id},{priority}{connection}{eth}{rest}")
 }
 
 /// The text with a field's value in hexadecimal and with its mask.
@@ -169,6 +185,8 @@ pub(super) fn failure(error: &str) -> &'static str {
         "Too many resubmits"
     } else if error.contains("Recirculation context") {
         "No recirculation context"
+    } else if error.contains("packet type") {
+        "Unsupported packet type"
     } else {
         "Stack too deep"
     }
