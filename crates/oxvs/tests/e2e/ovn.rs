@@ -6,7 +6,7 @@ use std::path::Path;
 use testkit::{Daemon, Done, Netns, Sandbox, Vswitch, eventually, ping, skip, try_run};
 
 /// Databases and `ovn-northd`.
-struct Central {
+pub(crate) struct Central {
     sandbox: Sandbox,
     _daemons: Vec<Daemon>,
 }
@@ -48,14 +48,14 @@ impl Central {
         format!("unix:{}", self.sandbox.arg(&format!("{name}.sock")))
     }
 
-    fn tool(&self, program: &str, db: &str, words: &[&str]) -> Done {
+    pub(crate) fn tool(&self, program: &str, db: &str, words: &[&str]) -> Done {
         let db = format!("--db={}", self.remote(db));
         try_run(&[&[program, "--timeout=60", &db], words].concat(), &[])
     }
 
     /// Runs a command of `ovn-nbctl`; words with spaces are between double quotes.
     #[track_caller]
-    fn nb(&self, command: &str) -> String {
+    pub(crate) fn nb(&self, command: &str) -> String {
         let mut words = Vec::new();
         for (at, part) in command.split('"').enumerate() {
             match at % 2 {
@@ -68,7 +68,7 @@ impl Central {
 
     /// Waits until every chassis does what the northbound database says.
     #[track_caller]
-    fn sync(&self) {
+    pub(crate) fn sync(&self) {
         self.nb("--wait=hv sync");
     }
 }
@@ -144,18 +144,18 @@ impl Chassis {
 
 /// A logical switch `ls0` with hosts `pa` and `pb`, another, `ls1`, with `pc`, and a router `r0`
 /// between them.
-struct Network {
-    central: Central,
+pub(crate) struct Network {
+    pub(crate) central: Central,
     chassis: Vec<Chassis>,
-    a: Netns,
-    b: Netns,
-    c: Netns,
+    pub(crate) a: Netns,
+    pub(crate) b: Netns,
+    pub(crate) c: Netns,
     servers: Vec<Daemon>,
 }
 
 impl Network {
     /// With one chassis, or with two: `pb` is then behind the second one.
-    fn new(number: usize) -> Network {
+    pub(crate) fn new(number: usize) -> Network {
         let central = Central::new();
         let namespaces: Vec<Netns> = (0..number).map(|n| Netns::new(&format!("ch{n}"))).collect();
         if let [one, other] = &namespaces[..] {
@@ -226,13 +226,13 @@ impl Network {
     }
 
     #[track_caller]
-    fn configure(&self, command: &str) {
+    pub(crate) fn configure(&self, command: &str) {
         self.central.nb(command);
         self.central.sync();
     }
 
     #[track_caller]
-    fn reaches(&self, from: &Netns, address: &str) {
+    pub(crate) fn reaches(&self, from: &Netns, address: &str) {
         assert_eq!(ping(from, address, 3).received, 3, "{address}");
     }
 
@@ -247,7 +247,7 @@ impl Network {
         assert!(self.a.try_run(&large, &[]).stdout.contains(" 2 received"));
     }
 
-    fn has_no_errors(&self) {
+    pub(crate) fn has_no_errors(&self) {
         self.chassis.iter().for_each(Chassis::has_no_errors);
     }
 }
