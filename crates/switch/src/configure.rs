@@ -14,6 +14,7 @@ use crate::storm::StormMeters;
 use crate::switch::Switch;
 use crate::tables::tags::PortVlans;
 use crate::tables::{FlowTables, Hidden};
+use crate::tunnel::PortCounts;
 use crate::{Attach, BridgeConfig, FragMode, InterfaceConfig, LinkState, MirrorConfig, PortConfig, SwitchConfig};
 use conntrack::PolicyId;
 use dp::{Change, PortNo};
@@ -88,6 +89,15 @@ impl Switch {
         stale.extend(changed.into_iter().map(Read::Attachment));
         self.attachments = attachments;
         self.tunnels.set_ports(&self.bridges, &self.attachments, &mut stale);
+        let before = std::mem::take(&mut self.patches);
+        let counts = |at, name: &str| match before.get(&at) {
+            Some((old, counts)) if old == name => *counts,
+            _ => PortCounts::default(),
+        };
+        let patches = interfaces.patches();
+        self.patches = patches
+            .map(|(at, name)| (at, (name.to_owned(), counts(at, name))))
+            .collect();
 
         self.set_timeout_policies(config.timeout_policies, &mut stale);
 
@@ -341,6 +351,16 @@ impl<'a> Interfaces<'a> {
             }
         }
         Interfaces(interfaces)
+    }
+
+    /// The ends of patches with another end.
+    fn patches(&self) -> impl Iterator<Item = (Ingress, &str)> {
+        let is_patch = |name: &&str, attach: &Attach| match attach {
+            Attach::Patch { peer } => self.peer(name, peer).is_some(),
+            Attach::Device(_) | Attach::Tunnel(_) => false,
+        };
+        let all = self.0.iter().filter(move |(name, (_, attach))| is_patch(name, attach));
+        all.map(|(name, (at, _))| (*at, *name))
     }
 
     /// The other end of a patch, if each end names the other.

@@ -354,7 +354,7 @@ impl Switch {
                 continue;
             };
             match credited {
-                Credited::Tunnel {
+                Credited::Port {
                     bridge,
                     port,
                     interface,
@@ -366,7 +366,10 @@ impl Switch {
                         port,
                         interface,
                     };
-                    self.tunnels.credit(at, sent, packets, bytes);
+                    match self.patches.get_mut(&at) {
+                        Some((_, counts)) => counts.add(sent, packets, bytes),
+                        None => self.tunnels.credit(at, sent, packets, bytes),
+                    }
                 }
                 Credited::Rule { rule, .. } => bridge.tables.credit(rule, packets, bytes, used),
                 Credited::Bucket {

@@ -51,5 +51,5 @@ pub use multicast::SnoopingConfig;
 pub use security::{Secured, SecuredPort, Security};
 pub use storm::{Storm, StormControl, StormLimit};
 pub use switch::{FdbError, Ignored, News, OutOfDate, Switch};
-pub use tunnel::{TunnelCounts, TunnelTables, Underlay, UnderlayBridge, Way};
+pub use tunnel::{PortCounts, TunnelTables, Underlay, UnderlayBridge, Way};
 pub use vlan_set::VlanSet;

@@ -10,7 +10,7 @@ use crate::port::{Egress, Ingress};
 use crate::security::Security;
 use crate::tables::contexts::{Bounds, Contexts, Gone};
 use crate::tables::{BridgeRule, Context, MeterChange, MeterNumbers, NewFlowRecord, Translated};
-use crate::tunnel::Tunnels;
+use crate::tunnel::{PortCounts, Tunnels};
 use crate::{FragMode, LinkState, PortFlags};
 use conntrack::PolicyId;
 use dp::{Change, Effect, PortNo};
@@ -36,6 +36,8 @@ pub struct Switch {
     /// The DSCP by queue, of datapath ports with queues that mark.
     pub(crate) marks: BTreeMap<PortNo, BTreeMap<u32, u8>>,
     pub(crate) tunnels: Tunnels,
+    /// The ends of patches: their names, and what they have carried.
+    pub(crate) patches: BTreeMap<Ingress, (String, PortCounts)>,
     pub(crate) contexts: Contexts,
     pub(crate) meter_numbers: MeterNumbers,
     pub(crate) port_meter_numbers: MeterNumbers,
@@ -124,6 +126,7 @@ impl Switch {
             attachments: BTreeMap::new(),
             marks: BTreeMap::new(),
             tunnels: Tunnels::default(),
+            patches: BTreeMap::new(),
             contexts: Contexts::default(),
             meter_numbers: MeterNumbers::of_rules(),
             port_meter_numbers: MeterNumbers::of_ports(),

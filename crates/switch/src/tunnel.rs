@@ -92,9 +92,9 @@ pub struct UnderlayBridge {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What a tunnel has carried, in packets and bytes without outer headers.
+/// What a tunnel, without outer headers, or an end of a patch has carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TunnelCounts {
+pub struct PortCounts {
     /// Packets received.
     pub rx_packets: u64,
     /// Their bytes.
@@ -105,6 +105,18 @@ pub struct TunnelCounts {
     pub tx_bytes: u64,
 }
 
+impl PortCounts {
+    /// Counts packets that were sent, or received.
+    pub(crate) fn add(&mut self, sent: bool, packets: u64, bytes: u64) {
+        let (all_packets, all_bytes) = match sent {
+            true => (&mut self.tx_packets, &mut self.tx_bytes),
+            false => (&mut self.rx_packets, &mut self.rx_bytes),
+        };
+        *all_packets += packets;
+        *all_bytes += bytes;
+    }
+}
+
 /// Tunnels of a switch.
 #[derive(Debug, Default)]
 pub(crate) struct Tunnels {
@@ -113,7 +125,7 @@ pub(crate) struct Tunnels {
     listeners: BTreeMap<PortNo, Listener>,
     /// The sequence numbers of tunnels that have them.
     sequences: BTreeMap<Ingress, Sequence>,
-    counts: BTreeMap<Ingress, TunnelCounts>,
+    counts: BTreeMap<Ingress, PortCounts>,
     /// Tunnels that are refused because another one has the same configuration, and why.
     refused: BTreeMap<Ingress, String>,
     pub(crate) underlay: Underlay,
@@ -211,13 +223,7 @@ impl Tunnels {
         if self.ports.get(at).is_none() {
             return;
         }
-        let counts = self.counts.entry(at).or_default();
-        let (all_packets, all_bytes) = match sent {
-            true => (&mut counts.tx_packets, &mut counts.tx_bytes),
-            false => (&mut counts.rx_packets, &mut counts.rx_bytes),
-        };
-        *all_packets += packets;
-        *all_bytes += bytes;
+        self.counts.entry(at).or_default().add(sent, packets, bytes);
     }
 
     /// The bridge of an underlay whose local port a datapath port is, if tunnels may end there.
@@ -283,16 +289,21 @@ impl Switch {
         refused.collect()
     }
 
-    /// What each tunnel has carried, by the name of its interface; those that have carried nothing
-    /// may be missing.
-    pub fn tunnel_counts(&self) -> BTreeMap<&str, TunnelCounts> {
-        let counts = self.tunnels.counts.iter();
-        let named = counts.filter_map(|(at, counts)| Some((&*self.tunnels.ports.get(*at)?.name, *counts)));
-        named.collect()
+    /// What each tunnel and each end of a patch has carried, by the name of its interface; tunnels
+    /// that have carried nothing may be missing.
+    pub fn port_counts(&self) -> BTreeMap<&str, PortCounts> {
+        let tunnels = self.tunnels.counts.iter();
+        let tunnels = tunnels.filter_map(|(at, counts)| Some((&*self.tunnels.ports.get(*at)?.name, *counts)));
+        let patches = self.patches.values().map(|(name, counts)| (name.as_str(), *counts));
+        tunnels.chain(patches).collect()
     }
 
-    /// What the tunnel of an interface has carried.
-    pub fn counts_of_tunnel(&self, interface: &str) -> TunnelCounts {
+    /// What the tunnel or the end of a patch has carried that is this interface.
+    pub fn counts_of_port(&self, interface: &str) -> PortCounts {
+        let mut patches = self.patches.values();
+        if let Some((_, counts)) = patches.find(|(name, _)| name == interface) {
+            return *counts;
+        }
         let ports = &self.tunnels.ports;
         let has_name = |at: &Ingress| ports.get(*at).is_some_and(|port| *port.name == *interface);
         let found = self.tunnels.counts.iter().find(|(at, _)| has_name(at));

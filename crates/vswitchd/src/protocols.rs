@@ -362,7 +362,7 @@ impl Protocols {
         }
         let switch = self.shared.switch.read();
         let count = |name: String| {
-            let packets = switch.counts_of_tunnel(&name).rx_packets;
+            let packets = switch.counts_of_port(&name).rx_packets;
             (name, packets)
         };
         names.into_iter().map(count).collect()

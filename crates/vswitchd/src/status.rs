@@ -24,7 +24,7 @@ use ovsdb::idl::{Tables, Txn};
 use ovsdb::rows::{self, ToDatum, bridge, controller, interface, mirror, open_vswitch, port};
 use protocols::cfm;
 use std::collections::BTreeMap;
-use switch::{Switch, TunnelCounts};
+use switch::{PortCounts, Switch};
 
 /// A transaction with only those values that differ from the replica's.
 pub(crate) struct Report<'a> {
@@ -277,13 +277,13 @@ impl Report<'_> {
     /// The counters of every interface.
     pub(crate) fn statistics(&mut self, bridges: &Bridges, datapath: &dyn Datapath, switch: &Switch) {
         use interface::{TABLE, columns};
-        let tunnels = switch.tunnel_counts();
+        let counted = switch.port_counts();
         for (_, name, interface) in bridges.interfaces() {
             let Some(uuid) = interface.uuid else { continue };
-            if interface.tunnel.is_some() {
-                // Tunnels share datapath ports.
-                let counts = tunnels.get(name).copied().unwrap_or_default();
-                self.put(TABLE, uuid, columns::STATISTICS, of_tunnel(counts));
+            if interface.tunnel.is_some() || interface.peer.is_some() {
+                // Tunnels share datapath ports, patches have none.
+                let counts = counted.get(name).copied().unwrap_or_default();
+                self.put(TABLE, uuid, columns::STATISTICS, of_port(counts));
                 continue;
             }
             let counters = interface.port.and_then(|port| datapath.port_counters(port));
@@ -343,8 +343,8 @@ pub(crate) fn statistics(c: PortCounters, lost: DeviceDrops) -> BTreeMap<String,
     map
 }
 
-/// As [`statistics`], for a tunnel, which counts packets and bytes only.
-fn of_tunnel(counts: TunnelCounts) -> BTreeMap<String, i64> {
+/// As [`statistics`], for a tunnel or a patch, which count packets and bytes only.
+fn of_port(counts: PortCounts) -> BTreeMap<String, i64> {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let all = [
         ("rx_packets", counts.rx_packets),

@@ -37,6 +37,7 @@ mod ofctl_options;
 mod ofctl_switch;
 mod options;
 mod ovsdb;
+mod patches;
 mod port_status;
 mod routes;
 mod run;

@@ -50,8 +50,8 @@ pub enum Credited {
         /// The bucket.
         bucket: u8,
     },
-    /// A tunnel, in one direction.
-    Tunnel {
+    /// A tunnel or an end of a patch, in one direction.
+    Port {
         /// The bridge, by its number in the switch.
         bridge: u32,
         /// The port's number in the bridge.
@@ -76,7 +76,7 @@ const LOOKUP: u128 = 3;
 const MIRROR: u128 = 4;
 const NETFLOW: u128 = 5;
 const BOND: u128 = 6;
-const TUNNEL: u128 = 7;
+const PORT: u128 = 7;
 
 impl Credited {
     /// The bridge that it belongs to, by its number in the switch.
@@ -87,7 +87,7 @@ impl Credited {
             | Credited::Lookup { bridge, .. }
             | Credited::Mirror { bridge, .. }
             | Credited::Bond { bridge, .. }
-            | Credited::Tunnel { bridge, .. }
+            | Credited::Port { bridge, .. }
             | Credited::Netflow { bridge, .. } => bridge,
         }
     }
@@ -109,12 +109,12 @@ impl Credited {
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
             Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
             Credited::Bond { bridge, port, bucket } => number(BOND, bridge, bucket) | u128::from(port),
-            Credited::Tunnel {
+            Credited::Port {
                 bridge,
                 port,
                 interface,
                 sent,
-            } => number(TUNNEL, bridge, sent.into()) | u128::from(interface) << 32 | u128::from(port),
+            } => number(PORT, bridge, sent.into()) | u128::from(interface) << 32 | u128::from(port),
             Credited::Netflow { bridge, flow } => number(NETFLOW, bridge, 0) | u128::from(flow),
         })
     }
@@ -151,7 +151,7 @@ impl Credited {
                 port: number as u32,
                 bucket: small,
             },
-            TUNNEL => Credited::Tunnel {
+            PORT => Credited::Port {
                 bridge,
                 port: number as u32,
                 interface: (number >> 32) as u16,
@@ -200,7 +200,7 @@ mod tests {
                 mirror: u32::MAX,
             },
             Credited::Netflow { bridge, flow: u64::MAX },
-            Credited::Tunnel {
+            Credited::Port {
                 bridge,
                 port: u32::MAX,
                 interface: u16::MAX,

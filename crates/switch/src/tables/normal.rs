@@ -179,6 +179,7 @@ impl<'a> Pipeline<'a> {
         if !self.deeper(1) {
             return;
         }
+        self.credit_patch(peer);
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
         let outer = self.packet.place.bridge;
         self.run_builtin(copies, bridge, peer, tags);

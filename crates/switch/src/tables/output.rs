@@ -211,10 +211,12 @@ impl Pipeline<'_> {
             Egress::Device(device) | Egress::Bond { member: device, .. } => self.send_to(egress, device),
             Egress::Tunnel(at) => self.send_through_tunnel(at),
             Egress::Patch(peer) if self.packet.hidden => {
+                self.credit_patch(peer);
                 self.mirror_sent(egress);
                 self.enter_again(peer);
             }
             Egress::Patch(peer) => {
+                self.credit_patch(peer);
                 self.mirror_sent(egress);
                 let key = self.packet.state.key;
                 self.enter(peer, key);

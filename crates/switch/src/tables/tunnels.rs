@@ -51,7 +51,7 @@ impl<'a> Pipeline<'a> {
         self.consult_tunnel();
         let found = self.switch.tunnels.find(self.original);
         match found {
-            Some(at) => self.credit_tunnel(at, false),
+            Some(at) => self.credit_port(at, false),
             None => self.dropped(DropCause::NoTunnel),
         }
         found
@@ -248,21 +248,29 @@ impl<'a> Pipeline<'a> {
             sequence: self.switch.tunnels.sequence(at),
         });
         let told = self.told_of(config, ip, (source, remote));
-        self.credit_tunnel(at, true);
+        self.credit_port(at, true);
         match way {
             Way::Native(..) => self.send_encapsulated(at, vport, push, (mark, told)),
             Way::Host => self.send_by_host(at, vport, push, (mark, told)),
         }
     }
 
-    /// Counts the packet for a tunnel.
-    fn credit_tunnel(&mut self, at: Ingress, sent: bool) {
+    /// Counts the packet for both ends of a patch through which it goes to this one.
+    pub(super) fn credit_patch(&mut self, peer: Ingress) {
+        if let Some(own) = self.switch.peer_of(peer) {
+            self.credit_port(*own, true);
+        }
+        self.credit_port(peer, false);
+    }
+
+    /// Counts the packet for a tunnel, or an end of a patch.
+    fn credit_port(&mut self, at: Ingress, sent: bool) {
         let Ingress {
             bridge,
             port,
             interface,
         } = at;
-        let credited = Credited::Tunnel {
+        let credited = Credited::Port {
             bridge,
             port,
             interface: interface as u16,

@@ -55,8 +55,8 @@ impl Env for State {
         let bridges = self.bridges.borrow();
         let name = interface;
         let interface = bridges.interface(name)?;
-        if interface.tunnel.is_some() {
-            let counts = self.shared.switch.read().counts_of_tunnel(name);
+        if interface.tunnel.is_some() || interface.peer.is_some() {
+            let counts = self.shared.switch.read().counts_of_port(name);
             return Some(PortCounters {
                 rx_packets: counts.rx_packets,
                 tx_packets: counts.tx_packets,
