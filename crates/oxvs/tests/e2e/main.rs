@@ -52,4 +52,5 @@ mod snooping;
 mod traffic;
 mod trees;
 mod tunnels;
+mod vtep;
 mod workers;
