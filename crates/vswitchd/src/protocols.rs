@@ -15,6 +15,7 @@ pub(crate) mod aggregation;
 pub(crate) mod bfd;
 pub(crate) mod cfm;
 pub(crate) mod frames;
+mod learning;
 pub(crate) mod links;
 pub(crate) mod lldp;
 mod ports;
@@ -29,6 +30,7 @@ use aggregation::Aggregations;
 use dp::{BondTable, Change, Datapath, PortNo, PuntReason};
 use flow::{FlowState, Key, MatchField, PacketMeta, Tunnel};
 use frames::Frame;
+use learning::{Announcement, ChooseMember};
 use links::{Links, Passes, Watcher};
 use nanos::Nanos;
 use openflow::model::{Action, Port, Value};
@@ -44,10 +46,7 @@ use std::time::Duration;
 use switch::tables::{Patience, Translated};
 use switch::{LinkState, Switch};
 use tokio::sync::Notify;
-use wire::{EtherType, MacAddr, Vid};
-
-/// Learning packets that a change of a bond sends at most.
-const MOST_LEARNING: usize = 8192;
+use wire::Vid;
 
 /// Frames that the thread takes before it looks at timers again.
 const FRAMES: usize = 64;
@@ -112,16 +111,6 @@ struct Outgoing {
     /// A tunnel marks it as one of control (Geneve's bit O, RFC 8926 §3.4).
     oam: bool,
 }
-
-/// A bond whose other end must learn the bridge's stations again.
-struct Announcement {
-    bridge: String,
-    port: String,
-    choose: ChooseMember,
-}
-
-/// The member by which a station in a VLAN is reached.
-type ChooseMember = Box<dyn Fn(MacAddr, Vid) -> Option<String>>;
 
 /// A change of the switch's tables, which returns what became stale.
 type SwitchChange = Box<dyn FnOnce(&mut Switch, Nanos) -> Vec<Change>>;
@@ -489,32 +478,6 @@ impl Protocols {
         result
     }
 
-    /// Sends the learning packets of a bond.
-    fn announce(&self, ports: &Ports, of: &Announcement) {
-        let frames: Vec<(String, Vec<u8>)> = {
-            let switch = self.shared.switch.read();
-            let Some(bridge) = switch.bridge(&of.bridge) else {
-                return;
-            };
-            let stations = bridge.entries(self.shared.clock.now());
-            let stations = stations.filter(|station| station.port != of.port);
-            stations
-                .filter_map(|station| {
-                    let tag = bridge.tag_at(&of.port, station.vlan)?;
-                    let member = (of.choose)(station.mac, station.vlan)?;
-                    Some((member, learning_packet(station.mac, tag)))
-                })
-                .take(MOST_LEARNING)
-                .collect()
-        };
-        tracing::debug!(target: "ofproto_dpif", "bond {}: sent {} gratuitous learning packets", of.port, frames.len());
-        for (member, frame) in frames {
-            if let Some(facts) = ports.get(&member) {
-                self.send(facts, &frame, false);
-            }
-        }
-    }
-
     fn send(&self, facts: &PortFacts, frame: &[u8], oam: bool) {
         if let Some(port) = facts.device {
             self.datapath.send_ahead(port, frame);
@@ -587,29 +550,6 @@ impl Protocols {
 
 fn output(port: Port) -> Action {
     Action::Output { port, max_len: 0 }
-}
-
-/// A broadcast from a station (RARP, RFC 903, as Open vSwitch sends): switches learn from its
-/// source where the station is, and hosts ignore it.
-fn learning_packet(station: MacAddr, tag: Option<Vid>) -> Vec<u8> {
-    const RARP: u16 = 0x8035;
-    const REQUEST: u16 = 3;
-    let mut frame = Vec::with_capacity(64);
-    frame.extend(MacAddr::BROADCAST.0);
-    frame.extend(station.0);
-    if let Some(vid) = tag {
-        frame.extend(EtherType::VLAN.0.to_be_bytes());
-        frame.extend(vid.get().to_be_bytes());
-    }
-    frame.extend(RARP.to_be_bytes());
-    frame.extend([0, 1, 8, 0, 6, 4]);
-    frame.extend(REQUEST.to_be_bytes());
-    for address in [station.0; 2] {
-        frame.extend(address);
-        frame.extend([0; 4]);
-    }
-    frame.resize(frame.len().max(60), 0);
-    frame
 }
 
 impl std::ops::Deref for Running {
