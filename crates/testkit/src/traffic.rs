@@ -167,8 +167,19 @@ impl Capture {
         eventually(what, || self.frames().iter().any(|f| wanted(f)).then_some(()));
     }
 
-    /// Ends the capture and returns all frames.
+    /// Ends the capture and returns all frames. tcpdump leaves what it has not read when it is
+    /// ended, so it has some time to write what has come.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
+        let written = || std::fs::metadata(self.sandbox.path("capture")).map_or(0, |file| file.len());
+        let mut before = written();
+        for _ in 0..10 {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = written();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
         self.daemon.terminate();
         self.frames()
     }
