@@ -28,8 +28,8 @@ use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, SocketFilter};
 use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
-use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH, NewFlow};
-use dp::offload::{NewOutput, PacketKind, PortCarried, Refused, Rewrite};
+use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH, NONE_GIVEN};
+use dp::offload::{NewFlow, NewOutput, PacketKind, PortCarried, Refused, Rewrite};
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
 use netdev::{IngressPrograms, Rx};
@@ -215,8 +215,8 @@ impl FlowOffload for Ebpf {
         for word in [PACKETS, BYTES, USED] {
             row[word].store(0, Relaxed);
         }
-        row[SETTLED].store(0, Relaxed);
-        row[GIVEN].store(1, Release);
+        row[SETTLED].store(NONE_GIVEN, Relaxed);
+        row[GIVEN].store(NONE_GIVEN + 1, Release);
         self.resume(new.number, new.sum);
         let opened = self.flows.lock().insert(new.kind.bytes(), flow, BPF_NOEXIST);
         opened.map_err(|error| {

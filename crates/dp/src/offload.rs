@@ -48,6 +48,8 @@ pub const MAX_PORTS: u32 = 1024;
 pub const MAX_EPOCHS: u32 = 1 << 16;
 /// The last epoch is never used and never advances: an implementation can fill a list with it.
 pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
+/// For [`FlowOffload::settle`]: no count, so that nothing is forwarded.
+pub const NONE_GIVEN: u64 = 0;
 /// For [`FlowOffload::settle`]: whatever its worker has got.
 pub const ANY_GIVEN: u64 = u64::MAX;
 /// Most outputs of one flow.
@@ -83,7 +85,7 @@ pub trait FlowOffload: Send + Sync {
     fn resume(&self, flow: u32, sum: u64);
 
     /// A count of the packets of an open flow that lie in its worker's queue, or did. It grows
-    /// before the next packet of the flow is looked at.
+    /// before the next packet of the flow is looked at, and is never [`NONE_GIVEN`].
     fn given(&self, flow: u32) -> u64;
 
     /// Says that the worker has sent all packets of a flow that it got up to this

@@ -4,7 +4,7 @@ use super::super::FlowTable;
 use super::ports::Port;
 use super::{OffloadedFlows, Open, put};
 use crate::bonds::{self, BondView};
-use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, OffloadPort, Outputs, PacketKind, Refused};
+use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, NONE_GIVEN, OffloadPort, Outputs, PacketKind, Refused};
 use flow::PortNo;
 use nanos::Nanos;
 use smallvec::SmallVec;
@@ -156,6 +156,7 @@ impl OffloadedFlows {
         drop(to);
         let current = is_current();
         if current {
+            open.flow.settle(NONE_GIVEN);
             open.flow.resume(sum);
             self.tally.resumed += 1;
         }

@@ -152,6 +152,7 @@ impl FlowOffload for Simulated {
         state.flows.insert(*flow.kind, open);
         let row = Row {
             sum: Some(flow.sum),
+            given: 1,
             ..Row::default()
         };
         state.rows.insert(flow.number, row);
