@@ -83,8 +83,8 @@ impl Conntrack {
 
     #[cold]
     fn share_counts(&self, number: u32, pin: &Pin) -> bool {
-        let (order, failed) = (Ordering::SeqCst, Ordering::SeqCst);
-        if self.counts.compare_exchange(NOBODY, number, order, failed).is_ok() {
+        let order = Ordering::SeqCst;
+        if self.counts.compare_exchange(NOBODY, number, order, order).is_ok() {
             return true;
         }
         pin.leave();

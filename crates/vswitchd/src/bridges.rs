@@ -40,7 +40,7 @@ pub(crate) struct Bridges {
     mirror_problems: Vec<mirrors::Problem>,
     /// Devices that another process holds and may release soon.
     retries: Retries,
-    /// Asks the PHYs of bonds' members.
+    /// Asks for the links of bonds' members.
     carriers: Monitor,
     /// The datapath port numbers of tunnels, by the names of the datapath ports.
     tunnel_ports: BTreeMap<String, PortNo>,

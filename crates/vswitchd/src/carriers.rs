@@ -185,10 +185,9 @@ impl Inner {
                 Ask::Carrier(_) => device.link.is_some() || link == Some(false),
             };
             device.link = link;
-            if !is_news {
-                return;
+            if is_news {
+                self.shared.carriers_notify.notify_one();
             }
-            self.shared.carriers_notify.notify_one();
         }
     }
 }

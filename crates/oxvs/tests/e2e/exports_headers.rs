@@ -97,18 +97,16 @@ fn in_a_minute(template_interval: u32, stats_interval: u32) -> [usize; 2] {
     }
     let messages = side.collector.take(SOON);
     // A set begins behind the header of a message (RFC 7011 §3.1, §3.3.2).
-    let sets = |id: u16| {
-        let of_id = messages
-            .iter()
-            .filter(move |message| message[16..18] == id.to_be_bytes());
-        of_id.map(|message| &message[16..]).collect::<Vec<_>>()
-    };
-    [2, 3].map(|id| sets(id).iter().filter(|set| set == &&sets(id)[0]).count())
+    [2u16, 3].map(|id| {
+        let of_id = messages.iter().filter(|message| message[16..18] == id.to_be_bytes());
+        let sets: Vec<&[u8]> = of_id.map(|message| &message[16..]).collect();
+        sets.iter().filter(|set| **set == sets[0]).count()
+    })
 }
 
 #[test]
 fn ipfix_tells_its_templates_and_its_own_counts_at_the_intervals_of_their_columns() {
-    skip!(unless "ovs-vsctl", "ovs-appctl", "ovs-ofctl");
+    skip!(unless "ovs-vsctl", "ovs-appctl", "ovs-ofctl", "ovsdb-client");
     assert_eq!(in_a_minute(10, 30), [6, 2]);
     assert_eq!(in_a_minute(20, 5), [3, 12]);
 }

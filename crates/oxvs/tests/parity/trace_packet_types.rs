@@ -1,9 +1,14 @@
 //! `ofproto/trace` of packet types: `encap`, `decap` and network service headers (RFC 8300).
 //!
-//! Not compared, because they differ: megaflows of packets whose tags, or whose TTL in a label, an
-//! action depends on (Open vSwitch's leave out what they depend on); `set(nsh())` of fields that a
-//! rule matches and no action changes; a `pop_eth` right behind a `push_eth`; bare packets as the
-//! flow of a trace.
+//! Not compared, because they differ:
+//! - megaflows of packets whose tags, or whose TTL in a label, an action depends on (Open vSwitch's
+//!   leave out what they depend on), and of packets whose next protocol is unknown;
+//! - `set(nsh())`: Open vSwitch's has fields that a rule matches and no action changes, stands
+//!   before `pop_eth`, and has masked flags in two digits;
+//! - a `pop_eth` right behind a `push_eth`, which ours leaves out together;
+//! - bare packets as the flow of a trace, or behind a recirculation (addresses of connections);
+//! - a header within a header: Open vSwitch goes on to show the outer one's fields;
+//! - `set_field` of a header behind `decap`: accepted there, refused here.
 
 use crate::run::{Daemons, Group, Table, row, run};
 
