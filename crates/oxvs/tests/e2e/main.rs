@@ -40,7 +40,6 @@ mod offload;
 mod openflow;
 mod other_tools;
 mod ovn;
-mod ovn_services;
 mod port_security;
 mod python_idl;
 mod qos;

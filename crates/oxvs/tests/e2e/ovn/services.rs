@@ -1,17 +1,10 @@
 //! OVN's services at ports: what `ovn-controller` answers itself (packets that wait for it and are
 //! resumed), and what ports may send, how much, and with which DSCP.
 
-use crate::ovn::Network;
+use super::{Network, needs_ovn};
 use std::net::UdpSocket;
 use std::time::Duration;
-use testkit::{Capture, eventually, ping, skip};
-
-macro_rules! network {
-    () => {{
-        skip!(unless root, "ovn-nbctl", "ovn-northd", "ovn-controller", "ovs-vsctl", "ip", "tcpdump", "curl", "python3");
-        Network::new(1)
-    }};
-}
+use testkit::{Capture, eventually, ping};
 
 /// Asks until there is an answer.
 fn ask(socket: &UdpSocket, to: &str, question: &[u8]) -> Vec<u8> {
@@ -36,7 +29,8 @@ fn discover() -> Vec<u8> {
 
 #[test]
 fn the_controller_answers_for_dhcp_and_dns() {
-    let network = network!();
+    needs_ovn!();
+    let network = Network::new(1);
     network.configure(
         "create dhcp_options cidr=10.1.0.0/24 \
          options:server_id=10.1.0.1 options:server_mac=00:00:00:00:ff:01 options:lease_time=3600 options:router=10.1.0.1",
@@ -71,7 +65,8 @@ fn the_controller_answers_for_dhcp_and_dns() {
 
 #[test]
 fn ports_send_from_their_own_addresses_only_while_they_are_enabled() {
-    let network = network!();
+    needs_ovn!();
+    let network = Network::new(1);
     network.configure("lsp-set-port-security pa \"50:54:00:00:00:01 10.1.0.11\"");
     network.reaches(&network.a, "10.1.0.12");
     network.a.ip("addr add 10.1.0.77/24 dev eth0");
@@ -107,7 +102,8 @@ fn limit(network: &Network, what: &[&str]) {
 
 #[test]
 fn a_class_of_packets_has_its_dscp_and_its_rate() {
-    let network = network!();
+    needs_ovn!();
+    let network = Network::new(1);
     let capture = Capture::start(&network.b, "eth0", "icmp");
     limit(&network, &["dscp=46"]);
     network.reaches(&network.a, "10.1.0.12");
