@@ -4,6 +4,7 @@
 mod access_lists;
 mod balancers;
 mod cluster_page;
+mod encapsulations;
 mod networks;
 mod services;
 
@@ -153,11 +154,11 @@ impl Chassis {
         }
         switch.vsctl(&format!(
             "set open_vswitch . external_ids:system-id=ch{number} external_ids:ovn-remote={} \
-             external_ids:ovn-encap-type={} external_ids:ovn-encap-ip={} \
+             external_ids:ovn-encap-type={} external_ids:ovn-encap-ip=\"{}\" \
              -- add-br br-int -- set bridge br-int fail-mode=secure datapath_type=netdev",
             central.remote("sb"),
             plan.encapsulation,
-            address.replace(':', "\\:"),
+            address,
         ));
         let mut command = ns.prefix();
         let sandbox = &switch.sandbox;

@@ -1,4 +1,4 @@
-//! Load balancers beyond TCP with hairpin: UDP, shares of servers, fields of the hash,
+//! Load balancers beyond TCP with hairpin: UDP, shares of servers, fields of the hash, affinity,
 //! health checks, none left, flushes.
 
 use super::{Network, needs_ovn, tcp_answer};
@@ -57,6 +57,14 @@ fn new_connections_are_shared_by_the_servers_as_options_say() {
     network.configure("set load_balancer lb0 selection_fields=ip_src,ip_dst");
     let answers = tcp_answers(&network.a, "10.9.9.9:80", 10);
     assert_eq!(answers.len(), 1, "{answers:?}");
+    network.configure(&format!(
+        "lb-add lb2 10.9.9.6:80 {BOTH} tcp -- set load_balancer lb2 options:affinity_timeout=60 -- ls-lb-add ls0 lb2"
+    ));
+    // OVN drops the first packet of a client, on Open vSwitch too: it only learns from it.
+    let server = eventually("a server answers", || {
+        Some(tcp_answer(&network.a, "10.9.9.6:80".parse().unwrap())).filter(|answer| !answer.is_empty())
+    });
+    are(&tcp_answers(&network.a, "10.9.9.6:80", 10), &[&server]);
     network.has_no_errors();
 }
 
