@@ -16,9 +16,17 @@ step() {
     echo "== $name: status $status after $((SECONDS - begin)) s"
 }
 
-# What a guest with Debian's kernel records is what is committed.
+# What Debian's kernel does in a guest today is what ours do. The kernel that the committed recordings
+# are of does also the same as then, to the byte.
 recordings() {
-    ./scripts/qdiscs.sh && git diff --stat --exit-code -- crates/qos/tests/kernel/recorded
+    local recorded=crates/qos/tests/kernel/recorded
+    ./scripts/qdiscs.sh && ./scripts/cargo test --quiet --locked -p qos --test kernel || return
+    if git diff -U0 -- $recorded | grep '^[-+]# kernel ' | sort -u; then
+        echo "compared with another kernel's recordings than the committed ones, which stay"
+        git checkout --quiet -- $recorded
+    else
+        git diff --stat --exit-code -- $recorded
+    fi
 }
 
 step tests env OXVS_TESTS=long ./scripts/test.sh

@@ -12,6 +12,9 @@ use qos::{
 
 const SECOND: u64 = 1_000_000;
 
+/// Packets arrive at 100 and 200 µs after the times at which packets leave the full queue: those are
+/// 400 µs apart, and 22 µs before a multiple of that, because of the burst. A kernel that takes a
+/// microsecond more drops the same packets.
 pub(crate) fn fifo_with_a_limit() -> Scenario {
     Scenario {
         name: "fifo",
@@ -19,11 +22,16 @@ pub(crate) fn fifo_with_a_limit() -> Scenario {
         offers: together([
             burst(Offer::new(0, 1000), 30),
             burst(Offer::new(10_000, 500), 80),
-            steady(Offer::new(60_000, 1000).flow(1), 700, 400_000),
-            steady(Offer::new(60_300, 200).flow(2), 900, 400_000),
+            burst(Offer::new(60_000, 1000), 1),
+            steady(Offer::new(60_100, 1000).flow(1), 1200, 400_000),
+            steady(Offer::new(60_200, 500).flow(2), 400, 400_000),
         ]),
         ours: || single(fifo(50)),
-        near: Near::SAME,
+        // Packets of a burst arrive when the machine has them ready.
+        near: Near {
+            fates: 4,
+            ..Near::SAME
+        },
     }
 }
 
