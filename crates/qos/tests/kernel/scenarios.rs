@@ -28,10 +28,7 @@ pub(crate) fn fifo_with_a_limit() -> Scenario {
         ]),
         ours: || single(fifo(50)),
         // Packets of a burst arrive when the machine has them ready.
-        near: Near {
-            fates: 4,
-            ..Near::SAME
-        },
+        near: Near { fates: 4, ..Near::SAME },
     }
 }
 
