@@ -16,8 +16,8 @@ step() {
     echo "== $name: status $status after $((SECONDS - begin)) s"
 }
 
-# What Debian's kernel does in a guest today is what ours do. The kernel that the committed recordings
-# are of does also the same as then, to the byte.
+# What Debian's kernel does in a guest today is what ours do. The kernel that the committed
+# recordings are of does also the same as then, to the byte.
 recordings() {
     local recorded=crates/qos/tests/kernel/recorded
     ./scripts/qdiscs.sh && ./scripts/cargo test --quiet --locked -p qos --test kernel || return

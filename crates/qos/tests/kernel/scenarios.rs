@@ -12,9 +12,9 @@ use qos::{
 
 const SECOND: u64 = 1_000_000;
 
-/// Packets arrive at 100 and 200 µs after the times at which packets leave the full queue: those are
-/// 400 µs apart, and 22 µs before a multiple of that, because of the burst. A kernel that takes a
-/// microsecond more drops the same packets.
+/// Packets arrive at 100 and 200 µs after the times at which packets leave the full queue: those
+/// are 400 µs apart, and 22 µs before a multiple of that, because of the burst. A kernel that takes
+/// a microsecond more drops the same packets.
 pub(crate) fn fifo_with_a_limit() -> Scenario {
     Scenario {
         name: "fifo",
