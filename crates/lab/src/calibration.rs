@@ -320,6 +320,7 @@ fn datagrams(from: &Agent, to: &Agent, payload: u64, rate: u64, seconds: f64) ->
         seconds,
         knock: false,
         spin: 0,
+        pinned: false,
     }))?;
     sender.go()?;
     let Outcome::Sent(sent) = sender.wait(Duration::from_secs_f64(seconds + 30.0))? else {

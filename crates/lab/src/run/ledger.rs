@@ -184,6 +184,7 @@ mod tests {
                 payload: 5000,
                 rate: 1,
                 buffer: None,
+                pinned: false,
             },
         };
         let setup = Setup {

@@ -312,6 +312,7 @@ mod tests {
                 payload: 1000,
                 rate: 8_000_000,
                 buffer: None,
+                pinned: false,
             },
         }
     }

@@ -84,6 +84,10 @@ pub enum Test {
         rate: u64,
         /// The receiver's socket buffer in bytes; none: the system's.
         buffer: Option<u32>,
+        /// Whether the sender stays on the first processor. Of one that moves, the kernel has
+        /// datagrams in the queues of both processors, where they overtake each other.
+        #[serde(default)]
+        pinned: bool,
     },
     /// netperf's TCP_STREAM. Metrics `throughput` (bit/s received, mean of a stream), `total` (of
     /// all streams), `transfer` (bytes received, mean of a stream), `lost` (streams; the other

@@ -176,6 +176,7 @@ pub fn broadcast(
         seconds,
         knock: false,
         spin: 0,
+        pinned: false,
     };
     let mut sender = ends.agent(from)?.start(Task::Send(task))?;
     let captures = capture_on(ends, &hosts)?;
@@ -326,7 +327,7 @@ pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32, tool: f64) ->
         streams: 1,
     };
     match &flow.test {
-        Test::Cbr { payload, rate, buffer } => {
+        Test::Cbr { payload, rate, buffer, .. } => {
             (client.udp, client.message, client.buffer) = (Some(*rate), Some(*payload), *buffer);
         }
         Test::TcpStream(streams) => {

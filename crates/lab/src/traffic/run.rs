@@ -235,6 +235,10 @@ impl Plan<'_> {
                 Test::UdpRr(streams) => clients.push(self.streams(planned, Kind::UdpRr, streams, servers)?),
             }
         }
+        let is_pinned = |flow: &SendFlow| {
+            let planned = self.flows.iter().find(|planned| planned.number == flow.flow);
+            planned.is_some_and(|planned| matches!(planned.flow.test, Test::Cbr { pinned: true, .. }))
+        };
         for ((host, counts), flows) in senders {
             let task = Send {
                 flows: flows.clone(),
@@ -242,6 +246,7 @@ impl Plan<'_> {
                 seconds: self.seconds_of(counts),
                 knock: !counts || self.warmup > 0.0,
                 spin: 0,
+                pinned: flows.iter().any(is_pinned),
             };
             clients.push(Client {
                 task: self.ends.agent(host)?.start(Task::Send(task))?,

@@ -212,6 +212,7 @@ fn what_is_sent_of_each_flow_is_received_or_accounted_for() {
         seconds: 0.4,
         knock: true,
         spin: 0,
+        pinned: false,
     };
     let mut sender = agent.start(Task::Send(task)).unwrap();
     sender.go().unwrap();
@@ -248,6 +249,7 @@ fn a_sender_that_is_stopped_says_what_it_sent() {
         seconds: 1e6,
         knock: false,
         spin: 0,
+        pinned: false,
     };
     let mut sender = agent.start(Task::Send(task)).unwrap();
     sender.go().unwrap();

@@ -393,6 +393,7 @@ fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
             seconds: setup.seconds,
             knock: false,
             spin: 0,
+            pinned: false,
         };
         let mut sender = ends.agent(from)?.start(Task::Send(task))?;
         let (before, began) = (controller.packet_ins(), Instant::now());

@@ -36,6 +36,9 @@ pub struct Send {
     /// wake-up.
     #[serde(default)]
     pub spin: u64,
+    /// Whether the thread stays on the first processor.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 /// A flow to send.
@@ -121,6 +124,10 @@ impl Send {
         control.ready(senders.iter().map(|sender| sender.source).collect());
         if control.await_go() {
             be_punctual();
+            if self.pinned {
+                let first = sys::thread::allowed_cpus()?.into_iter().next();
+                sys::thread::pin_to_cpu(first.context("no processor is allowed")?)?;
+            }
             if self.knock {
                 knock(control, &mut senders);
             }
