@@ -327,7 +327,9 @@ pub fn witness(ends: &Ends, name: &str, flow: &Flow, seconds: u32, tool: f64) ->
         streams: 1,
     };
     match &flow.test {
-        Test::Cbr { payload, rate, buffer, .. } => {
+        Test::Cbr {
+            payload, rate, buffer, ..
+        } => {
             (client.udp, client.message, client.buffer) = (Some(*rate), Some(*payload), *buffer);
         }
         Test::TcpStream(streams) => {

@@ -2,7 +2,8 @@
 
 use super::budget::cost;
 use super::freeze::Why;
-use super::pipeline::{LookUp, Pipeline, Ran};
+use super::look_up::{LookUp, Ran};
+use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::{Credited, Group};
 use flow::{Field, MatchField, MatchPrerequisite, TAG_PRESENT};

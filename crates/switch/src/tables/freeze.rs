@@ -8,8 +8,9 @@
 //! the actions behind these run at once.
 
 use super::budget::{Limit, cost};
+use super::look_up::LookUp;
 use super::packet::Place;
-use super::pipeline::{LookUp, Pipeline};
+use super::pipeline::Pipeline;
 use super::report::{Kind, write_metadata};
 use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;

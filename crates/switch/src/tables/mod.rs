@@ -57,6 +57,7 @@ mod labels;
 mod learn;
 mod limits;
 mod liveness;
+mod look_up;
 mod meter;
 mod mirrors;
 mod multicast;

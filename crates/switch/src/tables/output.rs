@@ -2,8 +2,9 @@
 
 use super::budget::cost;
 use super::freeze::Why;
+use super::look_up::LookUp;
 use super::packet::Owner;
-use super::pipeline::{LookUp, Pipeline};
+use super::pipeline::Pipeline;
 use super::report::Kind;
 use super::{ForController, TABLES, TableMiss};
 use crate::bridge::Bridge;
