@@ -37,7 +37,11 @@ impl Rstp {
         }
         if port.selected && port.updt_info {
             (port.proposing, port.proposed) = (false, false);
-            port.agreed = port.agreed && port.info_is == InfoIs::Mine && port.designated_priority <= port.port_priority;
+            let worse = port.designated_priority > port.port_priority;
+            // Whoever agreed may lead to the root by another way now, and this bridge by that one:
+            // until it agrees again, nothing passes.
+            port.sync |= port.agreed && worse && !port.oper_edge;
+            port.agreed = port.agreed && port.info_is == InfoIs::Mine && !worse;
             port.synced = port.synced && port.agreed;
             port.port_priority = port.designated_priority;
             port.port_times = port.designated_times;
@@ -133,10 +137,11 @@ impl Port {
         self.proposed |= received.rst.is_some_and(|flags| flags.proposal);
     }
 
-    /// §17.21.9.
+    /// §17.21.9; but an agreement that comes before this port has sent its new information is one
+    /// to the old information.
     fn record_agreement(&mut self, received: &Received, rstp: bool) {
         let agrees = received.rst.is_some_and(|flags| flags.agreement);
-        self.agreed = rstp && self.config.is_point_to_point() && agrees;
+        self.agreed = rstp && self.config.is_point_to_point() && agrees && !self.new_info;
         if self.agreed {
             self.proposing = false;
         }

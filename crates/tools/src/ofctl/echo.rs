@@ -80,14 +80,10 @@ pub(super) fn benchmark(ctl: &Ctl, args: &[String]) -> Result<(), Failure> {
         conn.transact(&request)?;
     }
     let seconds = start.elapsed().as_secs_f64();
-    let rate = |n: usize| match n {
-        0 => "-nan".into(),
-        n => format!("{:.0}", n as f64 / seconds),
-    };
     print(&format!(
-        "Finished in {:.1} ms ({} packets/s) ({} bytes/s)\n",
-        if count == 0 { 0.0 } else { seconds * 1000.0 },
-        rate(count),
-        rate(count * size)
+        "Finished in {:.1} ms ({:.0} packets/s) ({:.0} bytes/s)\n",
+        seconds * 1000.0,
+        count as f64 / seconds,
+        (count * size) as f64 / seconds
     ))
 }

@@ -1,4 +1,4 @@
-//! The switch's configuration of bridges, as their rows want it and with the devices that there are.
+//! The switch's configuration of bridges: as their rows want it, with the devices that there are.
 
 use super::BridgeState;
 use crate::desired::{self, Desired};

@@ -292,57 +292,76 @@ pub(crate) fn has_loop(network: &Network<Bridge>) -> bool {
     forwarding(network).into_iter().any(|(a, b)| !groups.join(a, b))
 }
 
-/// What is wrong with the trees: `None` if every part of the network has a tree that reaches all of
-/// it, with the right root and the right costs.
-pub(crate) fn fault(network: &Network<Bridge>) -> Option<String> {
-    if has_loop(network) {
-        return Some("a loop".to_owned());
-    }
-    let (mut parts, mut trees) = (Groups::new(network), Groups::new(network));
+/// The parts of a network that links connect: the root of each, and how many links away from it
+/// its bridges are.
+fn parts(network: &Network<Bridge>) -> Vec<(usize, BTreeMap<usize, u32>)> {
     let mut neighbours = vec![Vec::new(); network.nodes().count()];
     for link in (0..network.links()).filter(|&link| network.is_up(link)) {
         let ends = network.ends(link);
-        parts.join(ends[0].0, ends[1].0);
         neighbours[ends[0].0].push(ends[1].0);
         neighbours[ends[1].0].push(ends[0].0);
     }
-    for (a, b) in forwarding(network) {
-        trees.join(a, b);
-    }
-    let own = |node: usize| match &network.node(node).machine {
-        Machine::Stp(machine, _) => machine.status().id,
-        Machine::Rstp(machine, _) => machine.status().id,
-    };
-    let cost = match network.node(0).machine {
-        Machine::Stp(..) => 19,
-        Machine::Rstp(..) => 20_000,
-    };
-    for start in 0..neighbours.len() {
-        let part: Vec<usize> = (0..neighbours.len()).filter(|&node| parts.same(start, node)).collect();
-        let root = *part.iter().min_by_key(|&&node| own(node)).expect("a part has bridges");
-        if root != start {
+    let mut nodes: Vec<usize> = (0..neighbours.len()).collect();
+    nodes.sort_by_key(|&node| own_id(network, node));
+    let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
+    for root in nodes {
+        if !seen.insert(root) {
             continue;
         }
         let mut distance = BTreeMap::from([(root, 0)]);
         let mut queue = std::collections::VecDeque::from([root]);
         while let Some(node) = queue.pop_front() {
             for &next in &neighbours[node] {
-                if !distance.contains_key(&next) {
-                    distance.insert(next, distance[&node] + cost);
+                if seen.insert(next) {
+                    distance.insert(next, distance[&node] + 1);
                     queue.push_back(next);
                 }
             }
         }
-        for node in part {
+        parts.push((root, distance));
+    }
+    parts
+}
+
+fn own_id(network: &Network<Bridge>, node: usize) -> BridgeId {
+    match &network.node(node).machine {
+        Machine::Stp(machine, _) => machine.status().id,
+        Machine::Rstp(machine, _) => machine.status().id,
+    }
+}
+
+/// How many bridges there are on the way from a root to the bridge that is farthest from it, both
+/// included.
+pub(crate) fn diameter(network: &Network<Bridge>) -> u32 {
+    let farthest = parts(network)
+        .iter()
+        .filter_map(|(_, distance)| distance.values().max().copied())
+        .max();
+    farthest.unwrap_or_default() + 1
+}
+
+/// What is wrong with the trees: `None` if every part of the network has a tree that reaches all of
+/// it, with the right root and the right costs.
+pub(crate) fn fault(network: &Network<Bridge>) -> Option<String> {
+    if has_loop(network) {
+        return Some("a loop".to_owned());
+    }
+    let mut trees = Groups::new(network);
+    for (a, b) in forwarding(network) {
+        trees.join(a, b);
+    }
+    let cost = match network.node(0).machine {
+        Machine::Stp(..) => 19,
+        Machine::Rstp(..) => 20_000,
+    };
+    for (root, distance) in parts(network) {
+        for (node, distance) in distance {
             if !trees.same(root, node) {
                 return Some(format!("bridge {node} is cut off from the root {root}"));
             }
-            let found = network.node(node).root();
-            if found != (own(root), distance[&node]) {
-                return Some(format!(
-                    "bridge {node} has the root {found:?}, not {:?}",
-                    (own(root), distance[&node])
-                ));
+            let (found, right) = (network.node(node).root(), (own_id(network, root), distance * cost));
+            if found != right {
+                return Some(format!("bridge {node} has the root {found:?}, not {right:?}"));
             }
         }
     }
