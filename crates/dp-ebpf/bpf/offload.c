@@ -39,13 +39,16 @@
 #define ICMPV6 58
 #define ICMPV6_ECHO 128
 
+/* Bytes of the headers of a kind. */
+#define HEADERS (IPV6_END + 10)
+
 /* What packets of a flow have in common; see dp::PacketKind. */
 struct kind {
 	/* The device it came in by. */
 	u32 device;
 	/* The tag that the kernel took out of it: TPID in network order above the TCI; 0 without. */
 	u32 tag;
-	u8 headers[IPV6_END + 10];
+	u8 headers[HEADERS];
 };
 
 /* Where a packet goes. */
@@ -64,8 +67,12 @@ struct flow {
 	u32 ticket;
 	/* The port they are counted for as they come in. */
 	u32 from;
-	/* Longer ones go to the worker, unless the device cuts them. */
+	/* Longer ones go to the worker, unless the device cuts them. What is inside of outer headers
+	 * counts, of flows into a tunnel and out of one. */
 	u32 longest;
+	/* Bytes of outer headers to remove, and to put before the packet; 0 for none. */
+	u32 pop;
+	u32 push;
 	/* A multiple of EPOCHS_AT_ONCE. */
 	u32 epoch_count;
 	/* From 1 to OUTPUTS. */
@@ -96,7 +103,7 @@ struct port_counters {
 	u64 rx_bytes;
 	u64 tx_packets;
 	u64 tx_bytes;
-	/* Of flows with several outputs. */
+	/* Of flows with several outputs, or with tunnels. */
 	u64 tx_dropped;
 	u64 unused[3];
 };
@@ -113,6 +120,11 @@ struct note {
 	u32 tag;
 	/* The number of its flow, and one, if the socket gets it. */
 	u32 given;
+	/* As those of its flow. */
+	u32 pop;
+	u32 push;
+	u32 number;
+	u32 ticket;
 	u32 output_count;
 	struct output outputs[OUTPUTS];
 };
@@ -179,17 +191,15 @@ INLINE int has_tcp(struct __sk_buff *skb, u32 offset, u32 len)
 	return header >= 20 && header <= len;
 }
 
-/* Reads the kind of a packet: TCP, UDP or ICMP in whole headers that follow each other directly.
- * The kind has all fields that a switch reads, except TCP's flags. Returns 0 for other packets. */
-INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
+/* Reads the headers of a packet that begins at `at`: TCP, UDP or ICMP in whole headers that follow
+ * each other directly. They have all fields that a switch reads, except TCP's flags. Returns 0 for
+ * other packets. */
+INLINE int read_headers(struct __sk_buff *skb, u32 at, u8 *packet)
 {
-	u8 *packet = kind->headers, *transport;
-	u32 room = skb->len, len;
+	u8 *transport;
+	u32 room = skb->len - at, len;
 
-	kind->device = skb->ifindex;
-	if (skb->vlan_present)
-		kind->tag = skb->vlan_proto << 16 | skb->vlan_tci;
-	if (skb_load_bytes(skb, 0, packet, IPV4_END + 4))
+	if (skb_load_bytes(skb, at, packet, IPV4_END + 4))
 		return 0;
 	if (u16_at(packet, ETH_TYPE) == __builtin_bswap16(0x0800)) {
 		/* No options, no fragment. */
@@ -204,7 +214,7 @@ INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
 		clear(packet, IP + 10, 2);
 		switch (packet[IP + 9]) {
 		case TCP:
-			return has_tcp(skb, IPV4_END, len);
+			return has_tcp(skb, at + IPV4_END, len);
 		case UDP:
 			return len >= 8;
 		case ICMP:
@@ -215,7 +225,7 @@ INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
 	}
 	if (u16_at(packet, ETH_TYPE) != __builtin_bswap16(0x86dd))
 		return 0;
-	if (skb_load_bytes(skb, IPV4_END + 4, packet + IPV4_END + 4, IPV6_END - IPV4_END))
+	if (skb_load_bytes(skb, at + IPV4_END + 4, packet + IPV4_END + 4, IPV6_END - IPV4_END))
 		return 0;
 	len = __builtin_bswap16(u16_at(packet, IP + 4));
 	if (len > room - IPV6_END)
@@ -223,7 +233,7 @@ INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
 	clear(packet, IP + 4, 2);
 	switch (packet[IP + 6]) {
 	case TCP:
-		return has_tcp(skb, IPV6_END, len);
+		return has_tcp(skb, at + IPV6_END, len);
 	case UDP:
 		return len >= 8;
 	case ICMPV6:
@@ -234,6 +244,17 @@ INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
 	}
 	return 0;
 }
+
+/* Reads the kind of a packet. Returns 0 for packets without one. */
+INLINE int read_kind(struct __sk_buff *skb, struct kind *kind)
+{
+	kind->device = skb->ifindex;
+	if (skb->vlan_present)
+		kind->tag = skb->vlan_proto << 16 | skb->vlan_tci;
+	return read_headers(skb, 0, kind->headers);
+}
+
+#include "tunnel.h"
 
 /* Whether nothing has changed that the flow depends on. */
 INLINE int in_force(const struct flow *flow, volatile struct flow_counters *counters)
@@ -268,6 +289,12 @@ INLINE void count(u64 *packets, u64 *bytes, u64 len)
 	__sync_fetch_and_add(bytes, len);
 }
 
+INLINE void uncount(u64 *packets, u64 *bytes, u64 len)
+{
+	__sync_fetch_and_add(packets, (u64)-1);
+	__sync_fetch_and_add(bytes, -len);
+}
+
 /* Counts the packet and notes where it goes, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
@@ -283,6 +310,8 @@ INLINE int forward(struct __sk_buff *skb)
 		return 0;
 	struct flow *flow = map_lookup(&oxvs_flows, &kind);
 	if (!flow)
+		flow = flow_out_of_tunnel(skb, &kind);
+	if (!flow)
 		return 0;
 	struct flow_counters *counters = map_lookup(&oxvs_counters, &flow->number);
 	if (!counters)
@@ -292,14 +321,20 @@ INLINE int forward(struct __sk_buff *skb)
 		return 0;
 	}
 	u64 len = skb->len;
-	if (len > flow->longest && !skb->gso_size)
+	if (len - flow->pop > flow->longest && !skb->gso_size)
+		return 0;
+	if (flow->push && !fits_outer(skb, &kind, flow))
 		return 0;
 
 	note->from = kind.device;
 	note->tag = kind.tag;
+	note->pop = flow->pop;
+	note->push = flow->push;
+	note->number = flow->number;
+	note->ticket = flow->ticket;
 	note->output_count = flow->output_count;
 	note->outputs[0] = flow->first;
-	u64 untagged = len;
+	u64 untagged = len - flow->pop + flow->push;
 	if (kind.tag)
 		len += 4;
 	count(&counters->packets, &counters->bytes, len);
@@ -308,6 +343,7 @@ INLINE int forward(struct __sk_buff *skb)
 	if (port)
 		count(&port->rx_packets, &port->rx_bytes, len);
 	if (flow->output_count == 1) {
+		/* The redirect counts back what it cannot send. */
 		port = map_lookup(&oxvs_ports, &flow->first.port);
 		if (port)
 			count(&port->tx_packets, &port->tx_bytes, untagged + (flow->first.tag ? 4 : 0));
@@ -391,6 +427,37 @@ INLINE void send_copies(struct __sk_buff *skb, const struct note *shared)
 	}
 }
 
+/* Counts a packet that cannot be sent. */
+INLINE void count_unsent(struct note *note, u64 len)
+{
+	for (u32 n = 0; n < OUTPUTS; n++) {
+		if (n >= note->output_count)
+			break;
+		struct port_counters *port = map_lookup(&oxvs_ports, &note->outputs[n].port);
+		if (!port)
+			continue;
+		__sync_fetch_and_add(&port->tx_dropped, 1);
+		if (note->output_count == 1)
+			uncount(&port->tx_packets, &port->tx_bytes, len + (note->outputs[0].tag ? 4 : 0));
+	}
+}
+
+/* Removes the outer headers of a packet, or adds some; it has no tag then. */
+INLINE int change_outer(struct __sk_buff *skb, struct note *note)
+{
+	u64 len = (u64)skb->len - note->pop + note->push;
+	int failed = set_tag(skb, note->tag, 0);
+
+	note->tag = 0;
+	if (!failed && note->pop)
+		failed = remove_outer(skb, note->pop);
+	if (!failed && note->push)
+		failed = add_outer(skb, note->number, note->ticket);
+	if (failed)
+		count_unsent(note, len);
+	return failed;
+}
+
 SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 {
 	u32 zero = 0;
@@ -402,6 +469,8 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	note->from = 0;
 	count_given(note);
 	if (from != skb->ifindex)
+		return TC_ACT_SHOT;
+	if ((note->pop || note->push) && change_outer(skb, note))
 		return TC_ACT_SHOT;
 	if (note->output_count > 1) {
 		send_copies(skb, note);

@@ -8,33 +8,33 @@
 //! Limits
 //! - An IP packet leaves by up to [`MAX_OUTPUTS`] devices, by each unchanged, with one VLAN tag or
 //!   without. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
+//! - Outer headers are those of [`dp::offload::OuterHeaders`] and [`PacketKind::of_tunnel`].
 //! - Packets are not cut: the kernel cannot fill in a pending checksum before.
 //! - Linux 5.11, and the right to load programs.
 //!
-//! Tunnels, tried with VXLAN between veth pairs on Linux 6.18 and on Debian 12's 6.1.0-48
-//! - `bpf_skb_adjust_room` decapsulates segments whole: 64 KB before and after, with and without an
-//!   outer UDP checksum.
-//! - It needs `BPF_F_ADJ_ROOM_FIXED_GSO`. Without it the segment size grows by the length of the
-//!   outer headers, so that packets become too long for the receiver.
-//! - `BPF_F_ADJ_ROOM_DECAP_L3_IPV4` changes nothing on 6.18, and 6.1 refuses it.
-//!   `BPF_F_ADJ_ROOM_NO_CSUM_RESET` changes nothing on 6.18.
-//! - The packet keeps its mark as a tunnel segment. If it leaves by a device without segmentation
-//!   of UDP tunnels, the kernel cuts it in software: right, but at less than half the speed on 6.18
-//!   and at a fifth on 6.1.
+//! Tunnels, tried with VXLAN and Geneve between veth pairs on Linux 6.18
+//! - `bpf_skb_adjust_room` encapsulates and decapsulates segments whole. It needs
+//!   `BPF_F_ADJ_ROOM_FIXED_GSO`: without it the segment size changes by the length of the outer
+//!   headers, so that packets become too long for the receiver.
+//! - It does not set a checksum of the outer UDP header for segments, so there must be none.
+//! - `BPF_F_ADJ_ROOM_DECAP_L3_IPV6` is needed for the kernel to know that what is inside of IPv4 is
+//!   IPv6, and 6.1 refuses it: such packets stay with their worker. Into a tunnel they go.
+//! - A decapsulated packet keeps its mark as a tunnel segment. If it leaves by a device without
+//!   segmentation of UDP tunnels, the kernel cuts it in software: right, but at less than half the
+//!   speed on 6.18 and at a fifth on 6.1.
 #![allow(unsafe_code, reason = "shared memory and the layout of map values")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-use aya::maps::{HashMap, MapData};
 use aya::programs::{SchedClassifier, SocketFilter};
 use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
-use dp::offload::{FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH, NONE_GIVEN};
-use dp::offload::{NewFlow, NewOutput, PacketKind, PortCarried, Refused, Rewrite};
+use dp::offload::{FLOW_EPOCHS, FlowOffload, InnerKind, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
+use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, PacketKind, PortCarried, Refused, Rewrite};
+use flows::Flows;
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
 use netdev::{IngressPrograms, Rx};
 use parking_lot::Mutex;
-use rustix::io::Errno;
 use shared::SharedArray;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,11 +42,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sys::Error;
 use wire::VlanTag;
 
+mod flows;
 mod shared;
 
 /// The kernel's programs, and the memory that they share with the process.
 pub struct Ebpf {
-    flows: Mutex<HashMap<MapData, [u8; PacketKind::SIZE], Flow>>,
+    flows: Mutex<Flows>,
     /// By flow.
     counters: SharedArray,
     /// By port.
@@ -68,6 +69,8 @@ struct Flow {
     ticket: u32,
     from: u32,
     longest: u32,
+    pop: u32,
+    push: u32,
     epoch_count: u32,
     output_count: u32,
     first: Output,
@@ -128,7 +131,6 @@ const EPOCHS_AT_ONCE: usize = 4;
 /// No sum of epochs.
 const NEVER: u64 = u64::MAX;
 
-const BPF_NOEXIST: u64 = 1;
 const LOAD: &str = "bpf(BPF_PROG_LOAD)";
 const MAP: &str = "bpf(BPF_MAP_CREATE)";
 
@@ -151,9 +153,8 @@ impl Ebpf {
         program::<SchedClassifier>(&mut object, "oxvs_probe")?
             .load()
             .map_err(Error::behind(LOAD))?;
-        let flows = object.take_map("oxvs_flows").ok_or_else(|| missing("oxvs_flows"))?;
         Ok(Ebpf {
-            flows: Mutex::new(HashMap::try_from(flows).map_err(Error::behind(MAP))?),
+            flows: Mutex::new(Flows::of(&mut object)?),
             counters: array(&mut object, "oxvs_counters", MAX_FLOWS as usize, FLOW_WORDS)?,
             ports: array(&mut object, "oxvs_ports", MAX_PORTS as usize, PORT_WORDS)?,
             epochs: array(&mut object, "oxvs_epochs", 1, MAX_EPOCHS as usize)?,
@@ -190,11 +191,14 @@ impl FlowOffload for Ebpf {
             return Err(Refused::Unsupported("list of so many outputs"));
         }
         let mut to = [Output::default(); MAX_OUTPUTS];
-        for (place, output) in to.iter_mut().zip(outputs(new.outputs, new.kind.tag())) {
+        // Behind outer headers is no tag.
+        let tag = new.kind.tag().filter(|_| new.push.is_none());
+        for (place, output) in to.iter_mut().zip(outputs(new.outputs, tag)) {
             *place = output;
         }
         let [first, others @ ..] = to;
         let longest = new.outputs.iter().map(|output| output.egress.longest).min();
+        let push = new.push.map_or(0, |push| push.bytes().len() as u32);
         let row = self.counters.row(new.number);
         let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
         let mut epochs = [NO_EPOCH; FLOW_EPOCHS];
@@ -203,7 +207,9 @@ impl FlowOffload for Ebpf {
             number: new.number,
             ticket: ticket as u32,
             from: new.from,
-            longest: longest.unwrap_or_default(),
+            longest: longest.unwrap_or_default().saturating_sub(push),
+            pop: new.kind.inner().map_or(0, InnerKind::start),
+            push,
             epoch_count: count as u32,
             output_count: new.outputs.len() as u32,
             first,
@@ -218,14 +224,13 @@ impl FlowOffload for Ebpf {
         row[SETTLED].store(NONE_GIVEN, Relaxed);
         row[GIVEN].store(NONE_GIVEN + 1, Release);
         self.resume(new.number, new.sum);
-        let opened = self.flows.lock().insert(new.kind.bytes(), flow, BPF_NOEXIST);
-        opened.map_err(|error| {
-            let error = Error::behind("bpf(BPF_MAP_UPDATE_ELEM)")(error);
-            match error.errno() == Some(Errno::EXIST.raw_os_error()) {
-                true => Refused::Taken,
-                false => Refused::Kernel(error.into()),
-            }
-        })
+        let mut flows = self.flows.lock();
+        let opened = flows.insert(new.kind, flow, new.push);
+        if opened.is_err() {
+            // What could not be removed is there for nothing.
+            let _ = flows.remove_outer(new.number);
+        }
+        opened
     }
 
     fn resume(&self, flow: u32, sum: u64) {
@@ -244,9 +249,8 @@ impl FlowOffload for Ebpf {
         self.counters.row(flow)[SUM].store(NEVER, Release);
     }
 
-    fn close(&self, kind: &PacketKind) -> io::Result<()> {
-        let closed = self.flows.lock().remove(kind.bytes());
-        Ok(closed.map_err(Error::behind("bpf(BPF_MAP_DELETE_ELEM)"))?)
+    fn close(&self, flow: u32, kind: &PacketKind) -> io::Result<()> {
+        self.flows.lock().remove(flow, kind)
     }
 
     fn carried(&self, flow: u32) -> Carried {

@@ -86,7 +86,7 @@ proptest! {
         let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
         let packet = packets().remove(kind);
         let kind = port.kind(&packet).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, &[], 0).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, None, &[], 0).unwrap();
         settle(&flow);
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
@@ -123,7 +123,7 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     for count in [0, 1, 3, 4, 5, 13, OWNER_EPOCHS] {
         let (own, numbers) = (&own[..count], &numbers[..count]);
         let sum = || port.sum([&exit].into_iter(), numbers);
-        let flow = port.open(&[(&exit, LONG)], kind, numbers, sum()).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, None, numbers, sum()).unwrap();
         settle(&flow);
         let suspends = |change: &dyn Fn(), what: &str| {
             assert!(takes(), "{what}");
@@ -144,17 +144,17 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     }
     let more = vec![MAX_PORTS; FLOW_EPOCHS - 1];
     assert!(matches!(
-        port.open(&[(&exit, LONG)], kind, &more, 0),
+        port.open(&[(&exit, LONG)], kind, None, &more, 0),
         Err(Refused::Unsupported(_))
     ));
 
     let mut flow = port
-        .open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[]))
+        .open(&[(&exit, LONG)], kind, None, &[], port.sum([&exit].into_iter(), &[]))
         .unwrap();
     settle(&flow);
     assert!(takes() && takes());
     assert!(matches!(
-        port.open(&[(&exit, LONG)], kind, &[], port.sum([&exit].into_iter(), &[])),
+        port.open(&[(&exit, LONG)], kind, None, &[], port.sum([&exit].into_iter(), &[])),
         Err(Refused::Taken)
     ));
     assert!(takes());
@@ -170,11 +170,11 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
 
     let exits: Vec<Arc<OffloadPort>> = (0..=MAX_OUTPUTS).map(|_| table.port(2).unwrap()).collect();
     let outputs: Vec<(&Arc<OffloadPort>, Egress)> = exits.iter().map(|exit| (exit, LONG)).collect();
-    let too_many = port.open(&outputs, kind, &[], 0);
+    let too_many = port.open(&outputs, kind, None, &[], 0);
     assert!(matches!(too_many, Err(Refused::Unsupported(_))));
     for count in 1..=MAX_OUTPUTS {
         let sum = || port.sum(exits[..count].iter(), &[]);
-        let flow = port.open(&outputs[..count], kind, &[], sum()).unwrap();
+        let flow = port.open(&outputs[..count], kind, None, &[], sum()).unwrap();
         settle(&flow);
         for exit in &exits[..count] {
             assert!(takes());
@@ -189,7 +189,7 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
         ..LONG
     };
     let flow = port
-        .open(&[(&exit, short)], kind, &[], port.sum([&exit].into_iter(), &[]))
+        .open(&[(&exit, short)], kind, None, &[], port.sum([&exit].into_iter(), &[]))
         .unwrap();
     settle(&flow);
     assert!(!takes(), "too long for its device");
@@ -206,7 +206,7 @@ fn a_flow_carries_no_packet_while_its_worker_has_earlier_ones() {
     let takes = || ebpf.takes(&packet).unwrap();
     let sum = || port.sum([&exit].into_iter(), &[]);
     let kind = port.kind(&packet).unwrap();
-    let flow = port.open(&[(&exit, LONG)], kind, &[], sum()).unwrap();
+    let flow = port.open(&[(&exit, LONG)], kind, None, &[], sum()).unwrap();
     for suspended in [false, true] {
         if suspended {
             port.suspend();
@@ -230,7 +230,7 @@ fn a_flow_carries_no_packet_while_its_worker_has_earlier_ones() {
     assert!(takes());
     let other = packets().remove(1);
     let reopened = port
-        .open(&[(&exit, LONG)], port.kind(&other).unwrap(), &[], sum())
+        .open(&[(&exit, LONG)], port.kind(&other).unwrap(), None, &[], sum())
         .unwrap();
     assert!(!ebpf.takes(&other).unwrap());
     drop(reopened);
@@ -247,7 +247,7 @@ fn ports_share_the_pool_and_what_is_closed_can_be_opened_again() {
         port.kind(&packet).unwrap()
     };
     let other = table.port(3).unwrap();
-    let open = |port: &Arc<OffloadPort>, n| port.open(&[(&exit, LONG)], key(n), &[], 0);
+    let open = |port: &Arc<OffloadPort>, n| port.open(&[(&exit, LONG)], key(n), None, &[], 0);
     let all: Vec<OffloadedFlow> = (0..MAX_FLOWS).map_while(|n| open(&port, n).ok()).collect();
     assert_eq!(all.len(), MAX_FLOWS as usize / 8 * 7);
     assert!(matches!(open(&port, MAX_FLOWS), Err(Refused::OverShare)));

@@ -15,9 +15,13 @@
 //!
 //! All ports share one pool of offloaded flows, fairly: see [`Refused`].
 //!
+//! Tunnels: a flow may put [`OuterHeaders`] before its packets. A flow out of a tunnel depends on
+//! two decisions, that about the outer headers and that about what is inside; both are its owner's.
+//! Its kind has all headers ([`InnerKind`]).
+//!
 //! What comes later has its place
-//! - Header rewrites and tunnels are variants of [`Rewrite`]. An implementation that cannot do one
-//!   answers [`Refused::Unsupported`].
+//! - Header rewrites are variants of [`Rewrite`]. An implementation that cannot do one answers
+//!   [`Refused::Unsupported`].
 //! - An established connection is an epoch of the flow: it advances when the connection's state
 //!   changes. An implementation that does not check TCP windows refuses a flow that asks for it.
 //!
@@ -32,13 +36,16 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tunnel::format::Format;
 
 mod kind;
+mod outer;
 mod pool;
 mod rewrite;
 
 pub use kind::PacketKind;
 pub use rewrite::{Outputs, PortOutput, Rewrite};
+pub use outer::{InnerKind, MAX_OUTER, OuterHeaders, TunnelHeader};
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
@@ -101,7 +108,7 @@ pub trait FlowOffload: Send + Sync {
     ///
     /// # Errors
     /// The kernel's: `ENOENT` if there is none of the kind.
-    fn close(&self, kind: &PacketKind) -> io::Result<()>;
+    fn close(&self, flow: u32, kind: &PacketKind) -> io::Result<()>;
 
     /// What a flow has carried since it was opened, by the monotonic clock. Exact from a
     /// millisecond after it was suspended until another flow gets its number; the time of the last
@@ -126,10 +133,13 @@ pub trait FlowOffload: Send + Sync {
 pub struct NewFlow<'a> {
     /// The flow's number.
     pub number: u32,
-    /// Which packets.
+    /// Which packets. Their outer headers are removed if they are a tunnel's.
     pub kind: &'a PacketKind,
     /// The number of the port that they come in by.
     pub from: u32,
+    /// Outer headers to put before them, which are untagged then; they leave by one output, which
+    /// may push a tag.
+    pub push: Option<&'a OuterHeaders>,
     /// Where they leave, in this order: 1 to [`MAX_OUTPUTS`].
     pub outputs: &'a [NewOutput],
     /// The epochs that the flow depends on, besides number 0; at most [`FLOW_EPOCHS`].
@@ -152,8 +162,8 @@ pub struct NewOutput {
 /// How packets of an offloaded flow leave by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// The longest packet, in bytes from the Ethernet header on without a VLAN tag. Longer ones go
-    /// to their worker, except segments that the device cuts.
+    /// The longest packet, in bytes from the Ethernet header on without a VLAN tag, with outer
+    /// headers. Longer ones go to their worker, except segments that the device cuts.
     pub longest: u32,
     /// What is changed in them before, since the output before.
     pub rewrite: Option<Rewrite>,
@@ -171,7 +181,8 @@ pub struct PortCarried {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Packets of flows with several outputs that the device did not accept.
+    /// Packets of flows with several outputs that the device did not accept, and of flows with outer
+    /// headers that the kernel could not change.
     pub tx_dropped: u64,
 }
 
@@ -336,9 +347,9 @@ impl OffloadPort {
         [self.number].into_iter().chain(ports).chain(epochs.iter().copied())
     }
 
-    /// Offloads the flow of packets of a kind, which come in by this port and leave by others. It
-    /// is in force while the sum of its epochs is [`sum`](Self::sum), once it is
-    /// [settled](OffloadedFlow::settle).
+    /// Offloads the flow of packets of a kind, which come in by this port and leave by others,
+    /// behind the outer headers `push` if there are some. It is in force while the sum of its
+    /// epochs is [`sum`](Self::sum), once it is [settled](OffloadedFlow::settle).
     ///
     /// # Errors
     /// [`Refused`].
@@ -346,6 +357,7 @@ impl OffloadPort {
         self: &Arc<OffloadPort>,
         outputs: &[(&Arc<OffloadPort>, Egress)],
         kind: PacketKind,
+        push: Option<&OuterHeaders>,
         epochs: &[u32],
         sum: u64,
     ) -> Result<OffloadedFlow, Refused> {
@@ -364,6 +376,7 @@ impl OffloadPort {
             number,
             kind: &kind,
             from: self.number,
+            push,
             outputs: &outputs.iter().map(new).collect::<SmallVec<[NewOutput; MAX_OUTPUTS]>>(),
             epochs: &self.epochs(ports(), epochs).collect::<SmallVec<[u32; FLOW_EPOCHS]>>(),
             sum,
@@ -406,6 +419,11 @@ impl OffloadPort {
     /// The kind of a packet that came in by this port; `None` if such packets cannot be offloaded.
     pub fn kind(&self, packet: &[u8]) -> Option<PacketKind> {
         PacketKind::of(self.ifindex, packet)
+    }
+
+    /// The kind of a tunnel's packet that came in by this port, as [`PacketKind::of_tunnel`].
+    pub fn kind_of_tunnel(&self, packet: &[u8], format: Format) -> Option<PacketKind> {
+        PacketKind::of_tunnel(self.ifindex, packet, format)
     }
 }
 
@@ -457,7 +475,7 @@ impl Drop for OffloadedFlow {
         self.suspend();
         let OffloadTable { offload, pool, .. } = &*self.from.table;
         // It is open.
-        let _ = offload.close(&self.kind);
+        let _ = offload.close(self.number, &self.kind);
         pool.give_back(self.number);
     }
 }

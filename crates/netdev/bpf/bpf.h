@@ -28,6 +28,14 @@ enum {
 };
 
 enum { TC_ACT_SHOT = 2 };
+/* Where there is to be room in a packet, and what for (BPF_ADJ_ROOM_MAC, BPF_F_ADJ_ROOM_...). */
+enum { ADJ_ROOM_MAC = 1 };
+#define ADJ_ROOM_FIXED_GSO 1ull
+#define ADJ_ROOM_ENCAP_IPV4 (1ull << 1)
+#define ADJ_ROOM_ENCAP_UDP (1ull << 4)
+/* Linux 5.13 */
+#define ADJ_ROOM_ENCAP_ETHERNET (1ull << 6)
+#define ADJ_ROOM_ENCAP_L2(len) ((u64)(len) << 56)
 /* What a device says of a packet that it takes. */
 enum { NET_XMIT_SUCCESS = 0, NET_XMIT_CN = 2 };
 enum { XDP_DROP = 1 };
@@ -54,11 +62,13 @@ struct xdp_md {
 };
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const skb_store_bytes)(struct __sk_buff *skb, u32 offset, const void *from, u32 len, u64 flags) = (void *)9;
 static long (*const clone_redirect)(struct __sk_buff *skb, u32 ifindex, u64 flags) = (void *)13;
 static long (*const skb_vlan_push)(struct __sk_buff *skb, u16 proto, u16 tci) = (void *)18;
 static long (*const skb_vlan_pop)(struct __sk_buff *skb) = (void *)19;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const skb_adjust_room)(struct __sk_buff *skb, int len, u32 mode, u64 flags) = (void *)50;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 /* Linux 5.11 */
 static u64 (*const ktime_get_coarse_ns)(void) = (void *)160;

@@ -3,12 +3,13 @@
 use super::{Context, ETHERNET, ethernet_len};
 use crate::flow_look::FlowSecret;
 use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
-use flow::{PacketMeta, PortNo};
+use flow::{Key, PacketMeta, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum};
 use std::hash::RandomState;
 use std::sync::Arc;
-use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, ecn};
+use tunnel::format::ecn::{self, Ecn};
+use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, inner_ip};
 use wire::EtherType;
 
 /// Length of an IPv6 header.
@@ -47,7 +48,7 @@ impl Tunnels {
         if matches!(frame.offload.csum, Csum::Partial { .. }) && checksum::fill(frame).is_err() {
             return Err(DropCause::Malformed);
         }
-        let hash = self.secrets.flows.look(frame.data()).hash as u32;
+        let hash = self.hash(frame.data());
         if push.headers.inner() != Inner::Ethernet {
             frame.advance(ethernet_len(frame)).map_err(|_| DropCause::Malformed)?;
         }
@@ -69,6 +70,30 @@ impl Tunnels {
             .map_err(|_| DropCause::TooBig)?;
         frame.meta.take_extra();
         Ok(())
+    }
+
+    /// The hash by which the outer headers of a packet, or of one with these headers, are chosen.
+    pub(crate) fn hash(&self, data: &[u8]) -> u32 {
+        self.secrets.flows.look(data).hash as u32
+    }
+
+    /// The key of the Ethernet frame in a tunnel's packet that [`Tunnels::pop`] does not change;
+    /// `None` for other packets.
+    pub(crate) fn inner_key(&self, frame: &Frame, port: PortNo, format: Format) -> Option<Key> {
+        let packet = frame.data().get(ethernet_len(frame)..)?;
+        let outer = decapsulate(format, packet, Checksums::Good).ok()?;
+        let inner = packet.get(outer.start..outer.end)?;
+        if outer.inner != Inner::Ethernet {
+            return None;
+        }
+        let marks = (Ecn::of_tos(outer.tos), Ecn::of_tos(inner_ip(inner, outer.inner)?.tos));
+        if ecn::decapsulate(marks.0, marks.1) != Ok(marks.1) {
+            return None;
+        }
+        let mut meta = PacketMeta::received(port);
+        meta.mark = frame.meta.mark;
+        meta.extra_mut().tunnel = Some(tunnel_of(&outer, &self.secrets.options));
+        flow::extract(inner, &meta)
     }
 
     /// Takes the outer headers of a packet off: it is then one that the tunnel has received.

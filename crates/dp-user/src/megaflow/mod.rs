@@ -93,6 +93,8 @@ pub(crate) struct FlowTable {
     wide: HashMap<PortNo, u32>,
     /// Number of megaflows that recirculate packets.
     recirculating: usize,
+    /// Whether megaflows have removed outer headers since the last flush.
+    ends_tunnels: bool,
     /// Megaflows checked to apply changes.
     looked_at: usize,
     found: Vec<u32>,
@@ -119,6 +121,7 @@ impl FlowTable {
             gone: Vec::new(),
             wide: HashMap::new(),
             recirculating: 0,
+            ends_tunnels: false,
             looked_at: 0,
             found: Vec::new(),
             credits: Vec::new(),
@@ -199,6 +202,11 @@ impl FlowTable {
         let number = *self.wide.get(&port)?;
         let flow = self.storage.get(number)?;
         (!flow.recirculates || flow.ending != Ending::Other).then_some(number)
+    }
+
+    /// Whether there may be megaflows that remove outer headers.
+    pub(crate) fn ends_tunnels(&self) -> bool {
+        self.ends_tunnels
     }
 
     /// Finds a megaflow that covers `key`.
@@ -289,6 +297,10 @@ impl FlowTable {
         };
         let (number, ticket) = self.storage.insert(flow, origin);
         owned.push(number);
+        self.ends_tunnels |= translation
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::TunnelPop { .. }));
         self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
@@ -368,6 +380,7 @@ impl FlowTable {
         ));
         self.wide.clear();
         self.recirculating = 0;
+        self.ends_tunnels = false;
         self.sweep.restart();
     }
 

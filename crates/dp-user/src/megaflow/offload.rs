@@ -10,6 +10,10 @@
 //! flows of a megaflow, or of a worker, the worker advances one epoch. It closes them later, in
 //! slices (`slices`).
 //!
+//! An offloaded flow out of a tunnel belongs to two groups: that of the megaflow for what is inside,
+//! and that of the megaflow that removes the outer headers. It depends on the epochs of both, and
+//! both count its packets.
+//!
 //! Invariants
 //! - An offloaded flow is in force only while its megaflow is cached, and while nothing has changed
 //!   that the megaflow depends on.
@@ -128,20 +132,47 @@ struct Group {
 
 struct Open {
     flow: OffloadedFlow,
-    group: u32,
+    /// That of the megaflow that outputs its packets is the first.
+    groups: SmallVec<[Member; 1]>,
     from: PortNo,
     outputs: Outputs,
     loads: Loads,
     /// The stamps of its ports, the ingress port's first.
     stamps: SmallVec<[u64; 3]>,
-    /// Its positions in the lists of its group and of its ingress port.
-    positions: (u32, u32),
+    /// Its position in the list of its ingress port.
+    position: u32,
     /// Packets and bytes already added to its megaflow.
     told: (u64, u64),
     /// When it was opened or last carried packets.
     used: Nanos,
     /// Times that it was put in force and did not settle, since it last did.
     unsettled: u32,
+}
+
+/// An offloaded flow in a group.
+#[derive(Clone, Copy)]
+struct Member {
+    group: u32,
+    /// In the group's list.
+    position: u32,
+    /// Bytes of each packet that the group's megaflow does not count: outer headers.
+    uncounted: u32,
+}
+
+impl Member {
+    /// What its megaflow counts of what the offloaded flow has carried.
+    fn counts(self, carried: Carried) -> Carried {
+        counted(carried, self.uncounted)
+    }
+}
+
+/// What is left of packets without so many bytes of each.
+fn counted(carried: Carried, uncounted: u32) -> Carried {
+    let outer = carried.packets.wrapping_mul(uncounted.into());
+    Carried {
+        bytes: carried.bytes.saturating_sub(outer),
+        ..carried
+    }
 }
 
 /// Where the counters of offloaded flows are added.
@@ -222,7 +253,8 @@ impl OffloadedFlows {
     /// Whether an offloaded flow can no longer be resumed, and has to be closed.
     fn is_stale(&self, open: &Open) -> bool {
         let stamp = |port: &PortNo| self.ports.get(port).map(|port| port.stamp);
-        !self.group(open.group).is_some_and(|group| self.is_current(group))
+        let is_current = |member: &Member| self.group(member.group).is_some_and(|group| self.is_current(group));
+        !open.groups.iter().all(is_current)
             || !iter::once(open.from)
                 .chain(open.outputs.ports())
                 .map(|port| stamp(&port))
@@ -304,28 +336,33 @@ impl OffloadedFlows {
         };
         self.vacant.push(place);
         self.by_kind.insert(*open.flow.kind(), None);
-        let (in_group, in_port) = open.positions;
         if let Some(places) = self.by_port.get_mut(&open.from) {
-            if let Some(moved) = take_from(places, in_port).and_then(|moved| self.open[moved as usize].as_mut()) {
-                moved.positions.1 = in_port;
+            if let Some(moved) = take_from(places, open.position).and_then(|moved| self.open[moved as usize].as_mut()) {
+                moved.position = open.position;
             }
             if places.is_empty() {
                 self.by_port.remove(&open.from);
             }
         }
-        let Some(group) = &mut self.groups[open.group as usize] else {
-            return;
-        };
-        if let Some(moved) = take_from(&mut group.places, in_group).and_then(|moved| self.open[moved as usize].as_mut())
-        {
-            moved.positions.0 = in_group;
+        let credits = open.groups.iter().filter_map(|member| self.leave(*member)).collect();
+        self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
+    }
+
+    /// Takes an offloaded flow out of a group. Returns where its packets are still to be counted, and
+    /// how many bytes of each are not.
+    fn leave(&mut self, member: Member) -> Option<(Arc<[Credit]>, u32)> {
+        let group = self.groups[member.group as usize].as_mut()?;
+        let moved = take_from(&mut group.places, member.position);
+        if let Some(moved) = moved.and_then(|moved| self.open[moved as usize].as_mut()) {
+            let same = moved.groups.iter_mut().find(|other| other.group == member.group);
+            same.into_iter().for_each(|other| other.position = member.position);
         }
         let credits = group.credits.clone();
         // A retired group is on a list: it is forgotten there.
         if group.places.is_empty() && group.is_alive {
-            self.forget_group(open.group);
+            self.forget_group(member.group);
         }
-        self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
+        Some((credits, member.uncounted))
     }
 
     /// Adds the new counts of the one at a place to its megaflow, or to its rules if that has gone.
@@ -337,17 +374,22 @@ impl OffloadedFlows {
             return;
         };
         open.used = open.used.max(news.used);
+        let of_output = open.groups.first().map_or(news, |member| member.counts(news));
         for (counters, bucket) in &open.loads {
-            bonds::add(&counters[usize::from(*bucket)], news.bytes);
+            bonds::add(&counters[usize::from(*bucket)], of_output.bytes);
         }
-        let Some(group) = &self.groups[open.group as usize] else {
-            return;
-        };
-        if self.is_current(group) {
-            let flow: &mut Flow = books.storage.flow_mut(group.flow);
-            flow.carried(news.packets, news.bytes, news.used.max(flow.used));
-        } else {
-            books.credit(&group.credits, news);
+        let groups = open.groups.clone();
+        for member in groups {
+            let news = member.counts(news);
+            let Some(group) = &self.groups[member.group as usize] else {
+                continue;
+            };
+            if self.is_current(group) {
+                let flow: &mut Flow = books.storage.flow_mut(group.flow);
+                flow.carried(news.packets, news.bytes, news.used.max(flow.used));
+            } else {
+                books.credit(&group.credits, news);
+            }
         }
     }
 }

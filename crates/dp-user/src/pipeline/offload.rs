@@ -8,10 +8,11 @@ use crate::device_facts::DeviceFacts;
 use crate::megaflow::Candidate;
 use crate::rx_queue::RxQueue;
 use crate::signature::NONE;
-use dp::offload::PacketKind;
-use flow::PortNo;
+use dp::offload::{OuterHeaders, PacketKind};
+use flow::{Key, PortNo};
 use nanos::Nanos;
-use netdev::State;
+use netdev::{Frame, State};
+use tunnel::format::Format;
 
 /// Times that the queue is looked at until no packet of a flow has come meanwhile.
 const ROUNDS: u32 = 4;
@@ -21,20 +22,48 @@ pub(super) struct Last {
     kind: PacketKind,
     /// As long as this stands still, numbers of megaflows mean what they did.
     removals: u64,
+    tunnel: Option<TunnelKeys>,
+}
+
+/// The keys of a packet of a tunnel that ends here.
+struct TunnelKeys {
+    outer: Key,
+    inner: Key,
+    /// Of the megaflow that removes its outer headers.
+    end: (PortNo, Format),
 }
 
 impl Pipeline {
     /// The last packet of a batch, where packets like it can be offloaded.
     #[cold]
-    pub(super) fn candidate(&self, batch: &Batch, from: &RxQueue) -> Option<Last> {
+    pub(super) fn candidate(&mut self, batch: &Batch, from: &RxQueue) -> Option<Last> {
         // Where the batch is full, others of its flow may wait behind it, and would be overtaken.
         if batch.frames.len() >= BATCH || from.has_ingress() || from.waits() || from.has_pending() {
             return None;
         }
+        let (port, frame) = (from.offload_port.as_ref()?, batch.frames.last()?);
+        let mut kind = port.kind(frame.data())?;
+        let tunnel = match self.flows.ends_tunnels() {
+            true => self.tunnel_keys(frame),
+            false => None,
+        };
+        if let Some(keys) = &tunnel {
+            kind = port.kind_of_tunnel(frame.data(), keys.end.1)?;
+        }
         Some(Last {
-            kind: from.offload_port.as_ref()?.kind(batch.frames.last()?.data())?,
+            kind,
             removals: self.flows.removals(),
+            tunnel,
         })
+    }
+
+    /// The keys of a packet, where a megaflow removes its outer headers.
+    fn tunnel_keys(&mut self, frame: &Frame) -> Option<TunnelKeys> {
+        let outer = flow::extract(frame.data(), &frame.meta)?;
+        let flow = self.flows.lookup(&outer)?;
+        let end = self.flows.tunnel_end(flow)?;
+        let inner = self.actor.tunnels.inner_key(frame, end.0, end.1)?;
+        Some(TunnelKeys { outer, inner, end })
     }
 
     /// Offloads packets like the last of a batch that has gone its way. Returns how many more
@@ -82,7 +111,10 @@ impl Pipeline {
         // An offloaded flow can be put in force only where all changes have been applied; in a
         // burst of them there may be new ones already.
         self.apply_changes();
-        let flow = self.flow_of(last, batch, from, now)?;
+        let (flow, outer) = match &last.tunnel {
+            None => (self.flow_of(last, batch, from, now)?, None),
+            Some(keys) => self.tunnel_flows(keys, from)?,
+        };
         // A bond that changes from here on suspends the offloaded flows to its members, and those
         // that would be put in force by what is read now are not.
         let version = self.actor.bonds.version();
@@ -91,16 +123,35 @@ impl Pipeline {
         if !outputs.ports().all(|to| self.actor.egress.is_direct(to)) {
             return None;
         }
+        let push = match outputs.push() {
+            None => None,
+            Some(push) => Some(OuterHeaders::of(push, self.actor.tunnels.hash(last.kind.headers())).ok()?),
+        };
         let candidate = Candidate {
             kind: last.kind,
             from: from.port,
             flow,
+            outer,
+            push,
             outputs,
             loads,
         };
         let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
         let is_current = || changes.epoch() == applied && bonds.version() == version;
         self.flows.offload(&candidate, is_current, now)
+    }
+
+    /// The megaflows of a tunnel's packet: that for what is inside, and that which removes the outer
+    /// headers.
+    fn tunnel_flows(&mut self, keys: &TunnelKeys, from: &RxQueue) -> Option<(u32, Option<u32>)> {
+        if from.waits() || from.has_pending() {
+            return None;
+        }
+        let outer = self.flows.lookup(&keys.outer)?;
+        if self.flows.tunnel_end(outer) != Some(keys.end) {
+            return None;
+        }
+        Some((self.flows.lookup(&keys.inner)?, Some(outer)))
     }
 
     /// The megaflow of the last packet of a batch.

@@ -1,5 +1,6 @@
 //! What packets of an offloaded flow have in common.
 
+use super::InnerKind;
 use flow::{Field, Key};
 use wire::headers::{self, Frag, Ipv6};
 use wire::{EtherType, VlanTag};
@@ -15,15 +16,23 @@ use wire::{EtherType, VlanTag};
 /// - from byte 8 on: its other headers up to the ports, or up to the ICMP type and code, with zeros
 ///   in the place of lengths, of an IPv4 header's identification and checksum, and of an ICMP
 ///   checksum; zeros behind them.
+///
+/// A packet of a tunnel that ends here has an [`InnerKind`] too: these are its outer headers then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PacketKind([u8; SIZE]);
-
-/// Bytes of a kind.
-const SIZE: usize = 72;
+pub struct PacketKind {
+    bytes: [u8; SIZE],
+    inner: Option<InnerKind>,
+}
 
 /// Where the headers begin.
 const HEADERS: usize = 8;
-const IP: usize = HEADERS + 14;
+/// Bytes of the headers: Ethernet, IPv6, ports, and some that are zero.
+pub(super) const READ: usize = 64;
+const SIZE: usize = HEADERS + READ;
+/// Where an IP header begins in the headers.
+const IP: usize = 14;
+/// Bytes of a VLAN tag.
+const TAG: u32 = 4;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -45,42 +54,74 @@ impl PacketKind {
             let tag = u32::from(tci) | u32::from(u16::from_ne_bytes([tpid_high, tpid_low])) << 16;
             key[4..HEADERS].copy_from_slice(&tag.to_ne_bytes());
         }
-        key[HEADERS..HEADERS + 12].copy_from_slice(&packet[..12]);
-        key[HEADERS + 12..IP].copy_from_slice(&kind.0.to_be_bytes());
-        match kind {
-            EtherType::IPV4 => ipv4(&mut key, &packet[at..])?,
-            EtherType::IPV6 => ipv6(&mut key, &packet[at..])?,
-            _ => return None,
+        read(key[HEADERS..].first_chunk_mut()?, packet, kind, at)?;
+        Some(PacketKind {
+            bytes: key,
+            inner: None,
+        })
+    }
+
+    /// The kind of a packet of a tunnel: these are its outer headers.
+    pub(super) fn with(self, inner: InnerKind) -> PacketKind {
+        PacketKind {
+            inner: Some(inner),
+            ..self
         }
-        Some(PacketKind(key))
     }
 
-    /// Whether its packets have a VLAN tag.
-    pub fn is_tagged(&self) -> bool {
-        self.0[4..HEADERS] != [0; 4]
+    /// What is inside, of a tunnel's packets.
+    pub fn inner(&self) -> Option<&InnerKind> {
+        self.inner.as_ref()
     }
 
-    /// The VLAN tag of its packets.
+    /// The VLAN tag of its packets. What is inside of a tunnel's packets has none.
     pub fn tag(&self) -> Option<VlanTag> {
-        let [a, b, c, d] = self.0[4..HEADERS] else { return None };
+        self.outer_tag().filter(|_| self.inner.is_none())
+    }
+
+    /// The number of bytes before what is inside, of a tunnel's packets; 0 of others.
+    pub fn outer_len(&self) -> u32 {
+        let tag = if self.outer_tag().is_some() { TAG } else { 0 };
+        self.inner.map_or(0, |inner| inner.start() + tag)
+    }
+
+    /// The UDP port that a tunnel's packets are sent to, in network order.
+    pub fn outer_port(&self) -> [u8; 2] {
+        const PORT: usize = HEADERS + IP + 20 + 2;
+        [self.bytes[PORT], self.bytes[PORT + 1]]
+    }
+
+    fn outer_tag(&self) -> Option<VlanTag> {
+        let [a, b, c, d, ..] = self.bytes[4..] else { return None };
         let tag = u32::from_ne_bytes([a, b, c, d]);
-        self.is_tagged().then(|| VlanTag {
+        (tag != 0).then(|| VlanTag {
             tpid: u16::from_be((tag >> 16) as u16),
             tci: tag as u16,
         })
     }
 
-    /// The fields of its packets that identify a flow: addresses, EtherType, protocol, ports.
+    /// The headers that decide where its packets leave, without a tag: the inner ones of a tunnel's
+    /// packets.
+    pub fn headers(&self) -> &[u8; READ] {
+        match &self.inner {
+            Some(inner) => inner.headers(),
+            None => self.bytes[HEADERS..].first_chunk().unwrap_or(&[0; READ]),
+        }
+    }
+
+    /// The fields of its packets that identify a flow: addresses, EtherType, protocol, ports; the
+    /// inner ones of a tunnel's packets.
     pub fn flow_key(&self) -> Key {
+        let headers = self.headers();
         let number = |from: usize, len: usize| {
-            let bytes = &self.0[from..from + len];
+            let bytes = &headers[from..from + len];
             bytes.iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte))
         };
         let mut key = Key::ZERO;
-        key.set(Field::EthDst, number(HEADERS, 6));
-        key.set(Field::EthSrc, number(HEADERS + 6, 6));
-        key.set(Field::EthType, number(HEADERS + 12, 2));
-        let ports = match self.0[IP] >> 4 {
+        key.set(Field::EthDst, number(0, 6));
+        key.set(Field::EthSrc, number(6, 6));
+        key.set(Field::EthType, number(12, 2));
+        let ports = match headers[IP] >> 4 {
             4 => {
                 key.set(Field::IpProto, number(IP + 9, 1));
                 key.set(Field::Ipv4Src, number(IP + 12, 4));
@@ -101,32 +142,43 @@ impl PacketKind {
         key
     }
 
-    /// Its bytes.
+    /// Its bytes, without what is inside.
     pub fn bytes(&self) -> &[u8; SIZE] {
-        &self.0
+        &self.bytes
     }
 }
 
-fn ipv4(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
+/// Reads the headers of a packet, whose EtherType is `kind`, and which goes on at `at`.
+pub(super) fn read(place: &mut [u8; READ], packet: &[u8], kind: EtherType, at: usize) -> Option<()> {
+    place[..12].copy_from_slice(packet.get(..12)?);
+    place[12..IP].copy_from_slice(&kind.0.to_be_bytes());
+    match kind {
+        EtherType::IPV4 => ipv4(&mut place[IP..], packet.get(at..)?),
+        EtherType::IPV6 => ipv6(&mut place[IP..], packet.get(at..)?),
+        _ => None,
+    }
+}
+
+fn ipv4(headers: &mut [u8], packet: &[u8]) -> Option<()> {
     let (header, ip) = headers::ipv4(packet)?;
     if header[0] != 0x45 || ip.frag != Frag::No {
         return None;
     }
-    let (place, rest) = key[IP..].split_first_chunk_mut::<20>()?;
+    let (place, rest) = headers.split_first_chunk_mut::<20>()?;
     *place = *header;
     place[2..8].fill(0);
     place[10..12].fill(0);
     transport(rest, ip.protocol, false, &packet[ip.start..ip.end])
 }
 
-fn ipv6(key: &mut [u8; SIZE], packet: &[u8]) -> Option<()> {
+fn ipv6(headers: &mut [u8], packet: &[u8]) -> Option<()> {
     let (header, Ipv6::Whole(ip)) = headers::ipv6(packet)? else {
         return None;
     };
     if ip.start != header.len() {
         return None;
     }
-    let (place, rest) = key[IP..].split_first_chunk_mut::<40>()?;
+    let (place, rest) = headers.split_first_chunk_mut::<40>()?;
     *place = *header;
     place[4..6].fill(0);
     transport(rest, ip.protocol, true, &packet[ip.start..ip.end])

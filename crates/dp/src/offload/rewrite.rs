@@ -2,9 +2,10 @@
 //! entered here, or does not compile.
 
 use super::{MAX_OUTPUTS, Refused};
-use crate::Action;
+use crate::{Action, TunnelPush};
 use flow::{Field, Mask, PortNo};
 use smallvec::SmallVec;
+use std::sync::Arc;
 use wire::{EtherType, VlanTag};
 
 /// What an offload changes in a packet.
@@ -20,7 +21,10 @@ pub enum Rewrite {
 /// Where packets of a megaflow leave, in the order of its actions: 1 to
 /// [`MAX_OUTPUTS`](super::MAX_OUTPUTS) ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outputs(SmallVec<[PortOutput; 2]>);
+pub struct Outputs {
+    ports: SmallVec<[PortOutput; 2]>,
+    push: Option<Arc<TunnelPush>>,
+}
 
 /// How packets leave by a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,9 +68,18 @@ impl Outputs {
         let mut tag = if is_tagged { Tag::Own } else { Tag::None };
         let (mut sent_with, mut cut) = (tag, None);
         for action in actions {
-            match step(action, &mut member)? {
-                Step::Output(_) if outputs.0.len() == MAX_OUTPUTS => {
+            let step = match step(action)? {
+                Step::Bond(bond) if outputs.push.is_none() => {
+                    Step::Output(member(bond).ok_or(Refused::Unsupported("drop"))?)
+                }
+                step => step,
+            };
+            match step {
+                Step::Output(_) if outputs.ports.len() == MAX_OUTPUTS => {
                     return Err(Refused::Unsupported("list of so many outputs"));
+                }
+                Step::Output(_) if outputs.push.is_some() && !outputs.ports.is_empty() => {
+                    return Err(Refused::Unsupported("copies of a tunnel's packets"));
                 }
                 Step::Output(to) => {
                     let rewrite = match tag {
@@ -76,7 +89,17 @@ impl Outputs {
                     };
                     sent_with = tag;
                     let cut = cut.take();
-                    outputs.0.push(PortOutput { to, rewrite, cut });
+                    outputs.ports.push(PortOutput { to, rewrite, cut });
+                }
+                Step::Push(push) => {
+                    if outputs.push.is_some() || !outputs.ports.is_empty() || tag != Tag::None || cut.is_some() {
+                        return Err(Refused::Unsupported("copies, tags or tunnels inside of a tunnel"));
+                    }
+                    outputs.push = Some(push.clone());
+                }
+                Step::Bond(_) => {
+                    // It selects a member by the outer headers.
+                    return Err(Refused::Unsupported("tunnel over a bond"));
                 }
                 Step::Cut(len) => cut = Some(len),
                 Step::Rewrite(Rewrite::PushVlan(pushed)) => {
@@ -91,7 +114,7 @@ impl Outputs {
                 Step::Rewrite(Rewrite::PopVlan) => tag = Tag::None,
             }
         }
-        match outputs.0.is_empty() || tag != sent_with {
+        match outputs.ports.is_empty() || tag != sent_with {
             true => Err(Refused::Unsupported("drop")),
             false => Ok(outputs),
         }
@@ -99,26 +122,34 @@ impl Outputs {
 
     /// Each port, and how packets leave by it.
     pub fn iter(&self) -> impl Iterator<Item = PortOutput> {
-        self.0.iter().copied()
+        self.ports.iter().copied()
     }
 
     /// The ports.
     pub fn ports(&self) -> impl Iterator<Item = PortNo> {
-        self.0.iter().map(|output| output.to)
+        self.ports.iter().map(|output| output.to)
+    }
+
+    /// The outer headers that packets get before they leave, by one port.
+    pub fn push(&self) -> Option<&Arc<TunnelPush>> {
+        self.push.as_ref()
     }
 }
 
 /// What an offload does for an action.
-enum Step {
+enum Step<'a> {
     Output(PortNo),
+    Bond(u32),
+    Push(&'a Arc<TunnelPush>),
     Rewrite(Rewrite),
     Cut(u32),
 }
 
-fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Result<Step, Refused> {
+fn step(action: &Action) -> Result<Step<'_>, Refused> {
     let name = match action {
         Action::Output(port) => return Ok(Step::Output(*port)),
-        Action::OutputBond(bond) => return member(*bond).map(Step::Output).ok_or(Refused::Unsupported("drop")),
+        Action::OutputBond(bond) => return Ok(Step::Bond(*bond)),
+        Action::TunnelPush(push) => return Ok(Step::Push(push)),
         Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
         Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
         Action::Trunc(len) => return Ok(Step::Cut(*len)),
@@ -135,7 +166,7 @@ fn step(action: &Action, member: &mut impl FnMut(u32) -> Option<PortNo>) -> Resu
         Action::PushEth { .. } | Action::PopEth | Action::AddMpls { .. } => "packet type",
         Action::PushNsh(_) | Action::PopNsh => "NSH",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
-        Action::TunnelPush(_) | Action::TunnelPop { .. } => "tunnel",
+        Action::TunnelPop { .. } => "tunnel's end without its inner packet",
         Action::Ct(_) | Action::CtClear => "connection tracking",
     };
     Err(Refused::Unsupported(name))
@@ -209,7 +240,7 @@ const fn is_decided(field: Field) -> bool {
         | Field::NshC2
         | Field::NshC3
         | Field::NshC4 => true,
-        // Offloaded packets come from no tunnel, and are not tracked.
+        // The outer headers that decide these are part of a tunnel's kind; other packets have none.
         Field::TunId
         | Field::TunSrc
         | Field::TunDst
@@ -226,8 +257,9 @@ const fn is_decided(field: Field) -> bool {
         | Field::TunErspanHwid
         | Field::TunGtpuFlags
         | Field::TunGtpuMsgtype
-        | Field::TunOptions
-        | Field::CtState
+        | Field::TunOptions => true,
+        // Offloaded packets are not tracked.
+        Field::CtState
         | Field::CtProto
         | Field::CtZone
         | Field::CtTpSrc

@@ -2,16 +2,22 @@
 
 use super::super::FlowTable;
 use super::ports::Port;
-use super::{OffloadedFlows, Open, put};
+use super::{Member, OffloadedFlows, Open, put};
 use crate::bonds::{self, BondView};
-use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, NONE_GIVEN, OffloadPort, Outputs, PacketKind, Refused};
+use dp::Action;
+use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, NONE_GIVEN, OWNER_EPOCHS, OffloadPort, OuterHeaders, Outputs};
+use dp::offload::{PacketKind, Refused};
 use flow::PortNo;
 use nanos::Nanos;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use tunnel::format::Format;
 
 /// Ports that packets leave by, with how they do.
 type Ends<'a> = SmallVec<[(&'a Port, Egress); MAX_OUTPUTS]>;
+
+/// Numbers of epochs.
+type Epochs = SmallVec<[u32; OWNER_EPOCHS]>;
 
 /// Times that an offloaded flow is put in force until it carries packets although it does not
 /// settle. It costs a fast flow the time of as many batches.
@@ -24,8 +30,12 @@ const TAG: u32 = 4;
 pub(crate) struct Candidate {
     pub(crate) kind: PacketKind,
     pub(crate) from: PortNo,
-    /// Their megaflow.
+    /// The megaflow that outputs them.
     pub(crate) flow: u32,
+    /// The megaflow that removes their outer headers, of packets of a tunnel.
+    pub(crate) outer: Option<u32>,
+    /// Outer headers that they get.
+    pub(crate) push: Option<OuterHeaders>,
     /// Where they leave.
     pub(crate) outputs: Outputs,
     /// Where bytes of buckets of bonds are counted.
@@ -34,6 +44,15 @@ pub(crate) struct Candidate {
 
 /// Counters of bonds, and the buckets in them.
 pub(crate) type Loads = SmallVec<[(Arc<bonds::Counters>, u8); 1]>;
+
+impl Candidate {
+    /// Their megaflows, that which outputs them first, and how many bytes of each packet it does not
+    /// count.
+    fn flows(&self) -> impl Iterator<Item = (u32, u32)> {
+        let outer = self.outer.map(|outer| (outer, 0));
+        std::iter::once((self.flow, self.kind.outer_len())).chain(outer)
+    }
+}
 
 impl FlowTable {
     /// Offloads a flow, or resumes it. `is_current` says whether all changes have been
@@ -107,12 +126,33 @@ impl FlowTable {
             offloaded.tally.full += 1;
             return None;
         }
-        let group = offloaded.group_for(candidate.flow, &self.storage)?;
-        let place = offloaded.open(group, candidate, is_current, now);
-        if offloaded.group(group).is_some_and(|group| group.places.is_empty()) {
-            offloaded.forget_group(group);
+        let mut members: SmallVec<[Member; 2]> = SmallVec::new();
+        for (flow, uncounted) in candidate.flows() {
+            members.extend(offloaded.group_for(flow, &self.storage).map(|group| Member {
+                group,
+                position: 0,
+                uncounted,
+            }));
+        }
+        let place = match members.len() == candidate.flows().count() {
+            true => offloaded.open(&members, candidate, is_current, now),
+            false => None,
+        };
+        for Member { group, .. } in members {
+            if offloaded.group(group).is_some_and(|group| group.places.is_empty()) {
+                offloaded.forget_group(group);
+            }
         }
         place
+    }
+
+    /// The datapath port and the format of a megaflow that removes outer headers and does nothing
+    /// else with its packets.
+    pub(crate) fn tunnel_end(&self, flow: u32) -> Option<(PortNo, Format)> {
+        match self.storage.get(flow)?.actions().0[..] {
+            [Action::TunnelPop { port, format }] => Some((port, format)),
+            _ => None,
+        }
     }
 
     /// Where packets of a kind leave whose megaflow is `flow`; `None` if it cannot be offloaded.
@@ -125,7 +165,11 @@ impl FlowTable {
             loads.push((counters, bucket));
             Some(member)
         };
-        let outputs = Outputs::of(flow.actions().0, mask, kind.is_tagged(), member).ok()?;
+        let outputs = Outputs::of(flow.actions().0, mask, kind.tag().is_some(), member).ok()?;
+        if outputs.push().is_some() && kind.inner().is_some() {
+            // The kernel removes no outer headers from a packet that gets others.
+            return None;
+        }
         Some((outputs, loads))
     }
 }
@@ -135,8 +179,10 @@ impl OffloadedFlows {
     fn can_resume(&self, place: u32, candidate: &Candidate) -> bool {
         let open = self.open[place as usize].as_ref();
         open.is_some_and(|open| {
-            let flow = self.group(open.group).map(|group| group.flow);
-            (flow, &open.outputs) == (Some(candidate.flow), &candidate.outputs) && !self.is_stale(open)
+            let flows = open.groups.iter().map(|member| self.group(member.group).map(|group| group.flow));
+            flows.eq(candidate.flows().map(|(flow, _)| Some(flow)))
+                && open.outputs == candidate.outputs
+                && !self.is_stale(open)
         })
     }
 
@@ -146,13 +192,13 @@ impl OffloadedFlows {
         let Some(open) = &self.open[place as usize] else {
             return false;
         };
-        let Some(group) = self.group(open.group) else {
+        let Some(epochs) = self.epochs_of(&open.groups) else {
             return false;
         };
         let Some((from, to)) = self.ends(open.from, &open.outputs) else {
             return false;
         };
-        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
+        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &epochs);
         drop(to);
         let current = is_current();
         if current {
@@ -161,6 +207,17 @@ impl OffloadedFlows {
             self.tally.resumed += 1;
         }
         current
+    }
+
+    /// The epochs that offloaded flows of these groups depend on; `None` if they are too many.
+    fn epochs_of(&self, groups: &[Member]) -> Option<Epochs> {
+        let mut all = Epochs::new();
+        for member in groups {
+            let of_group = &self.group(member.group)?.epochs;
+            // The first is the worker's.
+            all.extend_from_slice(&of_group[usize::from(!all.is_empty())..]);
+        }
+        (all.len() <= OWNER_EPOCHS).then_some(all)
     }
 
     /// The port that packets come in by, and those that they leave by with how they do.
@@ -193,18 +250,25 @@ impl OffloadedFlows {
     }
 
     /// Opens an offloaded flow, where all changes have been applied. Returns its place.
-    fn open(&mut self, number: u32, candidate: &Candidate, is_current: impl Fn() -> bool, now: Nanos) -> Option<u32> {
+    fn open(
+        &mut self,
+        groups: &[Member],
+        candidate: &Candidate,
+        is_current: impl Fn() -> bool,
+        now: Nanos,
+    ) -> Option<u32> {
         let (from, to) = self.ends(candidate.from, &candidate.outputs)?;
-        let group = self.group(number)?;
+        let epochs = self.epochs_of(groups)?;
         let stamps = [from.stamp].into_iter().chain(to.iter().map(|(port, _)| port.stamp));
         let stamps: SmallVec<[u64; 3]> = stamps.collect();
-        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &group.epochs);
+        let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &epochs);
         if !is_current() {
             return None;
         }
         let outputs: SmallVec<[(&Arc<OffloadPort>, Egress); MAX_OUTPUTS]> =
             to.iter().map(|(port, egress)| (&port.port, *egress)).collect();
-        let opened = from.port.open(&outputs, candidate.kind, &group.epochs, sum);
+        let push = candidate.push.as_ref();
+        let opened = from.port.open(&outputs, candidate.kind, push, &epochs, sum);
         drop((outputs, to));
         match &opened {
             Ok(_) => self.tally.opened += 1,
@@ -214,24 +278,30 @@ impl OffloadedFlows {
             Err(Refused::Taken | Refused::Unsupported(_) | Refused::Kernel(_)) => {}
         }
         let flow = opened.ok()?;
+        let mut groups: SmallVec<[Member; 1]> = groups.into();
+        for member in &mut groups {
+            member.position = self.group(member.group)?.places.len() as u32;
+        }
         let in_port = self.by_port.entry(candidate.from).or_default();
-        let group = self.groups[number as usize].as_mut()?;
-        let positions = (group.places.len() as u32, in_port.len() as u32);
         let open = Open {
             flow,
-            group: number,
+            groups: groups.clone(),
             from: candidate.from,
             outputs: candidate.outputs.clone(),
             loads: candidate.loads.clone(),
             stamps,
-            positions,
+            position: in_port.len() as u32,
             told: (0, 0),
             used: now,
             unsettled: 0,
         };
         let place = put(&mut self.open, &mut self.vacant, open);
-        group.places.push(place);
         in_port.push(place);
+        for member in groups {
+            if let Some(group) = &mut self.groups[member.group as usize] {
+                group.places.push(place);
+            }
+        }
         self.by_kind.insert(candidate.kind, Some(place));
         Some(place)
     }

@@ -2,10 +2,11 @@
 //! between.
 
 use super::super::FlowTable;
-use super::{Books, OffloadedFlows, PAUSE, news};
+use super::{Books, OffloadedFlows, PAUSE, counted, news};
 use dp::Credit;
 use dp::offload::{MAX_FLOWS, OffloadedFlow};
 use nanos::Nanos;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,12 +36,15 @@ pub(super) struct Closing {
     flow: OffloadedFlow,
     /// Packets and bytes that have been reported.
     told: (u64, u64),
-    credits: Arc<[Credit]>,
+    /// Where packets are counted, and how many bytes of each are not.
+    credits: Credits,
     since: Nanos,
 }
 
+type Credits = SmallVec<[(Arc<[Credit]>, u32); 1]>;
+
 impl Closing {
-    pub(super) fn new(flow: OffloadedFlow, told: (u64, u64), credits: Arc<[Credit]>, since: Nanos) -> Closing {
+    pub(super) fn new(flow: OffloadedFlow, told: (u64, u64), credits: Credits, since: Nanos) -> Closing {
         Closing {
             flow,
             told,
@@ -114,7 +118,9 @@ impl OffloadedFlows {
                 return;
             };
             if let Some(news) = news(&closing.flow, &mut closing.told) {
-                books.credit(&closing.credits, news);
+                for (credits, uncounted) in &closing.credits {
+                    books.credit(credits, counted(news, *uncounted));
+                }
             }
             self.by_kind.remove(closing.flow.kind());
         }

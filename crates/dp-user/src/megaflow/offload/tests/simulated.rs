@@ -177,7 +177,7 @@ impl FlowOffload for Simulated {
         state.rows.entry(flow).or_default().sum = None;
     }
 
-    fn close(&self, kind: &PacketKind) -> io::Result<()> {
+    fn close(&self, _: u32, kind: &PacketKind) -> io::Result<()> {
         let mut state = self.state.lock();
         state.calls.closed += 1;
         state.flows.remove(kind).map(drop).ok_or(io::ErrorKind::NotFound.into())

@@ -1,0 +1,178 @@
+/* Tunnels of offloaded flows: outer headers are matched and removed, or put before packets. The
+ * kernel's segments stay whole, and keep their size (BPF_F_ADJ_ROOM_FIXED_GSO).
+ *
+ * The layouts are those of dp::offload::InnerKind and OuterHeaders. */
+#pragma once
+
+/* Bytes of a tunnel's header with options. */
+#define TUNNEL_LEN 40
+/* Bytes of the header of VXLAN, and of Geneve without options. */
+#define TUNNEL_FIXED 8
+#define UDP_LEN 8
+#define IPV4_LEN 20
+#define ETH_LEN 14
+/* Most bytes of outer headers to add. */
+#define OUTER_LEN 96
+/* The longest IPv4 packet. */
+#define IPV4_LONGEST 65535
+
+/* What outer headers are, so that the kernel or the device can cut segments behind them. */
+#define ADDED                                                                                     \
+	(ADJ_ROOM_FIXED_GSO | ADJ_ROOM_ENCAP_IPV4 | ADJ_ROOM_ENCAP_UDP | ADJ_ROOM_ENCAP_ETHERNET | \
+	 ADJ_ROOM_ENCAP_L2(ETH_LEN))
+
+enum { TUNNEL_HEADER_FIXED = 1, TUNNEL_HEADER_OPTIONS = 2 };
+
+/* The kind of a tunnel's packet. */
+struct tunnel_kind {
+	struct kind outer;
+	u8 tunnel[TUNNEL_LEN];
+	u8 inner[HEADERS];
+};
+
+/* Outer headers to add, around nothing. */
+struct outer {
+	u32 ticket;
+	u32 len;
+	u8 headers[OUTER_LEN];
+};
+
+/* Flows out of tunnels. */
+struct {
+	MAP_NUMBER(type, MAP_HASH);
+	MAP_TYPE(key, struct tunnel_kind);
+	MAP_TYPE(value, struct flow);
+	MAP_NUMBER(max_entries, FLOWS);
+	MAP_NUMBER(map_flags, MAP_NO_PREALLOC);
+} oxvs_tunnel_flows SEC(".maps");
+
+/* How long the headers of tunnels are, by UDP port in network order. */
+struct {
+	MAP_NUMBER(type, MAP_HASH);
+	MAP_TYPE(key, u16);
+	MAP_TYPE(value, u32);
+	MAP_NUMBER(max_entries, 1 << 16);
+	MAP_NUMBER(map_flags, MAP_NO_PREALLOC);
+} oxvs_tunnel_ports SEC(".maps");
+
+/* Outer headers of flows into tunnels, by the number of the flow. */
+struct {
+	MAP_NUMBER(type, MAP_HASH);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct outer);
+	MAP_NUMBER(max_entries, FLOWS);
+	MAP_NUMBER(map_flags, MAP_NO_PREALLOC);
+} oxvs_outer SEC(".maps");
+
+/* The sum of an IPv4 header, as 16-bit words. */
+INLINE u32 ipv4_sum(const u8 *header)
+{
+	u32 sum = 0;
+
+	for (u32 n = 0; n < IPV4_LEN; n += 2)
+		sum += __builtin_bswap16(u16_at(header, n));
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* The flow of a packet whose headers are those of a tunnel that ends here. */
+INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind *outer)
+{
+	/* An IPv4 header, a UDP header. */
+	u8 headers[IPV4_LEN + UDP_LEN];
+	u32 own = TUNNEL_FIXED;
+
+	if (outer->headers[IP] != 0x45 || outer->headers[IP + 9] != UDP)
+		return 0;
+	u32 *header = map_lookup(&oxvs_tunnel_ports, outer->headers + IPV4_END + 2);
+	if (!header)
+		return 0;
+	if (skb_load_bytes(skb, IP, headers, sizeof(headers)) || ipv4_sum(headers) != 0xffff)
+		return 0;
+	u32 len = __builtin_bswap16(u16_at(headers, 2));
+	if (len != skb->len - IP || __builtin_bswap16(u16_at(headers, IPV4_LEN + 4)) != len - IPV4_LEN)
+		return 0;
+	if (u16_at(headers, IPV4_LEN + 6))
+		return 0;
+	struct tunnel_kind kind = {};
+	if (skb_load_bytes(skb, IPV4_END + UDP_LEN, kind.tunnel, TUNNEL_FIXED))
+		return 0;
+	if (*header == TUNNEL_HEADER_OPTIONS) {
+		u32 options = (kind.tunnel[0] & 0x3f) * 4;
+		if (options > TUNNEL_LEN - TUNNEL_FIXED)
+			return 0;
+		if (options && skb_load_bytes(skb, IPV4_END + UDP_LEN + TUNNEL_FIXED, kind.tunnel + TUNNEL_FIXED, options))
+			return 0;
+		own += options;
+	}
+	if (!read_headers(skb, IPV4_END + UDP_LEN + own, kind.inner))
+		return 0;
+	kind.outer = *outer;
+	return map_lookup(&oxvs_tunnel_flows, &kind);
+}
+
+/* Whether a packet with so many more bytes before it is one of IPv4, and its segments fit. */
+INLINE int fits_outer(struct __sk_buff *skb, const struct kind *kind, const struct flow *flow)
+{
+	const u8 *headers = kind->headers;
+	u32 segment, doff = 0, transport = headers[IP] == 0x45 ? IPV4_END : IPV6_END;
+	u8 protocol = headers[IP] == 0x45 ? headers[IP + 9] : headers[IP + 6];
+
+	if (skb->len + flow->push - ETH_LEN > IPV4_LONGEST)
+		return 0;
+	if (!skb->gso_size)
+		return 1;
+	if (protocol == TCP) {
+		u8 words;
+		if (skb_load_bytes(skb, transport + 12, &words, 1))
+			return 0;
+		doff = (words >> 4) * 4;
+	} else if (protocol == UDP) {
+		doff = UDP_LEN;
+	} else {
+		return 0;
+	}
+	segment = transport + doff + skb->gso_size;
+	return segment <= flow->longest;
+}
+
+/* Removes the first `len` bytes of a packet, all before its inner Ethernet header. */
+INLINE int remove_outer(struct __sk_buff *skb, u32 len)
+{
+	u8 ethernet[ETH_LEN];
+
+	if (skb_load_bytes(skb, len, ethernet, ETH_LEN))
+		return -1;
+	if (skb_adjust_room(skb, -(int)len, ADJ_ROOM_MAC, ADJ_ROOM_FIXED_GSO))
+		return -1;
+	return skb_store_bytes(skb, 0, ethernet, ETH_LEN, 0);
+}
+
+/* Puts the outer headers of a flow before a packet. */
+INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
+{
+	u8 ethernet[ETH_LEN];
+	struct outer outer;
+	struct outer *found = map_lookup(&oxvs_outer, &number);
+
+	if (!found || found->ticket != ticket)
+		return -1;
+	outer = *found;
+	u32 len = outer.len, inner = skb->len;
+	if (len < IPV4_END + UDP_LEN || len > OUTER_LEN)
+		return -1;
+	if (skb_load_bytes(skb, 0, ethernet, ETH_LEN))
+		return -1;
+	if (skb_adjust_room(skb, len, ADJ_ROOM_MAC, ADDED))
+		return -1;
+	u16 *total = (u16 *)(outer.headers + IP + 2), *sum = (u16 *)(outer.headers + IP + 10);
+	u16 *udp_len = (u16 *)(outer.headers + IPV4_END + 4);
+	*total = __builtin_bswap16(__builtin_bswap16(*total) + inner);
+	*udp_len = __builtin_bswap16(__builtin_bswap16(*udp_len) + inner);
+	u32 left = (u16)~__builtin_bswap16(*sum) + inner;
+	left = (left & 0xffff) + (left >> 16);
+	*sum = __builtin_bswap16(~((left & 0xffff) + (left >> 16)));
+	if (skb_store_bytes(skb, 0, outer.headers, len, 0))
+		return -1;
+	return skb_store_bytes(skb, len, ethernet, ETH_LEN, 0);
+}
