@@ -23,7 +23,7 @@
 
 enum { TUNNEL_HEADER_FIXED = 1, TUNNEL_HEADER_OPTIONS = 2 };
 
-/* The kind of a tunnel's packet. */
+/* The kind of a tunnel's packet. The byte behind the outer ports is 1 if there is a checksum. */
 struct tunnel_kind {
 	struct kind outer;
 	u8 tunnel[TUNNEL_LEN];
@@ -64,22 +64,49 @@ struct {
 	MAP_NUMBER(map_flags, MAP_NO_PREALLOC);
 } oxvs_outer SEC(".maps");
 
-/* The sum of an IPv4 header, as 16-bit words. */
-INLINE u32 ipv4_sum(const u8 *header)
+/* The sum of an IPv4 header from an even offset on, as 16-bit words. */
+INLINE u32 ipv4_sum(const u8 *header, u32 offset)
 {
 	u32 sum = 0;
 
-	for (u32 n = 0; n < IPV4_LEN; n += 2)
+	for (u32 n = offset; n < IPV4_LEN; n += 2)
 		sum += __builtin_bswap16(u16_at(header, n));
+	return sum;
+}
+
+INLINE u16 fold(u32 sum)
+{
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Whether the outer headers are those of a tunnel with a header like `header`, and right. Notes in
+ * the kind whether there is a checksum of UDP.
+ * A checksum of VXLAN is not verified, which is the receiver's choice (RFC 7348, section 4.3.1); that
+ * of Geneve must be (RFC 8926, section 3.3). Where it is still to be filled in, the kernel would fill
+ * it in after the header has gone; of segments it fills in that of the inner packet. */
+INLINE int is_outer(struct __sk_buff *skb, u32 header, u8 *has_sum)
+{
+	/* An IPv4 header, a UDP header. */
+	u8 headers[IPV4_LEN + UDP_LEN];
+
+	if (skb_load_bytes(skb, IP, headers, sizeof(headers)) || fold(ipv4_sum(headers, 0)) != 0xffff)
+		return 0;
+	u32 len = __builtin_bswap16(u16_at(headers, 2)), udp_len = len - IPV4_LEN;
+	if (len != skb->len - IP || __builtin_bswap16(u16_at(headers, IPV4_LEN + 4)) != udp_len)
+		return 0;
+	u16 sum = __builtin_bswap16(u16_at(headers, IPV4_LEN + 6));
+	*has_sum = sum != 0;
+	if (!sum)
+		return 1;
+	if (header != TUNNEL_HEADER_FIXED)
+		return 0;
+	return skb->gso_size || sum != fold(ipv4_sum(headers, 12) + UDP + udp_len);
 }
 
 /* The flow of a packet whose headers are those of a tunnel that ends here. */
 INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind *outer)
 {
-	/* An IPv4 header, a UDP header. */
-	u8 headers[IPV4_LEN + UDP_LEN];
 	u32 own = TUNNEL_FIXED;
 
 	if (outer->headers[IP] != 0x45 || outer->headers[IP + 9] != UDP)
@@ -87,14 +114,10 @@ INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind 
 	u32 *header = map_lookup(&oxvs_tunnel_ports, outer->headers + IPV4_END + 2);
 	if (!header)
 		return 0;
-	if (skb_load_bytes(skb, IP, headers, sizeof(headers)) || ipv4_sum(headers) != 0xffff)
-		return 0;
-	u32 len = __builtin_bswap16(u16_at(headers, 2));
-	if (len != skb->len - IP || __builtin_bswap16(u16_at(headers, IPV4_LEN + 4)) != len - IPV4_LEN)
-		return 0;
-	if (u16_at(headers, IPV4_LEN + 6))
-		return 0;
 	struct tunnel_kind kind = {};
+	kind.outer = *outer;
+	if (!is_outer(skb, *header, &kind.outer.headers[IPV4_END + 4]))
+		return 0;
 	if (skb_load_bytes(skb, IPV4_END + UDP_LEN, kind.tunnel, TUNNEL_FIXED))
 		return 0;
 	if (*header == TUNNEL_HEADER_OPTIONS) {
@@ -107,7 +130,6 @@ INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind 
 	}
 	if (!read_headers(skb, IPV4_END + UDP_LEN + own, kind.inner))
 		return 0;
-	kind.outer = *outer;
 	return map_lookup(&oxvs_tunnel_flows, &kind);
 }
 
@@ -169,9 +191,7 @@ INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
 	u16 *udp_len = (u16 *)(outer.headers + IPV4_END + 4);
 	*total = __builtin_bswap16(__builtin_bswap16(*total) + inner);
 	*udp_len = __builtin_bswap16(__builtin_bswap16(*udp_len) + inner);
-	u32 left = (u16)~__builtin_bswap16(*sum) + inner;
-	left = (left & 0xffff) + (left >> 16);
-	*sum = __builtin_bswap16(~((left & 0xffff) + (left >> 16)));
+	*sum = __builtin_bswap16(~fold((u16)~__builtin_bswap16(*sum) + inner));
 	if (skb_store_bytes(skb, 0, outer.headers, len, 0))
 		return -1;
 	return skb_store_bytes(skb, len, ethernet, ETH_LEN, 0);

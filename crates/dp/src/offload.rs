@@ -422,8 +422,8 @@ impl OffloadPort {
     }
 
     /// The kind of a tunnel's packet that came in by this port, as [`PacketKind::of_tunnel`].
-    pub fn kind_of_tunnel(&self, packet: &[u8], format: Format) -> Option<PacketKind> {
-        PacketKind::of_tunnel(self.ifindex, packet, format)
+    pub fn kind_of_tunnel(&self, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
+        PacketKind::of_tunnel(self.ifindex, packet, format, is_segment)
     }
 }
 

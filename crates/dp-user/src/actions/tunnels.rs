@@ -187,3 +187,131 @@ pub(super) fn make_room(frame: &mut Frame, len: usize) {
     moved.meta = std::mem::take(&mut frame.meta);
     *frame = moved;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dp::offload::PacketKind;
+    use flow::Field;
+    use proptest::prelude::*;
+    use testkit::mac;
+
+    const TUNNEL: PortNo = PortNo(9);
+
+    fn inner(kind: usize) -> Vec<u8> {
+        let packet = testkit::Packet::new(mac(3), mac(4));
+        let packet = match kind % 2 {
+            0 => packet.ipv4([10, 9, 0, 1].into(), [10, 9, 0, 2].into()),
+            _ => packet.ipv6(1.into(), 2.into()),
+        };
+        match kind / 2 {
+            0 => packet.udp(1000, 2000, b"some payload"),
+            1 => packet.tcp(1000, 2000, 0x10, b"some payload"),
+            _ => packet.echo(7, 1, b"some payload"),
+        }
+        .bytes()
+    }
+
+    fn outer(tos: u8, header: &[u8], inner: &[u8]) -> Vec<u8> {
+        let len = (8 + header.len() + inner.len()) as u16;
+        let udp = [&[0x80, 1, 0x12, 0xb5][..], &len.to_be_bytes(), &[0, 0], header, inner].concat();
+        let packet = testkit::Packet::new(mac(1), mac(2)).ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into());
+        let mut packet = packet.protocol(17, &udp).bytes();
+        packet[15] = tos;
+        with_sum(&mut packet);
+        packet
+    }
+
+    fn with_sum(packet: &mut [u8]) {
+        packet[24..26].fill(0);
+        let sum = testkit::checksum(&packet[14..34]);
+        packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    const VXLAN: [u8; 8] = [8, 0, 0, 0, 0, 0, 42, 0];
+    const GENEVE: [u8; 16] = [2, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 1, 9, 9, 9, 9];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// An offloaded flow out of a tunnel is not wider than both megaflows.
+        #[test]
+        fn packets_of_tunnels_of_one_kind_read_the_same(
+            kind in 0..3_usize,
+            geneve in any::<bool>(),
+            sum in any::<bool>(),
+            changes in prop::collection::vec((0..130_usize, any::<u8>(), any::<bool>()), 0..4),
+        ) {
+            let tunnels = Tunnels::new(TunnelSecrets::default());
+            let formats = [
+                (Format::Vxlan { gbp: true, gpe: false }, &VXLAN[..]),
+                (Format::Geneve, &GENEVE[..]),
+            ];
+            let (format, header) = formats[usize::from(geneve)];
+            let mut one = outer(0, header, &inner(2 * kind));
+            if sum && !geneve {
+                one[40] = 7;
+            }
+            let mut other = one.clone();
+            for (at, value, low) in changes {
+                if let Some(byte) = other.get_mut(at) {
+                    *byte = if low { byte.wrapping_add(value % 3) } else { value };
+                }
+            }
+            with_sum(&mut other);
+            let of = |packet: &[u8]| PacketKind::of_tunnel(1, packet, format, false);
+            prop_assert!(of(&one).is_some());
+            if of(&one) == of(&other) {
+                let read = |packet: &[u8]| {
+                    let inner = tunnels.inner_key(&Frame::from_slice(packet), TUNNEL, format);
+                    let outer = flow::extract(packet, &PortNo(3).into());
+                    [inner, outer].map(|key| {
+                        key.map(|mut key| {
+                            key.set(Field::TcpFlags, 0);
+                            key
+                        })
+                    })
+                };
+                prop_assert_eq!(read(&one), read(&other), "{:02x?}", other);
+            }
+        }
+
+        /// The source port of an offloaded flow is that of its packets that workers sent.
+        #[test]
+        fn the_headers_of_a_kind_have_the_hash_of_its_packets(kind in 0..6_usize, port in any::<u16>()) {
+            let tunnels = Tunnels::new(TunnelSecrets::default());
+            let mut packet = inner(kind);
+            let at = if kind % 2 == 0 { 34 } else { 54 };
+            if kind < 4 {
+                packet[at..at + 2].copy_from_slice(&port.to_be_bytes());
+            }
+            let kind = PacketKind::of(1, &packet).unwrap();
+            prop_assert_eq!(tunnels.hash(kind.headers()), tunnels.hash(&packet));
+        }
+    }
+
+    #[test]
+    fn what_is_read_of_a_packet_is_what_is_left_of_it_without_outer_headers_unless_a_mark_changes_it() {
+        let tunnels = Tunnels::new(TunnelSecrets::default());
+        for (outer_tos, inner_tos, same) in [
+            (0, 0, true),
+            (2, 0, true),
+            (2, 2, true),
+            (0x28, 3, true),
+            (3, 0, false),
+            (3, 2, false),
+            (1, 2, false),
+        ] {
+            let mut inside = inner(0);
+            inside[15] = inner_tos;
+            let mut frame = Frame::from_slice(&outer(outer_tos, &GENEVE, &inside));
+            let key = tunnels.inner_key(&frame, TUNNEL, Format::Geneve);
+            let popped = tunnels.pop(&mut frame, TUNNEL, Format::Geneve);
+            let left = flow::extract(frame.data(), &frame.meta).filter(|_| popped.is_ok());
+            match same {
+                true => assert_eq!(key, left, "{outer_tos} {inner_tos}"),
+                false => assert_eq!(key, None, "{outer_tos} {inner_tos}"),
+            }
+        }
+    }
+}

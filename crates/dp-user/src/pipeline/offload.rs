@@ -11,7 +11,7 @@ use crate::signature::NONE;
 use dp::offload::{OuterHeaders, PacketKind};
 use flow::{Key, PortNo};
 use nanos::Nanos;
-use netdev::{Frame, State};
+use netdev::{Frame, Gso, State};
 use tunnel::format::Format;
 
 /// Times that the queue is looked at until no packet of a flow has come meanwhile.
@@ -48,7 +48,8 @@ impl Pipeline {
             false => None,
         };
         if let Some(keys) = &tunnel {
-            kind = port.kind_of_tunnel(frame.data(), keys.end.1)?;
+            let is_segment = frame.offload.gso != Gso::None;
+            kind = port.kind_of_tunnel(frame.data(), keys.end.1, is_segment)?;
         }
         Some(Last {
             kind,

@@ -17,7 +17,8 @@ use wire::{EtherType, VlanTag};
 ///   in the place of lengths, of an IPv4 header's identification and checksum, and of an ICMP
 ///   checksum; zeros behind them.
 ///
-/// A packet of a tunnel that ends here has an [`InnerKind`] too: these are its outer headers then.
+/// A packet of a tunnel that ends here has an [`InnerKind`] too: these are its outer headers then,
+/// and the byte behind their ports is 1 if UDP has a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PacketKind {
     bytes: [u8; SIZE],
@@ -67,6 +68,11 @@ impl PacketKind {
             inner: Some(inner),
             ..self
         }
+    }
+
+    /// Says that UDP has a checksum over IPv4, of a tunnel's packet.
+    pub(super) fn set_checksum(&mut self) {
+        self.bytes[HEADERS + IP + 20 + 4] = 1;
     }
 
     /// What is inside, of a tunnel's packets.

@@ -1,7 +1,7 @@
 //! Outer headers that an offload adds and removes.
 //!
-//! They are those of VXLAN and Geneve over IPv4 without a UDP checksum, around an Ethernet frame
-//! without a tag. A flow into a tunnel has one template of them, because packets of one kind have
+//! They are those of VXLAN and Geneve over IPv4 around an Ethernet frame without a tag; those that
+//! are added have no UDP checksum. A flow into a tunnel has one template of them, because packets of one kind have
 //! one source port. Of a flow out of a tunnel all outer headers are matched, so that ECN marks,
 //! group policies and options decide as they did for its first packet.
 
@@ -11,7 +11,7 @@ use crate::TunnelPush;
 use smallvec::SmallVec;
 use tunnel::format::{Format, Inner, Kind, Packet};
 use wire::EtherType;
-use wire::checksum::checksum;
+use wire::checksum::{Sum, checksum};
 use wire::headers::behind_tags;
 
 /// Most bytes of outer headers.
@@ -73,17 +73,20 @@ impl InnerKind {
 }
 
 impl PacketKind {
-    /// The kind of a tunnel's packet that came in by a device. Behind at most one tag it is IPv4
-    /// without options, whole and with the right checksum, UDP without a checksum, a header of the
-    /// tunnel with at most 32 bytes of options, and an Ethernet frame with IPv4 that has a kind and
-    /// no tag; `None` for others.
-    pub fn of_tunnel(device: u32, packet: &[u8], format: Format) -> Option<PacketKind> {
+    /// The kind of a tunnel's packet that came in by a device; `is_segment` if it is one that a
+    /// device is to cut. Behind at most one tag it is IPv4 without options, whole and with the right
+    /// checksum, UDP, a header of the tunnel with at most 32 bytes of options, and an Ethernet frame
+    /// with IPv4 that has a kind and no tag; `None` for others.
+    ///
+    /// Of VXLAN, UDP may have a checksum that is not still to be filled in. It is not verified, which
+    /// is the receiver's choice (RFC 7348 §4.3.1); that of Geneve must be (RFC 8926 §3.3).
+    pub fn of_tunnel(device: u32, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
         let header = match format {
             Format::Vxlan { .. } => TunnelHeader::Fixed,
             Format::Geneve => TunnelHeader::Options,
             Format::Gre | Format::Gtpu | Format::Bareudp(_) | Format::Srv6 => return None,
         };
-        let outer = PacketKind::of(device, packet)?;
+        let mut outer = PacketKind::of(device, packet)?;
         let (kind, at) = behind_tags(packet, 1)?;
         let (ip, payload) = packet.get(at..)?.split_first_chunk::<IPV4_LEN>()?;
         if kind != EtherType::IPV4 || ip[9] != UDP || checksum(ip) != 0 {
@@ -92,9 +95,17 @@ impl PacketKind {
         let (udp, data) = payload.split_first_chunk::<UDP_LEN>()?;
         let [_, _, _, _, len_high, len_low, sum_high, sum_low] = *udp;
         let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        let len = usize::from(u16::from_be_bytes([len_high, len_low]));
-        if total != IPV4_LEN + payload.len() || len != payload.len() || [sum_high, sum_low] != [0, 0] {
+        let len = u16::from_be_bytes([len_high, len_low]);
+        if total != IPV4_LEN + payload.len() || usize::from(len) != payload.len() {
             return None;
+        }
+        let sum = u16::from_be_bytes([sum_high, sum_low]);
+        if sum != 0 {
+            let unfilled = Sum::ZERO.bytes(&ip[12..]).word(UDP.into()).word(len).fold();
+            if header != TunnelHeader::Fixed || !is_segment && sum == unfilled {
+                return None;
+            }
+            outer.set_checksum();
         }
         let options = match header {
             TunnelHeader::Fixed => 0,
@@ -161,5 +172,185 @@ impl OuterHeaders {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::PortNo;
+    use std::net::IpAddr;
+    use testkit::{Packet as Bytes, mac};
+    use tunnel::format::{Body, Encapsulation, FlowLabel, Outer, SourcePorts, geneve};
+    use wire::MacAddr;
+
+    const VXLAN: Format = Format::Vxlan { gbp: false, gpe: false };
+
+    fn inner() -> Bytes {
+        Bytes::new(mac(3), mac(4)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into())
+    }
+
+    /// A packet of a tunnel, without a UDP checksum.
+    fn outer(tag: bool, header: &[u8], inner: &[u8]) -> Vec<u8> {
+        let len = (UDP_LEN + header.len() + inner.len()) as u16;
+        let udp = [&[0x80, 0, 0x12, 0xb5][..], &len.to_be_bytes(), &[0, 0], header, inner].concat();
+        let packet = Bytes::new(mac(1), mac(2));
+        let packet = if tag { packet.vlan(7) } else { packet };
+        packet.ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into()).protocol(UDP, &udp).bytes()
+    }
+
+    fn vxlan(vni: u8) -> [u8; 8] {
+        [8, 0, 0, 0, 0, 0, vni, 0]
+    }
+
+    #[test]
+    fn the_kind_of_a_tunnels_packet_has_all_headers_and_not_what_differs_within_a_flow() {
+        let of = |packet: &[u8]| PacketKind::of_tunnel(1, packet, VXLAN, false);
+        let packet = |payload: &[u8]| inner().udp(1, 2, payload).bytes();
+        let kind = of(&outer(false, &vxlan(42), &packet(b"x"))).unwrap();
+        assert_eq!(Some(kind), of(&outer(false, &vxlan(42), &packet(b"longer"))));
+        assert_eq!((kind.outer_len(), kind.outer_port()), (50, [0x12, 0xb5]));
+        assert_eq!(kind.headers()[..12], packet(b"")[..12]);
+        let tagged = of(&outer(true, &vxlan(42), &packet(b"x"))).unwrap();
+        assert_eq!((tagged.outer_len(), tagged.inner().unwrap().start()), (54, 50));
+        assert_eq!(tagged.tag(), None, "what is inside has none");
+        let others = [
+            Some(tagged),
+            of(&outer(false, &vxlan(43), &packet(b"x"))),
+            of(&outer(false, &vxlan(42), &inner().udp(1, 3, b"x").bytes())),
+            PacketKind::of(1, &outer(false, &vxlan(42), &packet(b"x"))),
+            PacketKind::of_tunnel(2, &outer(false, &vxlan(42), &packet(b"x")), VXLAN, false),
+        ];
+        for other in others {
+            assert!(other.is_some() && other != Some(kind), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn options_of_geneve_are_part_of_the_kind_as_far_as_they_fit() {
+        let packet = inner().udp(1, 2, b"x").bytes();
+        let of = |options: &[u8]| {
+            let header = [&[(options.len() / 4) as u8, 0, 0x65, 0x58, 0, 0, 42, 0], options].concat();
+            PacketKind::of_tunnel(1, &outer(false, &header, &packet), Format::Geneve, false)
+        };
+        assert_eq!(of(&[]).unwrap().outer_len(), 50);
+        assert_eq!(of(&[1; 32]).unwrap().outer_len(), 82);
+        assert_ne!(of(&[1; 32]), of(&[2; 32]));
+        assert_eq!(of(&[1; 36]), None);
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_decapsulate_has_no_kind() {
+        let good = outer(false, &vxlan(42), &inner().udp(1, 2, b"x").bytes());
+        let of = |packet: &[u8], format| PacketKind::of_tunnel(1, packet, format, false);
+        assert!(of(&good, VXLAN).is_some());
+        let changed = |at: usize, value: u8| {
+            let mut packet = good.clone();
+            packet[at] ^= value;
+            packet
+        };
+        let padded = [&good[..], &[0]].concat();
+        let v6 = Bytes::new(mac(3), mac(4)).ipv6(1.into(), 2.into()).udp(1, 2, b"x");
+        let tagged = Bytes::new(mac(3), mac(4)).vlan(5);
+        let tagged = tagged.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).udp(1, 2, b"x");
+        for (why, packet) in [
+            ("a wrong checksum of IPv4", changed(24, 1)),
+            ("another length of UDP", changed(39, 1)),
+            ("padding", padded),
+            ("cut short", good[..good.len() - 1].to_vec()),
+            ("IPv6 inside", outer(false, &vxlan(42), &v6.bytes())),
+            ("a tag inside", outer(false, &vxlan(42), &tagged.bytes())),
+            ("nothing inside", outer(false, &vxlan(42), &[])),
+        ] {
+            assert_eq!(of(&packet, VXLAN), None, "{why}");
+        }
+        assert_eq!(of(&good, Format::Gre), None);
+    }
+
+    #[test]
+    fn a_checksum_of_vxlan_that_is_filled_in_is_part_of_the_kind() {
+        let mut packet = outer(false, &vxlan(42), &inner().udp(1, 2, b"x").bytes());
+        let of = |packet: &[u8], is_segment| PacketKind::of_tunnel(1, packet, VXLAN, is_segment);
+        let without = of(&packet, false);
+        packet[40] = 7;
+        let with = of(&packet, false);
+        packet[40] = 8;
+        assert!(with.is_some() && with != without && with == of(&packet, false));
+        let len = (packet.len() - 34) as u16;
+        let unfilled = Sum::ZERO.bytes(&packet[26..34]).word(17).word(len).fold();
+        packet[40..42].copy_from_slice(&unfilled.to_be_bytes());
+        assert_eq!((of(&packet, false), of(&packet, true)), (None, with));
+        let mut geneve = outer(false, &[0, 0, 0x65, 0x58, 0, 0, 42, 0], &inner().udp(1, 2, b"x").bytes());
+        assert!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false).is_some());
+        geneve[40] = 7;
+        assert_eq!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false), None);
+    }
+
+    fn push(df: bool, body: &Body<'_>, v6: bool) -> TunnelPush {
+        let address = |n: u8| match v6 {
+            false => IpAddr::from([172, 31, 0, n]),
+            true => IpAddr::from([0, 0, 0, 0, 0, 0, 0, u16::from(n)]),
+        };
+        let outer = Outer {
+            ethernet: Some((MacAddr(mac(1)), MacAddr(mac(2)))),
+            src: address(1),
+            dst: address(2),
+            tos: 0,
+            ttl: 64,
+            df,
+            label: FlowLabel::Zero,
+            ports: SourcePorts::default(),
+        };
+        let kind = match body {
+            Body::Geneve { .. } => Kind::Geneve,
+            Body::Gre { .. } => Kind::Gre,
+            _ => Kind::Vxlan,
+        };
+        TunnelPush {
+            port: PortNo(4),
+            underlay: PortNo(5),
+            kind,
+            headers: Encapsulation::new(&outer, body, Inner::Ethernet).unwrap(),
+            sequence: None,
+        }
+    }
+
+    #[test]
+    fn headers_without_checksums_around_ethernet_are_added_and_no_others() {
+        let vxlan = |csum| Body::Vxlan {
+            port: 4789,
+            csum,
+            id: 42,
+            gbp: None,
+            gpe: false,
+        };
+        let headers = OuterHeaders::of(&push(true, &vxlan(false), false), 7).unwrap();
+        let bytes = headers.bytes();
+        assert_eq!(bytes.len(), 50);
+        assert_eq!((&bytes[16..18], &bytes[38..40]), (&[0, 36][..], &[0, 16][..]), "around nothing");
+        assert_eq!(checksum(&bytes[14..34]), 0);
+        assert_ne!(bytes[34..36], [0, 0], "the source port");
+        let options = [0; 52];
+        let geneve = Body::Geneve {
+            port: 6081,
+            csum: false,
+            id: 42,
+            oam: false,
+            options: geneve::Options::new(&options).unwrap(),
+        };
+        let gre = Body::Gre {
+            id: None,
+            csum: false,
+            sequence: false,
+        };
+        for other in [
+            push(false, &vxlan(false), false),
+            push(true, &vxlan(true), false),
+            push(true, &vxlan(false), true),
+            push(true, &geneve, false),
+            push(true, &gre, false),
+        ] {
+            assert!(OuterHeaders::of(&other, 7).is_err(), "{other}");
+        }
     }
 }

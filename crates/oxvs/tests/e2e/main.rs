@@ -51,5 +51,6 @@ mod snooping;
 mod traffic;
 mod trees;
 mod tunnels;
+mod tunnels_offloaded;
 mod vtep;
 mod workers;

@@ -350,6 +350,8 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
         kind,
         from: PortNo(101),
         flow,
+        outer: None,
+        push: None,
         outputs,
         loads,
     };

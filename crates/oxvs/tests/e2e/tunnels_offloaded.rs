@@ -1,0 +1,295 @@
+//! Flows into and out of tunnels that the kernel carries.
+
+use crate::fixture::{in_namespace, stand_in};
+use std::time::Duration;
+use testkit::{Capture, Daemon, Iperf3, Netns, Sandbox, Vswitch, eventually, ping, tshark};
+
+const TOOLS: [&str; 6] = ["ip", "ping", "tcpdump", "iperf3", "tshark", "ovs-vsctl"];
+
+/// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address 172.31.0.N and
+/// a cable; the host has 10.9.0.N.
+struct Side {
+    switch: Vswitch,
+    host: Netns,
+    ns: Netns,
+}
+
+impl Side {
+    /// Takes the cable's end `ph` in `ns`.
+    fn new(ns: Netns, number: u8, tunnel: &str) -> Side {
+        let host = Netns::new("tofh");
+        let switch = in_namespace(&ns);
+        ns.veth("h0", &host, "eth0");
+        host.address("eth0", &format!("10.9.0.{number}/24"));
+        host.ip("link set eth0 mtu 1400");
+        switch.vsctl(
+            "add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy ph \
+             -- add-br br-int -- set bridge br-int datapath_type=netdev -- add-port br-int h0",
+        );
+        let other = 3 - number;
+        switch.vsctl(&format!(
+            "add-port br-int t0 -- set interface t0 options:remote_ip=172.31.0.{other} {tunnel}"
+        ));
+        ns.address("br-phy", &format!("172.31.0.{number}/24"));
+        ns.ip("link set br-phy up");
+        Side { switch, host, ns }
+    }
+
+    fn reaches(&self, address: &str) {
+        eventually("a packet comes back", || {
+            (ping(&self.host, address, 1).received == 1).then_some(())
+        });
+    }
+
+    /// How many offloaded flows the megaflows have whose line has this text.
+    fn offloaded(&self, text: &str) -> u32 {
+        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
+        let own = flows.lines().filter(|flow| flow.contains(text));
+        own.filter_map(|flow| flow.split("offloaded:").nth(1)?.split(',').next()?.parse::<u32>().ok())
+            .sum()
+    }
+
+    /// The tunnel's counts: packets received and sent.
+    fn counts(&self) -> [u64; 2] {
+        let text = self.switch.tool("ovs-ofctl", &["dump-ports", "br-int", "t0"]).expect_ok();
+        let number = |line: &str| -> u64 {
+            let line = text.lines().find(|l| l.contains(line)).unwrap();
+            let rest = line.split("pkts=").nth(1).unwrap();
+            rest.split(',').next().unwrap().trim().parse().unwrap()
+        };
+        [number("rx "), number("tx ")]
+    }
+
+    /// Number of packets that workers found in a cache.
+    fn seen_by_workers(&self) -> u64 {
+        let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
+        let hits = text
+            .lines()
+            .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
+        hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
+    /// Pings 200 times a second until this is dropped.
+    fn ping_on(&self, address: &str) -> Daemon {
+        let mut words = self.host.prefix();
+        words.extend(["ping", "-q", "-i", "0.005", address].map(str::to_owned));
+        Daemon::start("ping", &words, &self.switch.sandbox)
+    }
+
+    fn wait_for_offload(&self, text: &str) {
+        eventually(text, || (self.offloaded(text) > 0).then_some(()));
+    }
+}
+
+/// Says why there can be no test, if there can be none.
+fn skips() -> bool {
+    if let Some(reason) = testkit::missing(true, &TOOLS) {
+        testkit::say_skipped(module_path!(), &reason);
+        return true;
+    }
+    if stand_in() {
+        testkit::say_skipped(module_path!(), "Open vSwitch has no such offload");
+        return true;
+    }
+    false
+}
+
+/// Two switches and a cable between them; `None` with a message if flows cannot be offloaded here.
+fn two(tunnel: &str) -> Option<[Side; 2]> {
+    let (one, other) = (Netns::new("tofa"), Netns::new("tofb"));
+    one.veth("ph", &other, "ph");
+    let sides = [Side::new(one, 1, tunnel), Side::new(other, 2, tunnel)];
+    sides[0].reaches("10.9.0.2");
+    assert_eq!(ping(&sides[0].host, "10.9.0.2", 10).received, 10);
+    if sides[0].offloaded("") == 0 {
+        testkit::say_skipped(module_path!(), "offload needs Linux 5.11 and the right to load BPF programs");
+        return None;
+    }
+    Some(sides)
+}
+
+const PUSH: &str = "tnl_push(";
+const POP: &str = "tnl_pop(";
+const INSIDE: &str = "tunnel(tun_id=0x2a";
+
+#[test]
+fn pings_and_tcp_between_two_switches_pass_by_the_workers_in_right_outer_headers() {
+    if skips() {
+        return;
+    }
+    for (tunnel, port, protocol) in [
+        ("type=vxlan options:key=42", 4789, "vxlan.vni == 42"),
+        ("type=geneve options:key=42", 6081, "geneve.vni == 42"),
+    ] {
+        let Some(sides) = two(tunnel) else { return };
+        for side in &sides {
+            for text in [PUSH, POP, INSIDE] {
+                side.wait_for_offload(text);
+            }
+        }
+        let before = sides.each_ref().map(|side| (side.counts(), side.seen_by_workers()));
+        assert_eq!(ping(&sides[0].host, "10.9.0.2", 100).received, 100);
+        eventually("tunnels have counted them", || {
+            let counted = sides.iter().zip(before).all(|(side, ([rx, tx], _))| {
+                let now = side.counts();
+                now[0] >= rx + 100 && now[1] >= tx + 100
+            });
+            counted.then_some(())
+        });
+        for (side, (_, seen)) in sides.iter().zip(before) {
+            let by_workers = side.seen_by_workers() - seen;
+            assert!(by_workers < 50, "{by_workers} of 200 packets went through workers");
+        }
+
+        // Small packets and whole segments, both ways.
+        let capture = Capture::start(&sides[1].ns, "ph", &format!("udp port {port}"));
+        assert_eq!(ping(&sides[0].host, "10.9.0.2", 20).received, 20);
+        for (from, to, address) in [(0, 1, "10.9.0.2"), (1, 0, "10.9.0.1")] {
+            assert!(Iperf3::tcp_bytes(20_000_000).run(&sides[from].host, &sides[to].host, address) > 0.0);
+        }
+        let frames = capture.finish();
+        assert!(frames.iter().any(|frame| frame.len() > 5000), "segments cross whole");
+        let sandbox = Sandbox::new();
+        let path = sandbox.path("packets");
+        let packets: Vec<Vec<u8>> = frames.iter().take(2000).map(|frame| frame[14..].to_vec()).collect();
+        std::fs::write(&path, testkit::pcap::of_ip(&packets)).unwrap();
+        let wrong = format!("_ws.malformed || ip.checksum.status == \"Bad\" || !({protocol}) || !(ip.flags.df == 1)");
+        let said = tshark(&path, &["-o", "ip.check_checksum:TRUE", "-Y", &wrong]);
+        assert_eq!(said, "");
+        // Lengths of outer headers are those of what is there.
+        for frame in &frames {
+            let word = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+            assert_eq!((word(16), word(38)), (frame.len() - 14, frame.len() - 34));
+        }
+        // Packets of one flow have one source port, those of other flows others.
+        let ports = |protocol: u8, from: u8| -> std::collections::BTreeSet<[u8; 2]> {
+            let own = frames.iter().filter(|frame| {
+                let inner = &frame[50..];
+                frame[29] == from && inner[12..14] == [8, 0] && inner[23] == protocol
+            });
+            own.map(|frame| [frame[34], frame[35]]).collect()
+        };
+        assert_eq!(ports(1, 1).len(), 1, "the pings");
+        assert!(ports(6, 1).len() > 1, "TCP");
+        let drops = sides[0].switch.appctl(&["coverage/show"]);
+        assert!(!drops.contains("drop_tunnel") && !drops.contains("drop_device_full"), "{drops}");
+    }
+}
+
+/// A switch, and the kernel's VXLAN device at the other end, 10.9.0.2.
+fn with_kernel(checksums: &str) -> Option<(Side, Netns)> {
+    let (ns, peer) = (Netns::new("tofk"), Netns::new("tofp"));
+    ns.veth("ph", &peer, "ph1");
+    peer.address("ph1", "172.31.0.2/24");
+    peer_has(&peer, 42, checksums);
+    let side = Side::new(ns, 1, "type=vxlan options:key=42");
+    side.reaches("10.9.0.2");
+    assert_eq!(ping(&side.host, "10.9.0.2", 10).received, 10);
+    if side.offloaded("") == 0 {
+        testkit::say_skipped(module_path!(), "offload needs Linux 5.11 and the right to load BPF programs");
+        return None;
+    }
+    Some((side, peer))
+}
+
+fn peer_has(peer: &Netns, vni: u32, checksums: &str) {
+    peer.ip(&format!(
+        "link add t0 address 02:00:00:00:09:02 type vxlan id {vni} local 172.31.0.2 remote 172.31.0.1 dstport 4789 \
+         {checksums}"
+    ));
+    peer.address("t0", "10.9.0.2/24");
+    peer.ip("link set t0 up mtu 1400");
+}
+
+#[test]
+fn offloaded_flows_go_to_and_fro_between_the_switch_and_the_kernels_vxlan_by_key() {
+    if skips() {
+        return;
+    }
+    // With checksums of UDP too, but then the kernel leaves those of pings to be filled in.
+    let Some((side, peer)) = with_kernel("udpcsum") else { return };
+    let tcp = |side: &Side, peer: &Netns| {
+        for (from, to, address) in [(&side.host, peer, "10.9.0.2"), (peer, &side.host, "10.9.0.1")] {
+            assert!(Iperf3::tcp_bytes(20_000_000).run(from, to, address) > 0.0);
+        }
+    };
+    tcp(&side, &peer);
+    for text in [PUSH, POP, INSIDE] {
+        side.wait_for_offload(text);
+    }
+    assert_eq!(ping(&peer, "10.9.0.1", 10).received, 10);
+    drop((side, peer));
+
+    let Some((side, peer)) = with_kernel("noudpcsum") else { return };
+    for text in [PUSH, POP, INSIDE] {
+        side.wait_for_offload(text);
+    }
+    tcp(&side, &peer);
+    assert_eq!(ping(&peer, "10.9.0.1", 10).received, 10);
+    side.wait_for_offload(INSIDE);
+    // The same packets with another key are nobody's.
+    peer.ip("link del t0");
+    peer_has(&peer, 43, "noudpcsum");
+    let mac = side.host.mac_of("eth0");
+    peer.ip(&format!("neigh replace 10.9.0.1 lladdr {mac} dev t0"));
+    let capture = Capture::start(&side.host, "eth0", "icmp");
+    assert!(side.offloaded(INSIDE) > 0);
+    assert_eq!(ping(&peer, "10.9.0.1", 5).received, 0);
+    assert_eq!(capture.finish().len(), 0);
+    eventually("the drop is counted", || {
+        let drops = side.switch.appctl(&["coverage/show"]);
+        drops.contains("drop_no_tunnel").then_some(())
+    });
+}
+
+#[test]
+fn a_change_of_neighbours_routes_and_addresses_is_in_force_for_offloaded_flows_at_once() {
+    if skips() {
+        return;
+    }
+    let Some((side, peer)) = with_kernel("noudpcsum") else { return };
+    let _pings = side.ping_on("10.9.0.2");
+    side.wait_for_offload(PUSH);
+    side.wait_for_offload(INSIDE);
+    let real = peer.mac_of("ph1");
+    let (other, third) = ("02:00:00:00:00:99", "02:00:00:00:00:98");
+    // Packets to an address from now on, and to all others of the tunnel.
+    let sent_to = |mac: &str| {
+        let capture = Capture::start(&peer, "ph1", "udp dst port 4789 and dst host 172.31.0.2");
+        std::thread::sleep(Duration::from_millis(300));
+        let wanted: Vec<u8> = mac.split(':').map(|hex| u8::from_str_radix(hex, 16).unwrap()).collect();
+        let frames = capture.finish();
+        let right = frames.iter().filter(|frame| frame[..6] == wanted[..]).count();
+        (right, frames.len() - right)
+    };
+    side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.2", other]);
+    let (right, stale) = sent_to(other);
+    assert!(right > 10 && stale == 0, "{right} packets to the new neighbour, {stale} to another");
+    side.wait_for_offload(PUSH);
+    side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.3", third]);
+    side.switch.appctl(&["ovs/route/add", "172.31.0.2/32", "br-phy", "172.31.0.3"]);
+    let (right, stale) = sent_to(third);
+    assert!(right > 10 && stale == 0, "{right} packets by the new route, {stale} by another");
+    side.wait_for_offload(PUSH);
+    side.switch.appctl(&["ovs/route/del", "172.31.0.2/32"]);
+    side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.2", &real]);
+    let (right, stale) = sent_to(&real);
+    assert!(right > 10 && stale == 0, "{right} packets to the real neighbour, {stale} to another");
+    eventually("both ways are offloaded again", || {
+        (side.offloaded(PUSH) > 0 && side.offloaded(INSIDE) > 0).then_some(())
+    });
+    // A tunnel that ends at no address of the switch any more.
+    side.switch.vsctl("set interface t0 options:key=44");
+    let capture = Capture::start(&side.host, "eth0", "icmp[icmptype] == 0");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(capture.finish().len(), 0, "packets of the former key");
+    side.switch.vsctl("set interface t0 options:key=42");
+    side.wait_for_offload(INSIDE);
+    side.ns.ip("address del 172.31.0.1/24 dev br-phy");
+    eventually("no packet of the tunnel is taken", || {
+        let capture = Capture::start(&side.host, "eth0", "icmp[icmptype] == 0");
+        std::thread::sleep(Duration::from_millis(200));
+        capture.finish().is_empty().then_some(())
+    });
+}
