@@ -82,7 +82,7 @@ INLINE u16 fold(u32 sum)
 
 /* Whether the outer headers are those of a tunnel with a header like `header`, and right. Notes in
  * the kind whether there is a checksum of UDP.
- * A checksum of VXLAN is not verified, which is the receiver's choice (RFC 7348, section 4.3.1); that
+ * A checksum of VXLAN is not verified, which is the receiver's choice (RFC 7348, section 5); that
  * of Geneve must be (RFC 8926, section 3.3). Where it is still to be filled in, the kernel would fill
  * it in after the header has gone; of segments it fills in that of the inner packet. */
 INLINE int is_outer(struct __sk_buff *skb, u32 header, u8 *has_sum)

@@ -66,12 +66,7 @@ impl Flows {
     ///
     /// # Errors
     /// As [`dp::offload::FlowOffload::open`].
-    pub(crate) fn insert(
-        &mut self,
-        kind: &PacketKind,
-        flow: Flow,
-        push: Option<&OuterHeaders>,
-    ) -> Result<(), Refused> {
+    pub(crate) fn insert(&mut self, kind: &PacketKind, flow: Flow, push: Option<&OuterHeaders>) -> Result<(), Refused> {
         // The headers first: a flow that is found has them.
         if let Some(push) = push {
             let mut outer = Outer {

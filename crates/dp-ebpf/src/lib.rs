@@ -10,7 +10,7 @@
 //!   without. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
 //! - Outer headers are those of [`dp::offload::OuterHeaders`] and [`PacketKind::of_tunnel`].
 //! - Packets are not cut: the kernel cannot fill in a pending checksum before.
-//! - Linux 5.11, and the right to load programs.
+//! - Linux 5.11, and the right to load programs; 5.13 for flows into tunnels.
 //!
 //! Tunnels, tried with VXLAN and Geneve between veth pairs on Linux 6.18
 //! - `bpf_skb_adjust_room` encapsulates and decapsulates segments whole. It needs
@@ -25,7 +25,7 @@
 #![allow(unsafe_code, reason = "shared memory and the layout of map values")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-use aya::programs::{SchedClassifier, SocketFilter};
+use aya::programs::{SchedClassifier, SocketFilter, TestRun, TestRunOptions};
 use aya::{Pod, include_bytes_aligned};
 use dp::Carried;
 use dp::offload::{FLOW_EPOCHS, FlowOffload, InnerKind, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
@@ -56,6 +56,8 @@ pub struct Ebpf {
     epochs: SharedArray,
     filter: OwnedFd,
     redirect: OwnedFd,
+    /// Whether the kernel can add outer headers.
+    adds_outer: bool,
     /// For its filter that can be asked about packets that no device has received.
     #[cfg(test)]
     object: Mutex<aya::Ebpf>,
@@ -149,6 +151,7 @@ impl Ebpf {
         let redirect: &mut SchedClassifier = program(&mut object, "oxvs_redirect")?;
         redirect.load().map_err(Error::behind(LOAD))?;
         let redirect = own(redirect.fd())?;
+        let adds_outer = can_add_outer(&mut object)?;
         #[cfg(test)]
         program::<SchedClassifier>(&mut object, "oxvs_probe")?
             .load()
@@ -160,10 +163,25 @@ impl Ebpf {
             epochs: array(&mut object, "oxvs_epochs", 1, MAX_EPOCHS as usize)?,
             filter,
             redirect,
+            adds_outer,
             #[cfg(test)]
             object: Mutex::new(object),
         })
     }
+}
+
+/// Whether the kernel can add outer headers (Linux 5.13): it is tried.
+fn can_add_outer(object: &mut aya::Ebpf) -> sys::Result<bool> {
+    let outer: &mut SchedClassifier = program(object, "oxvs_try_outer")?;
+    outer.load().map_err(Error::behind(LOAD))?;
+    let mut packet = [0; 60];
+    // IPv4, with no fields that matter.
+    packet[12..15].copy_from_slice(&[8, 0, 0x45]);
+    let tried = outer.test_run(TestRunOptions {
+        data_in: Some(&packet),
+        ..TestRunOptions::default()
+    });
+    Ok(tried.is_ok_and(|run| run.return_value == 0))
 }
 
 /// An array of `rows` rows of `words` words.
@@ -186,6 +204,9 @@ impl FlowOffload for Ebpf {
         let count = new.epochs.len().next_multiple_of(EPOCHS_AT_ONCE);
         if count > FLOW_EPOCHS {
             return Err(Refused::Unsupported("flow with so many epochs"));
+        }
+        if new.push.is_some() && !self.adds_outer {
+            return Err(Refused::Unsupported("outer headers before Linux 5.13"));
         }
         if !(1..=MAX_OUTPUTS).contains(&new.outputs.len()) {
             return Err(Refused::Unsupported("list of so many outputs"));

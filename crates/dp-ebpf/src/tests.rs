@@ -1,5 +1,4 @@
 use super::*;
-use aya::programs::{TestRun, TestRunOptions};
 use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -44,8 +44,8 @@ mod pool;
 mod rewrite;
 
 pub use kind::PacketKind;
-pub use rewrite::{Outputs, PortOutput, Rewrite};
 pub use outer::{InnerKind, MAX_OUTER, OuterHeaders, TunnelHeader};
+pub use rewrite::{Outputs, PortOutput, Rewrite};
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;
@@ -181,8 +181,8 @@ pub struct PortCarried {
     pub tx_packets: u64,
     /// Their bytes.
     pub tx_bytes: u64,
-    /// Packets of flows with several outputs that the device did not accept, and of flows with outer
-    /// headers that the kernel could not change.
+    /// Packets of flows with several outputs that the device did not accept, and of flows with
+    /// outer headers that the kernel could not change.
     pub tx_dropped: u64,
 }
 

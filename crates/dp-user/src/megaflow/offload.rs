@@ -10,9 +10,9 @@
 //! flows of a megaflow, or of a worker, the worker advances one epoch. It closes them later, in
 //! slices (`slices`).
 //!
-//! An offloaded flow out of a tunnel belongs to two groups: that of the megaflow for what is inside,
-//! and that of the megaflow that removes the outer headers. It depends on the epochs of both, and
-//! both count its packets.
+//! An offloaded flow out of a tunnel belongs to two groups: that of the megaflow for what is
+//! inside, and that of the megaflow that removes the outer headers. It depends on the epochs of
+//! both, and both count its packets.
 //!
 //! Invariants
 //! - An offloaded flow is in force only while its megaflow is cached, and while nothing has changed
@@ -348,8 +348,8 @@ impl OffloadedFlows {
         self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
     }
 
-    /// Takes an offloaded flow out of a group. Returns where its packets are still to be counted, and
-    /// how many bytes of each are not.
+    /// Takes an offloaded flow out of a group. Returns where its packets are still to be counted,
+    /// and how many bytes of each are not.
     fn leave(&mut self, member: Member) -> Option<(Arc<[Credit]>, u32)> {
         let group = self.groups[member.group as usize].as_mut()?;
         let moved = take_from(&mut group.places, member.position);

@@ -142,8 +142,8 @@ impl Pipeline {
         self.flows.offload(&candidate, is_current, now)
     }
 
-    /// The megaflows of a tunnel's packet: that for what is inside, and that which removes the outer
-    /// headers.
+    /// The megaflows of a tunnel's packet: that for what is inside, and that which removes the
+    /// outer headers.
     fn tunnel_flows(&mut self, keys: &TunnelKeys, from: &RxQueue) -> Option<(u32, Option<u32>)> {
         if from.waits() || from.has_pending() {
             return None;

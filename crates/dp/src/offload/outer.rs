@@ -1,12 +1,12 @@
 //! Outer headers that an offload adds and removes.
 //!
 //! They are those of VXLAN and Geneve over IPv4 around an Ethernet frame without a tag; those that
-//! are added have no UDP checksum. A flow into a tunnel has one template of them, because packets of one kind have
-//! one source port. Of a flow out of a tunnel all outer headers are matched, so that ECN marks,
-//! group policies and options decide as they did for its first packet.
+//! are added have no UDP checksum. A flow into a tunnel has one template of them, because packets
+//! of one kind have one source port. Of a flow out of a tunnel all outer headers are matched, so
+//! that ECN marks, group policies and options decide as they did for its first packet.
 
-use super::kind::{self, PacketKind, READ};
 use super::Refused;
+use super::kind::{self, PacketKind, READ};
 use crate::TunnelPush;
 use smallvec::SmallVec;
 use tunnel::format::{Format, Inner, Kind, Packet};
@@ -74,12 +74,12 @@ impl InnerKind {
 
 impl PacketKind {
     /// The kind of a tunnel's packet that came in by a device; `is_segment` if it is one that a
-    /// device is to cut. Behind at most one tag it is IPv4 without options, whole and with the right
-    /// checksum, UDP, a header of the tunnel with at most 32 bytes of options, and an Ethernet frame
-    /// with IPv4 that has a kind and no tag; `None` for others.
+    /// device is to cut. Behind at most one tag it is IPv4 without options, whole and with the
+    /// right checksum, UDP, a header of the tunnel with at most 32 bytes of options, and an
+    /// Ethernet frame with IPv4 that has a kind and no tag; `None` for others.
     ///
-    /// Of VXLAN, UDP may have a checksum that is not still to be filled in. It is not verified, which
-    /// is the receiver's choice (RFC 7348 §4.3.1); that of Geneve must be (RFC 8926 §3.3).
+    /// Of VXLAN, UDP may have a checksum that is not still to be filled in. It is not verified,
+    /// which is the receiver's choice (RFC 7348 §5); that of Geneve must be (RFC 8926 §3.3).
     pub fn of_tunnel(device: u32, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
         let header = match format {
             Format::Vxlan { .. } => TunnelHeader::Fixed,
@@ -196,7 +196,10 @@ mod tests {
         let udp = [&[0x80, 0, 0x12, 0xb5][..], &len.to_be_bytes(), &[0, 0], header, inner].concat();
         let packet = Bytes::new(mac(1), mac(2));
         let packet = if tag { packet.vlan(7) } else { packet };
-        packet.ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into()).protocol(UDP, &udp).bytes()
+        packet
+            .ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into())
+            .protocol(UDP, &udp)
+            .bytes()
     }
 
     fn vxlan(vni: u8) -> [u8; 8] {
@@ -280,7 +283,11 @@ mod tests {
         let unfilled = Sum::ZERO.bytes(&packet[26..34]).word(17).word(len).fold();
         packet[40..42].copy_from_slice(&unfilled.to_be_bytes());
         assert_eq!((of(&packet, false), of(&packet, true)), (None, with));
-        let mut geneve = outer(false, &[0, 0, 0x65, 0x58, 0, 0, 42, 0], &inner().udp(1, 2, b"x").bytes());
+        let mut geneve = outer(
+            false,
+            &[0, 0, 0x65, 0x58, 0, 0, 42, 0],
+            &inner().udp(1, 2, b"x").bytes(),
+        );
         assert!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false).is_some());
         geneve[40] = 7;
         assert_eq!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false), None);
@@ -327,7 +334,11 @@ mod tests {
         let headers = OuterHeaders::of(&push(true, &vxlan(false), false), 7).unwrap();
         let bytes = headers.bytes();
         assert_eq!(bytes.len(), 50);
-        assert_eq!((&bytes[16..18], &bytes[38..40]), (&[0, 36][..], &[0, 16][..]), "around nothing");
+        assert_eq!(
+            (&bytes[16..18], &bytes[38..40]),
+            (&[0, 36][..], &[0, 16][..]),
+            "around nothing"
+        );
         assert_eq!(checksum(&bytes[14..34]), 0);
         assert_ne!(bytes[34..36], [0, 0], "the source port");
         let options = [0; 52];

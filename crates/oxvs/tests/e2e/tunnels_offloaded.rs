@@ -6,8 +6,8 @@ use testkit::{Capture, Daemon, Iperf3, Netns, Sandbox, Vswitch, eventually, ping
 
 const TOOLS: [&str; 6] = ["ip", "ping", "tcpdump", "iperf3", "tshark", "ovs-vsctl"];
 
-/// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address 172.31.0.N and
-/// a cable; the host has 10.9.0.N.
+/// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address 172.31.0.N
+/// and a cable; the host has 10.9.0.N.
 struct Side {
     switch: Vswitch,
     host: Netns,
@@ -51,7 +51,10 @@ impl Side {
 
     /// The tunnel's counts: packets received and sent.
     fn counts(&self) -> [u64; 2] {
-        let text = self.switch.tool("ovs-ofctl", &["dump-ports", "br-int", "t0"]).expect_ok();
+        let text = self
+            .switch
+            .tool("ovs-ofctl", &["dump-ports", "br-int", "t0"])
+            .expect_ok();
         let number = |line: &str| -> u64 {
             let line = text.lines().find(|l| l.contains(line)).unwrap();
             let rest = line.split("pkts=").nth(1).unwrap();
@@ -103,7 +106,10 @@ fn two(tunnel: &str) -> Option<[Side; 2]> {
     sides[0].reaches("10.9.0.2");
     assert_eq!(ping(&sides[0].host, "10.9.0.2", 10).received, 10);
     if sides[0].offloaded("") == 0 {
-        testkit::say_skipped(module_path!(), "offload needs Linux 5.11 and the right to load BPF programs");
+        testkit::say_skipped(
+            module_path!(),
+            "offload needs Linux 5.11 and the right to load BPF programs",
+        );
         return None;
     }
     Some(sides)
@@ -173,7 +179,10 @@ fn pings_and_tcp_between_two_switches_pass_by_the_workers_in_right_outer_headers
         assert_eq!(ports(1, 1).len(), 1, "the pings");
         assert!(ports(6, 1).len() > 1, "TCP");
         let drops = sides[0].switch.appctl(&["coverage/show"]);
-        assert!(!drops.contains("drop_tunnel") && !drops.contains("drop_device_full"), "{drops}");
+        assert!(
+            !drops.contains("drop_tunnel") && !drops.contains("drop_device_full"),
+            "{drops}"
+        );
     }
 }
 
@@ -187,7 +196,10 @@ fn with_kernel(checksums: &str) -> Option<(Side, Netns)> {
     side.reaches("10.9.0.2");
     assert_eq!(ping(&side.host, "10.9.0.2", 10).received, 10);
     if side.offloaded("") == 0 {
-        testkit::say_skipped(module_path!(), "offload needs Linux 5.11 and the right to load BPF programs");
+        testkit::say_skipped(
+            module_path!(),
+            "offload needs Linux 5.11 and the right to load BPF programs",
+        );
         return None;
     }
     Some((side, peer))
@@ -208,7 +220,9 @@ fn offloaded_flows_go_to_and_fro_between_the_switch_and_the_kernels_vxlan_by_key
         return;
     }
     // With checksums of UDP too, but then the kernel leaves those of pings to be filled in.
-    let Some((side, peer)) = with_kernel("udpcsum") else { return };
+    let Some((side, peer)) = with_kernel("udpcsum") else {
+        return;
+    };
     let tcp = |side: &Side, peer: &Netns| {
         for (from, to, address) in [(&side.host, peer, "10.9.0.2"), (peer, &side.host, "10.9.0.1")] {
             assert!(Iperf3::tcp_bytes(20_000_000).run(from, to, address) > 0.0);
@@ -221,7 +235,9 @@ fn offloaded_flows_go_to_and_fro_between_the_switch_and_the_kernels_vxlan_by_key
     assert_eq!(ping(&peer, "10.9.0.1", 10).received, 10);
     drop((side, peer));
 
-    let Some((side, peer)) = with_kernel("noudpcsum") else { return };
+    let Some((side, peer)) = with_kernel("noudpcsum") else {
+        return;
+    };
     for text in [PUSH, POP, INSIDE] {
         side.wait_for_offload(text);
     }
@@ -248,7 +264,9 @@ fn a_change_of_neighbours_routes_and_addresses_is_in_force_for_offloaded_flows_a
     if skips() {
         return;
     }
-    let Some((side, peer)) = with_kernel("noudpcsum") else { return };
+    let Some((side, peer)) = with_kernel("noudpcsum") else {
+        return;
+    };
     let _pings = side.ping_on("10.9.0.2");
     side.wait_for_offload(PUSH);
     side.wait_for_offload(INSIDE);
@@ -265,17 +283,27 @@ fn a_change_of_neighbours_routes_and_addresses_is_in_force_for_offloaded_flows_a
     };
     side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.2", other]);
     let (right, stale) = sent_to(other);
-    assert!(right > 10 && stale == 0, "{right} packets to the new neighbour, {stale} to another");
+    assert!(
+        right > 10 && stale == 0,
+        "{right} packets to the new neighbour, {stale} to another"
+    );
     side.wait_for_offload(PUSH);
     side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.3", third]);
-    side.switch.appctl(&["ovs/route/add", "172.31.0.2/32", "br-phy", "172.31.0.3"]);
+    side.switch
+        .appctl(&["ovs/route/add", "172.31.0.2/32", "br-phy", "172.31.0.3"]);
     let (right, stale) = sent_to(third);
-    assert!(right > 10 && stale == 0, "{right} packets by the new route, {stale} by another");
+    assert!(
+        right > 10 && stale == 0,
+        "{right} packets by the new route, {stale} by another"
+    );
     side.wait_for_offload(PUSH);
     side.switch.appctl(&["ovs/route/del", "172.31.0.2/32"]);
     side.switch.appctl(&["tnl/neigh/set", "br-phy", "172.31.0.2", &real]);
     let (right, stale) = sent_to(&real);
-    assert!(right > 10 && stale == 0, "{right} packets to the real neighbour, {stale} to another");
+    assert!(
+        right > 10 && stale == 0,
+        "{right} packets to the real neighbour, {stale} to another"
+    );
     eventually("both ways are offloaded again", || {
         (side.offloaded(PUSH) > 0 && side.offloaded(INSIDE) > 0).then_some(())
     });

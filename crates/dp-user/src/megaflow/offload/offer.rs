@@ -46,8 +46,8 @@ pub(crate) struct Candidate {
 pub(crate) type Loads = SmallVec<[(Arc<bonds::Counters>, u8); 1]>;
 
 impl Candidate {
-    /// Their megaflows, that which outputs them first, and how many bytes of each packet it does not
-    /// count.
+    /// Their megaflows, that which outputs them first, and how many bytes of each packet these do
+    /// not count.
     fn flows(&self) -> impl Iterator<Item = (u32, u32)> {
         let outer = self.outer.map(|outer| (outer, 0));
         std::iter::once((self.flow, self.kind.outer_len())).chain(outer)
@@ -179,7 +179,10 @@ impl OffloadedFlows {
     fn can_resume(&self, place: u32, candidate: &Candidate) -> bool {
         let open = self.open[place as usize].as_ref();
         open.is_some_and(|open| {
-            let flows = open.groups.iter().map(|member| self.group(member.group).map(|group| group.flow));
+            let flows = open
+                .groups
+                .iter()
+                .map(|member| self.group(member.group).map(|group| group.flow));
             flows.eq(candidate.flows().map(|(flow, _)| Some(flow)))
                 && open.outputs == candidate.outputs
                 && !self.is_stale(open)

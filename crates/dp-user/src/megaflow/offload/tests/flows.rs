@@ -23,6 +23,7 @@ use std::time::Duration;
 use testkit::{Packet, Rng, mac};
 
 mod crowded;
+mod tunnelled;
 
 /// Most offloaded flows that a worker may open, stop, close or look at between packets.
 const SLICE: usize = 32;
