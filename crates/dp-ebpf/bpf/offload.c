@@ -95,7 +95,8 @@ struct flow_counters {
 	u64 given;
 	/* The value of `given` up to which the worker has sent them all; ANY to forward at once. */
 	u64 settled;
-	u64 unused;
+	/* Not 0 if the worker gets all its packets, because one could not be changed here. */
+	u64 refused;
 };
 
 struct port_counters {
@@ -125,6 +126,7 @@ struct note {
 	u32 push;
 	u32 number;
 	u32 ticket;
+	u32 from_port;
 	u32 output_count;
 	struct output outputs[OUTPUTS];
 };
@@ -289,13 +291,36 @@ INLINE void count(u64 *packets, u64 *bytes, u64 len)
 	__sync_fetch_and_add(bytes, len);
 }
 
-INLINE void uncount(u64 *packets, u64 *bytes, u64 len)
+/* Counts a packet that a flow carries. */
+INLINE void count_carried(struct flow_counters *counters, u32 from, u64 len)
 {
-	__sync_fetch_and_add(packets, (u64)-1);
-	__sync_fetch_and_add(bytes, -len);
+	struct port_counters *port = map_lookup(&oxvs_ports, &from);
+
+	count(&counters->packets, &counters->bytes, len);
+	counters->used = ktime_get_coarse_ns();
+	if (port)
+		count(&port->rx_packets, &port->rx_bytes, len);
 }
 
-/* Counts the packet and notes where it goes, if it is of a flow in force. Returns whether it is. */
+/* Counts a packet that leaves by an output, without the tag that it gets. */
+INLINE void count_sent(const struct output *output, u64 len)
+{
+	struct port_counters *port = map_lookup(&oxvs_ports, &output->port);
+
+	if (port)
+		count(&port->tx_packets, &port->tx_bytes, len + (output->tag ? 4 : 0));
+}
+
+/* Counts a packet that an output does not send. */
+INLINE void count_unsent(const struct output *output)
+{
+	struct port_counters *port = map_lookup(&oxvs_ports, &output->port);
+
+	if (port)
+		__sync_fetch_and_add(&port->tx_dropped, 1);
+}
+
+/* Notes where the packet goes, and counts it, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
 	struct kind kind = {};
@@ -316,7 +341,7 @@ INLINE int forward(struct __sk_buff *skb)
 	struct flow_counters *counters = map_lookup(&oxvs_counters, &flow->number);
 	if (!counters)
 		return 0;
-	if (!in_force(flow, counters) || !is_settled(counters)) {
+	if (counters->refused || !in_force(flow, counters) || !is_settled(counters)) {
 		note->given = flow->number + 1;
 		return 0;
 	}
@@ -332,21 +357,16 @@ INLINE int forward(struct __sk_buff *skb)
 	note->push = flow->push;
 	note->number = flow->number;
 	note->ticket = flow->ticket;
+	note->from_port = flow->from;
 	note->output_count = flow->output_count;
 	note->outputs[0] = flow->first;
-	u64 untagged = len - flow->pop + flow->push;
-	if (kind.tag)
-		len += 4;
-	count(&counters->packets, &counters->bytes, len);
-	counters->used = ktime_get_coarse_ns();
-	struct port_counters *port = map_lookup(&oxvs_ports, &flow->from);
-	if (port)
-		count(&port->rx_packets, &port->rx_bytes, len);
+	/* The redirect counts packets whose outer headers change: it may give them to the worker. */
+	int counts = !flow->pop && !flow->push;
+	if (counts)
+		count_carried(counters, flow->from, len + (kind.tag ? 4 : 0));
 	if (flow->output_count == 1) {
-		/* The redirect counts back what it cannot send. */
-		port = map_lookup(&oxvs_ports, &flow->first.port);
-		if (port)
-			count(&port->tx_packets, &port->tx_bytes, untagged + (flow->first.tag ? 4 : 0));
+		if (counts)
+			count_sent(&flow->first, len);
 		return 1;
 	}
 	/* The redirect counts what it sends. */
@@ -373,6 +393,26 @@ INLINE void count_given(struct note *note)
 		__sync_fetch_and_add(&counters->given, 1);
 }
 
+/* Counts a packet of a flow whose outer headers have changed, or have not. It was so long without
+ * its tag. */
+INLINE void count_changed(const struct note *note, u64 len, int done)
+{
+	struct flow_counters *counters = map_lookup(&oxvs_counters, &note->number);
+
+	if (counters && counters->ticket == note->ticket)
+		count_carried(counters, note->from_port, len + (note->tag ? 4 : 0));
+	if (done == CHANGED) {
+		if (note->output_count == 1)
+			count_sent(&note->outputs[0], len - note->pop + note->push);
+		return;
+	}
+	for (u32 n = 0; n < OUTPUTS; n++) {
+		if (n >= note->output_count)
+			break;
+		count_unsent(&note->outputs[n]);
+	}
+}
+
 /* Returns how many bytes of the packet the socket gets: none or all. */
 SEC("socket") int oxvs_offload(struct __sk_buff *skb)
 {
@@ -386,8 +426,11 @@ SEC("classifier") int oxvs_probe(struct __sk_buff *skb)
 	struct note *note = map_lookup(&oxvs_note, &zero);
 	int forwarded = forward(skb);
 
-	if (note)
+	if (note) {
 		count_given(note);
+		if (forwarded && (note->pop || note->push))
+			count_changed(note, skb->len, CHANGED);
+	}
 	return forwarded ? 0 : -1;
 }
 
@@ -417,45 +460,32 @@ INLINE void send_copies(struct __sk_buff *skb, const struct note *shared)
 		failed = failed || set_tag(skb, has, tag);
 		has = tag;
 		long sent = failed ? -1 : clone_redirect(skb, note.outputs[n].device, 0);
-		struct port_counters *port = map_lookup(&oxvs_ports, &note.outputs[n].port);
-		if (!port)
-			continue;
 		if (sent == NET_XMIT_SUCCESS || sent == NET_XMIT_CN)
-			count(&port->tx_packets, &port->tx_bytes, len + (tag ? 4 : 0));
+			count_sent(&note.outputs[n], len);
 		else
-			__sync_fetch_and_add(&port->tx_dropped, 1);
+			count_unsent(&note.outputs[n]);
 	}
 }
 
-/* Counts a packet that cannot be sent. */
-INLINE void count_unsent(struct note *note, u64 len)
+/* Gives a packet to the worker that cannot be changed here, and all later ones of its flow: it comes
+ * in once more, for the socket. */
+INLINE int give_back(struct __sk_buff *skb, const struct note *note)
 {
-	for (u32 n = 0; n < OUTPUTS; n++) {
-		if (n >= note->output_count)
-			break;
-		struct port_counters *port = map_lookup(&oxvs_ports, &note->outputs[n].port);
-		if (!port)
-			continue;
-		__sync_fetch_and_add(&port->tx_dropped, 1);
-		if (note->output_count == 1)
-			uncount(&port->tx_packets, &port->tx_bytes, len + (note->outputs[0].tag ? 4 : 0));
-	}
+	struct flow_counters *counters = map_lookup(&oxvs_counters, &note->number);
+
+	if (counters && counters->ticket == note->ticket)
+		counters->refused = 1;
+	return redirect(skb->ifindex, REDIRECT_IN);
 }
 
-/* Removes the outer headers of a packet, or adds some; it has no tag then. */
-INLINE int change_outer(struct __sk_buff *skb, struct note *note)
+/* Removes the outer headers of a packet, or adds some, and takes its tag off. */
+INLINE int change_outer(struct __sk_buff *skb, const struct note *note)
 {
-	u64 len = (u64)skb->len - note->pop + note->push;
-	int failed = set_tag(skb, note->tag, 0);
+	int done = note->pop ? remove_outer(skb, note->pop) : add_outer(skb, note->number, note->ticket);
 
-	note->tag = 0;
-	if (!failed && note->pop)
-		failed = remove_outer(skb, note->pop);
-	if (!failed && note->push)
-		failed = add_outer(skb, note->number, note->ticket);
-	if (failed)
-		count_unsent(note, len);
-	return failed;
+	if (done == CHANGED && set_tag(skb, note->tag, 0))
+		return BROKEN;
+	return done;
 }
 
 /* Whether the kernel can add outer headers: returns 0 if it can. */
@@ -476,8 +506,16 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	count_given(note);
 	if (from != skb->ifindex)
 		return TC_ACT_SHOT;
-	if ((note->pop || note->push) && change_outer(skb, note))
-		return TC_ACT_SHOT;
+	if (note->pop || note->push) {
+		u32 len = skb->len;
+		int done = change_outer(skb, note);
+		if (done == UNCHANGED)
+			return give_back(skb, note);
+		count_changed(note, len, done);
+		if (done == BROKEN)
+			return TC_ACT_SHOT;
+		note->tag = 0;
+	}
 	if (note->output_count > 1) {
 		send_copies(skb, note);
 		return TC_ACT_SHOT;

@@ -23,6 +23,9 @@
 
 enum { TUNNEL_HEADER_FIXED = 1, TUNNEL_HEADER_OPTIONS = 2 };
 
+/* What has become of a packet whose outer headers are to change. */
+enum { CHANGED, UNCHANGED, BROKEN };
+
 /* The kind of a tunnel's packet. The byte behind the outer ports is 1 if there is a checksum. */
 struct tunnel_kind {
 	struct kind outer;
@@ -104,6 +107,19 @@ INLINE int is_outer(struct __sk_buff *skb, u32 header, u8 *has_sum)
 	return skb->gso_size || sum != fold(ipv4_sum(headers, 12) + UDP + udp_len);
 }
 
+/* Whether a segment is one of the inner TCP over IPv4, all of it. Others go through the worker:
+ * several packets of the tunnel that their sender left to its device as one, where only the first
+ * would lose its outer headers, and datagrams, which the kernel takes for a tunnel's when it cuts
+ * them, although they have no outer headers any more. */
+INLINE int is_inner_segment(struct __sk_buff *skb, u32 at, const u8 *inner)
+{
+	u16 total;
+
+	if (inner[IP + 9] != TCP || skb_load_bytes(skb, at + IP + 2, &total, sizeof(total)))
+		return 0;
+	return __builtin_bswap16(total) == skb->len - at - IP;
+}
+
 /* The flow of a packet whose headers are those of a tunnel that ends here. */
 INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind *outer)
 {
@@ -129,6 +145,8 @@ INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind 
 		own += options;
 	}
 	if (!read_headers(skb, IPV4_END + UDP_LEN + own, kind.inner))
+		return 0;
+	if (skb->gso_size && !is_inner_segment(skb, IPV4_END + UDP_LEN + own, kind.inner))
 		return 0;
 	return map_lookup(&oxvs_tunnel_flows, &kind);
 }
@@ -164,13 +182,14 @@ INLINE int remove_outer(struct __sk_buff *skb, u32 len)
 	u8 ethernet[ETH_LEN];
 
 	if (skb_load_bytes(skb, len, ethernet, ETH_LEN))
-		return -1;
+		return UNCHANGED;
 	if (skb_adjust_room(skb, -(int)len, ADJ_ROOM_MAC, ADJ_ROOM_FIXED_GSO))
-		return -1;
-	return skb_store_bytes(skb, 0, ethernet, ETH_LEN, 0);
+		return UNCHANGED;
+	return skb_store_bytes(skb, 0, ethernet, ETH_LEN, 0) ? BROKEN : CHANGED;
 }
 
-/* Puts the outer headers of a flow before a packet. */
+/* Puts the outer headers of a flow before a packet. The kernel does not if the packet has been in a
+ * tunnel of the kernel and is still marked so, or is a segment of a type that it cannot cut then. */
 INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
 {
 	u8 ethernet[ETH_LEN];
@@ -178,21 +197,24 @@ INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
 	struct outer *found = map_lookup(&oxvs_outer, &number);
 
 	if (!found || found->ticket != ticket)
-		return -1;
+		return UNCHANGED;
 	outer = *found;
 	u32 len = outer.len, inner = skb->len;
 	if (len < IPV4_END + UDP_LEN || len > OUTER_LEN)
-		return -1;
+		return UNCHANGED;
 	if (skb_load_bytes(skb, 0, ethernet, ETH_LEN))
-		return -1;
+		return UNCHANGED;
 	if (skb_adjust_room(skb, len, ADJ_ROOM_MAC, ADDED))
-		return -1;
+		return UNCHANGED;
 	u16 *total = (u16 *)(outer.headers + IP + 2), *sum = (u16 *)(outer.headers + IP + 10);
 	u16 *udp_len = (u16 *)(outer.headers + IPV4_END + 4);
 	*total = __builtin_bswap16(__builtin_bswap16(*total) + inner);
 	*udp_len = __builtin_bswap16(__builtin_bswap16(*udp_len) + inner);
 	*sum = __builtin_bswap16(~fold((u16)~__builtin_bswap16(*sum) + inner));
-	if (skb_store_bytes(skb, 0, outer.headers, len, 0))
-		return -1;
-	return skb_store_bytes(skb, len, ethernet, ETH_LEN, 0);
+	/* A device's sum does not include the first Ethernet header. */
+	if (skb_store_bytes(skb, 0, outer.headers, ETH_LEN, 0) ||
+	    skb_store_bytes(skb, ETH_LEN, outer.headers + ETH_LEN, len - ETH_LEN, STORE_WITH_SUM) ||
+	    skb_store_bytes(skb, len, ethernet, ETH_LEN, STORE_WITH_SUM))
+		return BROKEN;
+	return CHANGED;
 }

@@ -1,10 +1,13 @@
 use super::*;
+use dp::offload::OuterHeaders;
 use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
+use dp::{PortNo, TunnelPush};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
 use testkit::{Packet, mac, skip};
-use tunnel::format::Format;
+use tunnel::format::{Body, Encapsulation, FlowLabel, Format, Inner, Kind, Outer, SourcePorts};
+use wire::MacAddr;
 
 const LONG: Egress = Egress {
     longest: 1514,
@@ -47,10 +50,20 @@ const LOOPBACK: u32 = 1;
 impl Ebpf {
     /// Whether the filter takes a packet without a tag; `None` if the kernel does not try it.
     fn takes(&self, packet: &[u8]) -> Option<bool> {
+        self.takes_segment(packet, 0)
+    }
+
+    /// The same of a packet that a device is to cut, if `size` is not 0.
+    fn takes_segment(&self, packet: &[u8], size: u32) -> Option<bool> {
+        /// Where `struct __sk_buff` has `gso_size`.
+        const GSO_SIZE: usize = 176;
+        let mut context = [0; GSO_SIZE + 4];
+        context[GSO_SIZE..].copy_from_slice(&size.to_ne_bytes());
         let mut object = self.object.lock();
         let probe: &mut SchedClassifier = program(&mut object, "oxvs_probe").unwrap();
         let run = probe.test_run(TestRunOptions {
             data_in: Some(packet),
+            ctx_in: Some(&context),
             ..TestRunOptions::default()
         });
         run.ok().map(|run| run.return_value == 0)
@@ -139,6 +152,7 @@ proptest! {
         more in 0..3_usize,
         sums in any::<bool>(),
         sum in any::<bool>(),
+        segment in any::<bool>(),
     ) {
         static LOADED: LazyLock<Option<(Arc<OffloadTable>, Arc<Ebpf>)>> = LazyLock::new(table);
         let Some((table, ebpf)) = &*LOADED else {
@@ -172,8 +186,8 @@ proptest! {
             let sum = testkit::checksum(&other[14..34]);
             other[24..26].copy_from_slice(&sum.to_be_bytes());
         }
-        let is_same = port.kind_of_tunnel(&other, format, false) == Some(kind);
-        match ebpf.takes(&other) {
+        let is_same = port.kind_of_tunnel(&other, format, segment) == Some(kind);
+        match ebpf.takes_segment(&other, if segment { 5 } else { 0 }) {
             Some(takes) => prop_assert_eq!(takes, is_same, "{:02x?}", other),
             None => prop_assert!(!is_same && other.len() < 54),
         }
@@ -184,6 +198,77 @@ proptest! {
         prop_assert_eq!(flow.carried().bytes, if is_same { other.len() as u64 } else { 0 });
         let inside = (other.len() as u64).saturating_sub(kind.outer_len().into());
         prop_assert_eq!(exit.carried().tx_bytes, if is_same { inside } else { 0 });
+    }
+}
+
+/// Outer headers that a flow gets, of 50 bytes.
+fn outer_headers() -> OuterHeaders {
+    let outer = Outer {
+        ethernet: Some((MacAddr(mac(5)), MacAddr(mac(6)))),
+        src: Ipv4Addr::new(172, 31, 0, 1).into(),
+        dst: Ipv4Addr::new(172, 31, 0, 2).into(),
+        tos: 0,
+        ttl: 64,
+        df: true,
+        label: FlowLabel::Zero,
+        ports: SourcePorts::default(),
+    };
+    let body = Body::Vxlan {
+        port: 4789,
+        csum: false,
+        id: 42,
+        gbp: None,
+        gpe: false,
+    };
+    let push = TunnelPush {
+        port: PortNo(4),
+        underlay: PortNo(5),
+        kind: Kind::Vxlan,
+        headers: Encapsulation::new(&outer, &body, Inner::Ethernet).unwrap(),
+        sequence: None,
+    };
+    OuterHeaders::of(&push, 7).unwrap()
+}
+
+#[test]
+fn packets_and_segments_must_fit_their_device_with_outer_headers() {
+    let Some((table, ebpf)) = table() else {
+        skip!("needs the right to load BPF programs");
+    };
+    if !ebpf.adds_outer {
+        skip!("needs Linux 5.13");
+    }
+    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    let push = outer_headers();
+    // 14, 20 and 20 bytes of headers, and 40 in IPv6.
+    for (packet, headers) in [
+        (v4().tcp(1, 2, 0x10, &[0; 1000]).bytes(), 54),
+        (v6().tcp(1, 2, 0x10, &[0; 1000]).bytes(), 74),
+        (v4().udp(1, 2, &[0; 1000]).bytes(), 42),
+        (v6().udp(1, 2, &[0; 1000]).bytes(), 62),
+    ] {
+        let kind = port.kind(&packet).unwrap();
+        for (longest, whole, segment) in [
+            (headers + 1000 + 50, true, true),
+            (headers + 1000 + 49, false, true),
+            (headers + 100 + 50, false, true),
+            (headers + 100 + 49, false, false),
+        ] {
+            let egress = Egress { longest, ..LONG };
+            let flow = port.open(&[(&exit, egress)], kind, Some(&push), &[], 0).unwrap();
+            settle(&flow);
+            assert_eq!(ebpf.takes(&packet), Some(whole), "{longest}");
+            assert_eq!(ebpf.takes_segment(&packet, 100), Some(segment), "{longest}");
+        }
+    }
+    // No IPv4 packet is so long, and other segments than those of TCP and UDP are not cut here.
+    let long = v6().tcp(1, 2, 0x10, &[0; 65_400]).bytes();
+    let echo = v4().echo(7, 1, b"some payload").bytes();
+    for packet in [long, echo] {
+        let kind = port.kind(&packet).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, Some(&push), &[], 0).unwrap();
+        settle(&flow);
+        assert_ne!(ebpf.takes_segment(&packet, 100), Some(true), "{}", packet.len());
     }
 }
 

@@ -36,6 +36,11 @@ enum { ADJ_ROOM_MAC = 1 };
 /* Linux 5.13 */
 #define ADJ_ROOM_ENCAP_ETHERNET (1ull << 6)
 #define ADJ_ROOM_ENCAP_L2(len) ((u64)(len) << 56)
+/* A checksum over the packet that its device has computed follows the change
+ * (BPF_F_RECOMPUTE_CSUM). */
+#define STORE_WITH_SUM 1ull
+/* The packet comes in by the device, and does not leave by it (BPF_F_INGRESS). */
+#define REDIRECT_IN 1ull
 /* What a device says of a packet that it takes. */
 enum { NET_XMIT_SUCCESS = 0, NET_XMIT_CN = 2 };
 enum { XDP_DROP = 1 };

@@ -22,6 +22,7 @@ const TUNNEL: usize = 40;
 const ETHERNET: usize = 14;
 const IPV4_LEN: usize = 20;
 const UDP_LEN: usize = 8;
+const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// Bytes of the header of VXLAN, and of Geneve without options.
 const FIXED: usize = 8;
@@ -78,6 +79,9 @@ impl PacketKind {
     /// right checksum, UDP, a header of the tunnel with at most 32 bytes of options, and an
     /// Ethernet frame with IPv4 that has a kind and no tag; `None` for others.
     ///
+    /// A segment has to be one of the inner TCP. Others are several packets of the tunnel, or
+    /// datagrams that the kernel would cut as if they still had outer headers.
+    ///
     /// Of VXLAN, UDP may have a checksum that is not still to be filled in. It is not verified,
     /// which is the receiver's choice (RFC 7348 §5); that of Geneve must be (RFC 8926 §3.3).
     pub fn of_tunnel(device: u32, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
@@ -124,6 +128,11 @@ impl PacketKind {
             return None;
         }
         kind::read(bytes[TUNNEL..].first_chunk_mut()?, inner, inner_type, ETHERNET)?;
+        let ip = inner.get(ETHERNET..)?.first_chunk::<IPV4_LEN>()?;
+        let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+        if is_segment && (ip[9] != TCP || total != inner.len() - ETHERNET) {
+            return None;
+        }
         Some(outer.with(InnerKind {
             bytes,
             start: (ETHERNET + IPV4_LEN + UDP_LEN + len) as u8,
@@ -271,8 +280,21 @@ mod tests {
     }
 
     #[test]
+    fn only_whole_segments_of_the_inner_tcp_have_a_kind() {
+        let of = |inner: &[u8], is_segment| {
+            PacketKind::of_tunnel(1, &outer(false, &vxlan(42), inner), VXLAN, is_segment).is_some()
+        };
+        let (tcp, udp) = (inner().tcp(1, 2, 0x10, b"x").bytes(), inner().udp(1, 2, b"x").bytes());
+        assert!(of(&tcp, false) && of(&tcp, true));
+        assert!(of(&udp, false) && !of(&udp, true));
+        // Two packets of the tunnel that a sender leaves to its device as one.
+        let two = [&tcp[..], &vxlan(42), &tcp].concat();
+        assert!(of(&two, false) && !of(&two, true));
+    }
+
+    #[test]
     fn a_checksum_of_vxlan_that_is_filled_in_is_part_of_the_kind() {
-        let mut packet = outer(false, &vxlan(42), &inner().udp(1, 2, b"x").bytes());
+        let mut packet = outer(false, &vxlan(42), &inner().tcp(1, 2, 0x10, b"x").bytes());
         let of = |packet: &[u8], is_segment| PacketKind::of_tunnel(1, packet, VXLAN, is_segment);
         let without = of(&packet, false);
         packet[40] = 7;

@@ -4,6 +4,9 @@ use crate::fixture::{in_namespace, stand_in};
 use std::time::Duration;
 use testkit::{Capture, Daemon, Iperf3, Netns, Sandbox, Vswitch, eventually, ping, tshark};
 
+mod segments;
+mod tags;
+
 const TOOLS: [&str; 6] = ["ip", "ping", "tcpdump", "iperf3", "tshark", "ovs-vsctl"];
 
 /// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address 172.31.0.N
