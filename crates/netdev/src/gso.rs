@@ -1,7 +1,9 @@
 //! Cutting a large segment in software, for a device that does not.
 //!
 //! The result is that of a network card with TCP or UDP segmentation: each part has the headers
-//! before it, with its own lengths, sequence number, IPv4 identification, flags and checksums.
+//! before it, with its own lengths, sequence number, IPv4 identification, flags and checksums. The
+//! kernel's tunnels leave it to a device to cut the inner packet: then each part has the outer
+//! headers too, with lengths and checksums of its own.
 
 use crate::checksum::{self, ChecksumError};
 use crate::{Csum, Frame, Gso, Offload};
@@ -109,11 +111,23 @@ pub fn header_len(frame: &Frame) -> usize {
 
 /// Offsets of a frame's headers. All were checked against the frame's length.
 struct Headers {
+    outer: Option<Outer>,
     ip: usize,
     version: Version,
     transport: usize,
     protocol: Protocol,
     payload: usize,
+}
+
+/// Outer headers of a tunnel.
+#[derive(Clone, Copy)]
+struct Outer {
+    ip: usize,
+    version: Version,
+    /// Behind the IP header.
+    end: usize,
+    /// UDP is there, and not GRE or an inner IP header.
+    udp: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,6 +151,13 @@ struct Place {
     last: bool,
 }
 
+const UDP: u8 = 17;
+const GRE: u8 = 47;
+/// IPv4 and IPv6 in IP.
+const IP_IN_IP: [u8; 2] = [4, 41];
+/// A GRE header with a checksum or a sequence number, which differ between packets.
+const GRE_CHECKSUM_OR_SEQUENCE: u8 = 0x90;
+
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
@@ -146,19 +167,37 @@ impl Headers {
         if offload.gso_size == 0 {
             return None;
         }
-        let (kind, ip) = behind_tags(data, usize::MAX)?;
-        let (version, plain) = match kind {
-            EtherType::IPV4 if data.get(ip)? >> 4 == 4 => (Version::V4, ip + usize::from(data[ip] & 0xf) * 4),
-            EtherType::IPV6 if data.get(ip)? >> 4 == 6 => (Version::V6, ip + 40),
-            _ => return None,
+        let (kind, first) = behind_tags(data, usize::MAX)?;
+        let is_ip = match kind {
+            EtherType::IPV4 => data.get(first)? >> 4 == 4,
+            EtherType::IPV6 => data.get(first)? >> 4 == 6,
+            _ => false,
         };
-        let smallest = ip + if version == Version::V4 { 20 } else { 40 };
+        let (version, plain, carries) = network(data, first).filter(|_| is_ip)?;
         // A pending checksum gives the offset of the transport header, behind any extension
         // headers.
         let transport = match offload.csum {
             Csum::Partial { start, .. } => usize::from(start),
             _ => plain,
         };
+        let is_whole = version == Version::V6 || plain >= first + 20;
+        let is_tunnel = is_whole
+            && match carries {
+                UDP => transport > plain,
+                GRE => data.get(plain)? & GRE_CHECKSUM_OR_SEQUENCE == 0,
+                carries => IP_IN_IP.contains(&carries),
+            };
+        let outer = is_tunnel.then_some(Outer {
+            ip: first,
+            version,
+            end: plain,
+            udp: carries == UDP,
+        });
+        let (ip, version) = match outer {
+            Some(outer) => inner_network(data, outer, transport)?,
+            None => (first, version),
+        };
+        let smallest = ip + if version == Version::V4 { 20 } else { 40 };
         if transport < smallest {
             return None;
         }
@@ -171,6 +210,7 @@ impl Headers {
             _ => return None,
         };
         (payload <= data.len()).then_some(Headers {
+            outer,
             ip,
             version,
             transport,
@@ -183,18 +223,7 @@ impl Headers {
     fn rewrite(&self, data: &mut [u8], place: Place) {
         let total = data.len();
         let len16 = |from: usize| ((total - from) as u16).to_be_bytes();
-        let network = &mut data[self.ip..self.transport];
-        match self.version {
-            Version::V4 => {
-                network[2..4].copy_from_slice(&len16(self.ip));
-                let id = u16::from_be_bytes([network[4], network[5]]).wrapping_add(place.index as u16);
-                network[4..6].copy_from_slice(&id.to_be_bytes());
-                network[10..12].fill(0);
-                let sum = checksum(network);
-                network[10..12].copy_from_slice(&sum.to_be_bytes());
-            }
-            Version::V6 => network[4..6].copy_from_slice(&len16(self.ip + 40)),
-        }
+        rewrite_network(data, (self.ip, self.transport), self.version, place.index);
         let transport = &mut data[self.transport..];
         let field = match self.protocol {
             Protocol::Tcp => {
@@ -215,30 +244,101 @@ impl Headers {
             }
         };
         transport[field.clone()].fill(0);
-        let sum = self.pseudo_header(data).bytes(&data[self.transport..]);
+        let number = if self.protocol == Protocol::Tcp { 6 } else { UDP };
+        let sum = pseudo_header(data, (self.ip, self.transport), self.version, number);
+        let sum = sum.bytes(&data[self.transport..]);
         let sum = if self.protocol == Protocol::Udp {
             sum.finish_udp()
         } else {
             sum.finish()
         };
         data[self.transport..][field].copy_from_slice(&sum.to_be_bytes());
+        if let Some(outer) = self.outer {
+            outer.rewrite(data, place);
+        }
     }
+}
 
-    fn pseudo_header(&self, data: &[u8]) -> Sum {
-        let len = (data.len() - self.transport) as u32;
-        let number = if self.protocol == Protocol::Tcp { 6 } else { 17 };
-        let network = &data[self.ip..];
-        match self.version {
-            Version::V4 => {
-                let address = |at: usize| [network[at], network[at + 1], network[at + 2], network[at + 3]].into();
-                pseudo_ipv4(address(12), address(16), number, len)
-            }
-            Version::V6 => {
-                let mut addresses = [[0; 16]; 2];
-                addresses[0].copy_from_slice(&network[8..24]);
-                addresses[1].copy_from_slice(&network[24..40]);
-                pseudo_ipv6(addresses[0].into(), addresses[1].into(), number, len)
-            }
+impl Outer {
+    /// Changes the outer headers of the whole to those of one part, which is right inside.
+    fn rewrite(&self, data: &mut [u8], place: Place) {
+        let at = (self.ip, self.end);
+        rewrite_network(data, at, self.version, place.index);
+        if !self.udp {
+            return;
+        }
+        let len = ((data.len() - self.end) as u16).to_be_bytes();
+        let udp = &mut data[self.end..];
+        udp[4..6].copy_from_slice(&len);
+        // Zero is none.
+        if udp[6..8] != [0; 2] {
+            udp[6..8].fill(0);
+            let sum = pseudo_header(data, at, self.version, UDP).bytes(&data[self.end..]);
+            data[self.end..][6..8].copy_from_slice(&sum.finish_udp().to_be_bytes());
+        }
+    }
+}
+
+/// The version of the IP header at an offset, where it ends, and the protocol behind it.
+fn network(data: &[u8], ip: usize) -> Option<(Version, usize, u8)> {
+    let header = data.get(ip..)?;
+    match header.first()? >> 4 {
+        4 => Some((Version::V4, ip + usize::from(header[0] & 0xf) * 4, *header.get(9)?)),
+        6 => Some((Version::V6, ip + 40, *header.get(6)?)),
+        _ => None,
+    }
+}
+
+/// The IP header before the transport header of a tunnel's inner packet, which ends with the whole.
+/// How long the headers of the tunnel are is not known.
+fn inner_network(data: &[u8], outer: Outer, transport: usize) -> Option<(usize, Version)> {
+    let begins = outer.end + if outer.udp { 8 } else { 0 };
+    let places = (20..=60).step_by(4).filter_map(|len| transport.checked_sub(len));
+    let mut places = places.filter(|ip| *ip >= begins);
+    places.find_map(|ip| {
+        let (version, end, carries) = network(data, ip)?;
+        let word = |at: usize| Some(usize::from(u16::from_be_bytes(*data.get(ip + at..)?.first_chunk()?)));
+        let len = match version {
+            Version::V4 => word(2)?,
+            Version::V6 => 40 + word(4)?,
+        };
+        let is_here = end == transport && matches!(carries, 6 | UDP) && ip + len == data.len();
+        is_here.then_some((ip, version))
+    })
+}
+
+/// Changes the IP header between two offsets to that of one part.
+fn rewrite_network(data: &mut [u8], (ip, end): (usize, usize), version: Version, index: usize) {
+    let total = data.len();
+    let len16 = |from: usize| ((total - from) as u16).to_be_bytes();
+    let network = &mut data[ip..end];
+    match version {
+        Version::V4 => {
+            network[2..4].copy_from_slice(&len16(ip));
+            let id = u16::from_be_bytes([network[4], network[5]]).wrapping_add(index as u16);
+            network[4..6].copy_from_slice(&id.to_be_bytes());
+            network[10..12].fill(0);
+            let sum = checksum(network);
+            network[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        Version::V6 => network[4..6].copy_from_slice(&len16(ip + 40)),
+    }
+}
+
+/// The pseudo header of what is behind the IP header between two offsets.
+fn pseudo_header(data: &[u8], (ip, end): (usize, usize), version: Version, protocol: u8) -> Sum {
+    let len = (data.len() - end) as u32;
+    let network = &data[ip..];
+    match version {
+        Version::V4 => {
+            let address = |at: usize| [network[at], network[at + 1], network[at + 2], network[at + 3]].into();
+            pseudo_ipv4(address(12), address(16), protocol, len)
+        }
+        Version::V6 => {
+            let mut addresses = [[0; 16]; 2];
+            addresses[0].copy_from_slice(&network[8..24]);
+            addresses[1].copy_from_slice(&network[24..40]);
+            pseudo_ipv6(addresses[0].into(), addresses[1].into(), protocol, len)
         }
     }
 }
@@ -386,6 +486,65 @@ mod tests {
         }
 
         #[test]
+        fn parts_of_an_inner_packet_have_outer_headers_of_their_own(
+            mut whole in whole(),
+            outer_v6: bool,
+            tunnel in 0..4,
+        ) {
+            (whole.tags, whole.pending) = (0, true);
+            let inner = frame(&whole);
+            // VXLAN with and without a checksum of UDP, GRE with a key, and IP in IP.
+            let (protocol, between) = match tunnel {
+                0 | 1 => (UDP, 16),
+                2 => (GRE, 8),
+                _ => (if whole.v6 { 41 } else { 4 }, 0),
+            };
+            let inside = if tunnel < 3 { 0 } else { 14 };
+            let inside = &inner.data()[inside..];
+            let link = PacketBuilder::ethernet2([6; 6], [8; 6]);
+            let ip = match outer_v6 {
+                false => link.ipv4([172, 16, 0, 1], [172, 16, 0, 2], 64),
+                true => link.ipv6([3; 16], [5; 16], 64),
+            };
+            let mut packet = Vec::new();
+            let payload = [&vec![0; between][..], inside].concat();
+            ip.write(&mut packet, etherparse::IpNumber(protocol), &payload).unwrap();
+            let end = 14 + if outer_v6 { 40 } else { 20 };
+            match tunnel {
+                0 => packet[end..end + 8].copy_from_slice(&[1, 2, 3, 4, 0, 0, 9, 9]),
+                1 => packet[end..end + 8].copy_from_slice(&[1, 2, 3, 4, 0, 0, 0, 0]),
+                2 => packet[end..end + 8].copy_from_slice(&[0x20, 0, 0x65, 0x58, 1, 2, 3, 4]),
+                _ => {}
+            }
+            let mut all = Frame::from_slice(&packet);
+            all.offload = inner.offload;
+            let moved = (packet.len() - inner.len()) as u16;
+            if let Csum::Partial { start, .. } = &mut all.offload.csum {
+                *start += moved;
+            }
+            all.offload.hdr_len += moved;
+            let (expected, segments) = (segment(inner).unwrap(), segment(all).unwrap());
+            prop_assert_eq!(segments.len(), expected.len());
+            for (index, (inner, segment)) in expected.iter().zip(&segments).enumerate() {
+                let data = segment.data();
+                prop_assert_eq!(&data[end + between..], &inner.data()[if tunnel < 3 { 0 } else { 14 }..]);
+                let word = |at: usize| usize::from(u16::from_be_bytes([data[at], data[at + 1]]));
+                if outer_v6 {
+                    prop_assert_eq!(word(18), data.len() - end);
+                } else {
+                    prop_assert_eq!((word(16), word(18)), (data.len() - 14, index));
+                    prop_assert_eq!(checksum(&data[14..34]), 0);
+                }
+                if tunnel < 2 {
+                    prop_assert_eq!(word(end + 4), data.len() - end);
+                    let version = if outer_v6 { Version::V6 } else { Version::V4 };
+                    let sum = pseudo_header(data, (14, end), version, UDP).bytes(&data[end..]).finish();
+                    prop_assert_eq!(if tunnel == 0 { usize::from(sum) } else { word(end + 6) }, 0);
+                }
+            }
+        }
+
+        #[test]
         fn a_pending_checksum_is_filled_in_as_the_whole_packet_has_it(mut whole in whole()) {
             whole.tags = 1;
             let mut frame = frame(&whole);
@@ -412,11 +571,17 @@ mod tests {
         fn no_frame_makes_it_panic(
             packet in proptest::collection::vec(any::<u8>(), 0..120),
             start: u16, kind in 0..3, pending: bool, gso_size: u16,
+            outer in prop::option::of((0..16_u8, prop::sample::select(vec![UDP, GRE, 4, 41]))),
         ) {
             let mut packet = packet;
             if packet.len() > 14 {
                 packet[12..14].copy_from_slice(if kind == 0 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
                 packet[14] = if kind == 0 { 0x60 } else { 0x45 };
+            }
+            if let Some((words, protocol)) = outer
+                && packet.len() > 23
+            {
+                (packet[14], packet[20], packet[23]) = (packet[14] & 0xf0 | words, protocol, protocol);
             }
             let mut frame = Frame::from_slice(&packet);
             frame.offload.csum =

@@ -146,11 +146,13 @@ impl FlowTable {
         place
     }
 
-    /// The datapath port and the format of a megaflow that removes outer headers and does nothing
-    /// else with its packets.
+    /// The datapath port and the format of a megaflow that removes outer headers, with a tag of
+    /// theirs or without, and does nothing else with its packets.
     pub(crate) fn tunnel_end(&self, flow: u32) -> Option<(PortNo, Format)> {
         match self.storage.get(flow)?.actions().0[..] {
-            [Action::TunnelPop { port, format }] => Some((port, format)),
+            [Action::TunnelPop { port, format }] | [Action::PopVlan, Action::TunnelPop { port, format }] => {
+                Some((port, format))
+            }
             _ => None,
         }
     }
