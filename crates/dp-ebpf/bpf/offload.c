@@ -491,7 +491,7 @@ INLINE int change_outer(struct __sk_buff *skb, const struct note *note)
 /* Whether the kernel can add outer headers: returns 0 if it can. */
 SEC("classifier") int oxvs_try_outer(struct __sk_buff *skb)
 {
-	return skb_adjust_room(skb, IPV4_END + UDP_LEN + TUNNEL_FIXED, ADJ_ROOM_MAC, ADDED) ? -1 : 0;
+	return skb_adjust_room(skb, OUTER_FIXED, ADJ_ROOM_MAC, ADDED) ? -1 : 0;
 }
 
 SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)

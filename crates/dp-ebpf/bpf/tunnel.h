@@ -8,6 +8,9 @@
 #define TUNNEL_LEN 40
 /* Bytes of the header of VXLAN, and of Geneve without options. */
 #define TUNNEL_FIXED 8
+#define OPTIONS_LEN (TUNNEL_LEN - TUNNEL_FIXED)
+/* Bytes of outer headers without options. */
+#define OUTER_FIXED (IPV4_END + UDP_LEN + TUNNEL_FIXED)
 #define UDP_LEN 8
 #define IPV4_LEN 20
 #define ETH_LEN 14
@@ -138,10 +141,16 @@ INLINE struct flow *flow_out_of_tunnel(struct __sk_buff *skb, const struct kind 
 		return 0;
 	if (*header == TUNNEL_HEADER_OPTIONS) {
 		u32 options = (kind.tunnel[0] & 0x3f) * 4;
-		if (options > TUNNEL_LEN - TUNNEL_FIXED)
+		if (options > OPTIONS_LEN)
 			return 0;
-		if (options && skb_load_bytes(skb, IPV4_END + UDP_LEN + TUNNEL_FIXED, kind.tunnel + TUNNEL_FIXED, options))
+		/* As many bytes as verifiers of all kernels know, since an inner packet is longer. */
+		if (skb_load_bytes(skb, IPV4_END + UDP_LEN + TUNNEL_FIXED, kind.tunnel + TUNNEL_FIXED, OPTIONS_LEN))
 			return 0;
+#pragma clang loop unroll(full)
+		for (u32 n = 0; n < OPTIONS_LEN; n += 4) {
+			if (n >= options)
+				clear(kind.tunnel, TUNNEL_FIXED + n, 4);
+		}
 		own += options;
 	}
 	if (!read_headers(skb, IPV4_END + UDP_LEN + own, kind.inner))
@@ -200,7 +209,7 @@ INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
 		return UNCHANGED;
 	outer = *found;
 	u32 len = outer.len, inner = skb->len;
-	if (len < IPV4_END + UDP_LEN || len > OUTER_LEN)
+	if (len < OUTER_FIXED || len > OUTER_LEN)
 		return UNCHANGED;
 	if (skb_load_bytes(skb, 0, ethernet, ETH_LEN))
 		return UNCHANGED;
@@ -213,8 +222,16 @@ INLINE int add_outer(struct __sk_buff *skb, u32 number, u32 ticket)
 	*sum = __builtin_bswap16(~fold((u16)~__builtin_bswap16(*sum) + inner));
 	/* A device's sum does not include the first Ethernet header. */
 	if (skb_store_bytes(skb, 0, outer.headers, ETH_LEN, 0) ||
-	    skb_store_bytes(skb, ETH_LEN, outer.headers + ETH_LEN, len - ETH_LEN, STORE_WITH_SUM) ||
-	    skb_store_bytes(skb, len, ethernet, ETH_LEN, STORE_WITH_SUM))
+	    skb_store_bytes(skb, ETH_LEN, outer.headers + ETH_LEN, OUTER_FIXED - ETH_LEN, STORE_WITH_SUM))
+		return BROKEN;
+	/* Options, in pieces of a length that verifiers of all kernels know. */
+	for (u32 n = OUTER_FIXED; n + 4 <= OUTER_LEN; n += 4) {
+		if (n >= len)
+			break;
+		if (skb_store_bytes(skb, n, outer.headers + n, 4, STORE_WITH_SUM))
+			return BROKEN;
+	}
+	if (skb_store_bytes(skb, len, ethernet, ETH_LEN, STORE_WITH_SUM))
 		return BROKEN;
 	return CHANGED;
 }
