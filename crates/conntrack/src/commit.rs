@@ -1,6 +1,7 @@
 //! New connections: the limits, who goes when there is no room, and the insertion.
 
 use crate::alg::Expected;
+use crate::bypass::is_bypassed;
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
 use crate::limits::Reached;
@@ -77,19 +78,25 @@ impl Conntrack {
 
     /// Sets the mark and the label of a connection.
     #[cold]
-    pub(crate) fn set_marks(&self, request: &Request, entry: &Entry) {
+    pub(crate) fn set_marks(&self, request: &Request, index: u32, entry: &Entry) {
         let life = entry.life();
         let (original, _) = self.table.tuples(entry);
         let hash = self.table.hash(&original, entry.kind().zone());
-        let _locked = self.table.lock_shard(self.table.shard(hash));
+        let locked = self.table.lock_shard(self.table.shard(hash));
         if life & 1 == 0 || entry.life() != life {
             return;
         }
+        let before = (entry.mark(), entry.label());
         if let Some((value, mask)) = request.mark {
             entry.set_mark(value, mask);
         }
         if let Some((value, mask)) = request.label {
             entry.set_label(value, mask);
+        }
+        let changed = before != (entry.mark(), entry.label());
+        drop(locked);
+        if changed && is_bypassed(entry) {
+            self.table.bypasses.suspend(Id { index, life });
         }
     }
 
@@ -211,7 +218,7 @@ impl Conntrack {
                 index: found.index,
                 life: entry.life(),
             };
-            let expired = entry.expires.load(Ordering::Relaxed) <= now.0;
+            let expired = self.table.has_expired(found.index, entry, now.0);
             drop(locked);
             match (expired, own) {
                 (true, _) => drop(self.end(id, Ended::Expired)),

@@ -1,6 +1,7 @@
 //! A connection as commands see it, and walks over all connections in bounded steps.
 
 use crate::alg::Helper;
+use crate::bypass::is_bypassed;
 use crate::conntrack::Conntrack;
 use crate::counters::Ended;
 use crate::sctp::SctpState;
@@ -8,7 +9,7 @@ use crate::table::Id;
 use crate::table::arena::SEGMENT;
 use crate::table::entry::{Entry, Kind};
 use crate::tcp::{Tcp, TcpState, WindowScale};
-use crate::timeout::{PolicyId, Timeout};
+use crate::timeout::PolicyId;
 use crate::tracker::{ConnectionId, Tracker};
 use crate::tuple::{SCTP, TCP, Tuple};
 use nanos::Nanos;
@@ -97,7 +98,7 @@ impl Tracker {
         found: &mut Vec<Connection>,
     ) -> Option<Cursor> {
         self.walk(from, budget, |shared, id, entry| {
-            if entry.expires.load(Ordering::Relaxed) > now.0 {
+            if !shared.table.has_expired(id.index, entry, now.0) {
                 found.push(shared.describe(id, entry, now));
             }
         })
@@ -113,31 +114,6 @@ impl Tracker {
         found
     }
 
-    /// Adds packets that were forwarded without the tracker, by an offload; the connection lasts as
-    /// if they had passed here at `now`. False if it has ended.
-    ///
-    /// Only packets that change no state may pass there: of TCP those of an established connection
-    /// without SYN, FIN and RST.
-    pub fn credit(&mut self, id: ConnectionId, reply: bool, packets: u64, bytes: u64, now: Nanos) -> bool {
-        let shared = self.shared.clone();
-        self.pin.enter(&shared.table.epochs);
-        // Who counts alone is told that others do.
-        shared.counts_alone(self.number, &self.pin);
-        let entry = shared.table.entry(id.0.index).filter(|entry| entry.life() == id.0.life);
-        if let Some(entry) = entry {
-            entry.packets[usize::from(reply)].fetch_add(packets, Ordering::Relaxed);
-            entry.bytes[usize::from(reply)].fetch_add(bytes, Ordering::Relaxed);
-            let connection = shared.describe(id.0, entry, now);
-            if let Some(timeout) = connection.lasting().filter(|_| packets > 0) {
-                let deadline = shared.policies.deadline(connection.policy.0, timeout, now);
-                // A worker may have seen a later packet.
-                entry.expires.fetch_max(deadline, Ordering::Relaxed);
-            }
-        }
-        self.pin.leave();
-        entry.is_some()
-    }
-
     /// Removes connections that have timed out, among the next `budget` entries of the table.
     /// Several threads may sweep at the same time.
     pub fn sweep(&mut self, budget: usize, now: Nanos) -> Swept {
@@ -145,7 +121,7 @@ impl Tracker {
         let from = shared.sweep.fetch_add(budget as u32, Ordering::Relaxed);
         let mut expired = 0;
         let end = self.walk(Cursor(from), budget, |shared, id, entry| {
-            if entry.expires.load(Ordering::Relaxed) <= now.0 && shared.end(id, Ended::Expired) {
+            if shared.table.has_expired(id.index, entry, now.0) && shared.end(id, Ended::Expired) {
                 expired += 1;
             }
         });
@@ -183,25 +159,15 @@ impl Tracker {
     }
 }
 
-impl Connection {
-    /// The timeout that packets of an established connection set; `None` if it is not established.
-    fn lasting(&self) -> Option<Timeout> {
-        match self.protocol {
-            Protocol::Tcp { states, .. } => (states == [TcpState::Established; 2]).then_some(Timeout::TcpEstablished),
-            Protocol::Sctp { state, .. } => (state == SctpState::Established).then_some(Timeout::SctpEstablished),
-            Protocol::Other if !self.assured => None,
-            Protocol::Other if self.original.is_icmp() => Some(Timeout::IcmpReply),
-            Protocol::Other => Some(Timeout::UdpMultiple),
-        }
-    }
-}
-
 impl Conntrack {
     /// The caller is in a batch.
     pub(crate) fn describe(&self, id: Id, entry: &Entry, now: Nanos) -> Connection {
+        let passed = is_bypassed(entry).then(|| self.catch_up(id, entry)).flatten();
+        let passed = passed.unwrap_or_default();
         let kind = entry.kind();
         let (original, reply) = self.table.tuples(entry);
         let load = |words: &[std::sync::atomic::AtomicU64; 2]| [0, 1].map(|n: usize| words[n].load(Ordering::Relaxed));
+        let sum = |own: [u64; 2], more: [u64; 2]| [0, 1].map(|n: usize| own[n].wrapping_add(more[n]));
         let stage = entry.stage.load(Ordering::Relaxed);
         let sides = load(&entry.sides);
         Connection {
@@ -213,8 +179,8 @@ impl Conntrack {
             label: entry.label(),
             protocol: protocol(kind, sides, stage),
             expires_in: Nanos(entry.expires.load(Ordering::Relaxed)) - now,
-            packets: load(&entry.packets),
-            bytes: load(&entry.bytes),
+            packets: sum(load(&entry.packets), passed.packets),
+            bytes: sum(load(&entry.bytes), passed.bytes),
             in_port: entry.in_port(),
             policy: PolicyId(kind.policy()),
             assured: stage & crate::tcp::ASSURED != 0,

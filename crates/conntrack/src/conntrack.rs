@@ -132,6 +132,7 @@ impl Conntrack {
     /// Turns the check of numbers on (the default) or off.
     pub fn set_check_sequence(&self, check: bool) {
         self.check_sequence.store(check, Ordering::Relaxed);
+        self.suspend_all();
     }
 
     /// Whether a TCP or SCTP connection may begin with a packet from its middle.
@@ -158,13 +159,18 @@ impl Conntrack {
     /// Makes or changes a timeout policy: seconds by state; states that are missing have the
     /// default. Connections of the policy have the new timeouts from their next packet on.
     pub fn set_policy(&self, id: PolicyId, timeouts: &[(Timeout, u32)]) {
+        self.catch_up_all();
         self.policies.set(id, timeouts);
+        self.suspend_all();
     }
 
     /// Removes a timeout policy; false if it does not exist. Its connections go on with the
     /// default.
     pub fn remove_policy(&self, id: PolicyId) -> bool {
-        self.policies.remove(id)
+        self.catch_up_all();
+        let removed = self.policies.remove(id);
+        self.suspend_all();
+        removed
     }
 
     /// The seconds of a timeout policy; `None` if it does not exist.
@@ -212,6 +218,11 @@ impl Conntrack {
         }
     }
 
+    /// Connections with packets that an offload forwards.
+    pub fn bypassed(&self) -> usize {
+        self.table.bypasses.len()
+    }
+
     /// Connections that helpers expect.
     pub fn expected(&self) -> usize {
         self.alg.len()
@@ -229,9 +240,12 @@ impl Conntrack {
 
     /// Ends a connection; false if it has ended already. The caller is in a batch.
     pub(crate) fn end(&self, id: Id, why: Ended) -> bool {
-        let Some(kind) = self.table.remove(id) else {
+        let Some((kind, bypassed)) = self.table.remove(id) else {
             return false;
         };
+        if bypassed {
+            self.table.bypasses.suspend(id);
+        }
         self.limits.give(kind.zone());
         if kind.helper().is_some() {
             self.alg.forget(id);

@@ -36,6 +36,7 @@
 //! | [`fragment`] | reassembly before tracking, fragments behind it |
 //! | `timeout`, `limits`, `counters` | policies, limits and statistics |
 //! | `connection`, `flush`, `show` | what commands see and do |
+//! | `bypass` | connections with packets that an offload forwards |
 //!
 //! The caller sweeps ([`Tracker::sweep`]) and expires fragments in steps of its own choice, and
 //! drops packets of refused connections if its rules say so.
@@ -50,6 +51,7 @@
 #![deny(unsafe_code)]
 
 pub mod alg;
+mod bypass;
 mod checksum;
 mod commit;
 mod connection;
@@ -73,6 +75,7 @@ mod tracker;
 mod tuple;
 
 pub use alg::Helper;
+pub use bypass::{Bypass, Bypassing, Checks, Established, Numbers, Passed};
 pub use checksum::Checksum;
 pub use connection::{Connection, Cursor, Protocol, Swept};
 pub use conntrack::Conntrack;

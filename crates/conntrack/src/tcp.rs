@@ -13,6 +13,7 @@
 //! new words from the old ones, writes them with compare-and-exchange, and starts again if another
 //! worker was first. A packet that is processed twice has the effect of a retransmission.
 
+use crate::bypass::{BYPASSED, Numbers};
 use crate::timeout::Timeout;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +26,7 @@ pub(crate) const ACK: u8 = 0x10;
 pub(crate) const URG: u8 = 0x20;
 
 /// The largest shift of a window (RFC 7323 §2.3).
-const MAX_SHIFT: u8 = 14;
+pub(crate) const MAX_SHIFT: u8 = 14;
 /// How far an acknowledgment may be from what was seen: the largest unscaled window and a packet.
 const SKEW: i32 = 0xffff + 1500;
 /// Attempts to write a new state while other workers change it too.
@@ -129,6 +130,8 @@ pub(crate) struct Tcp {
     pub(crate) sides: [Side; 2],
     /// Both sides have acknowledged each other: the connection is not half-open any more.
     pub(crate) assured: bool,
+    /// Packets may pass by: see [`crate::bypass`].
+    pub(crate) bypassed: bool,
 }
 
 /// What a packet is to its connection.
@@ -192,6 +195,7 @@ pub(crate) fn begin(segment: &Segment, pickup: bool) -> Option<(Tcp, Timeout)> {
     let tcp = Tcp {
         sides: [first, second],
         assured: false,
+        bypassed: false,
     };
     Some((tcp, Timeout::TcpSynSent))
 }
@@ -221,6 +225,28 @@ pub(crate) fn update(
     verdict
 }
 
+/// Gives a connection in memory the numbers of packets that passed by.
+pub(crate) fn catch_up(sides: &[AtomicU64; 2], stage: &AtomicU64, passed: [Numbers; 2]) {
+    for _ in 0..ATTEMPTS {
+        let old_stage = stage.load(Ordering::Acquire);
+        let old = [sides[0].load(Ordering::Acquire), sides[1].load(Ordering::Acquire)];
+        let mut tcp = Tcp::unpack(old, old_stage);
+        for (side, passed) in tcp.sides.iter_mut().zip(passed) {
+            let own = Numbers {
+                low: side.low,
+                high: side.high,
+                window: side.window,
+            };
+            let Numbers { low, high, window } = own.later(passed);
+            (side.low, side.high, side.window) = (low, high, window);
+        }
+        let (new, new_stage) = tcp.pack();
+        if (0..2).all(|n| exchange(&sides[n], old[n], new[n])) && exchange(stage, old_stage, new_stage) {
+            return;
+        }
+    }
+}
+
 #[inline]
 fn exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
     old == new
@@ -235,8 +261,12 @@ impl Tcp {
     pub(crate) fn pack(&self) -> ([u64; 2], u64) {
         let stage = self.sides[0].pack() | self.sides[1].pack() << 32;
         let assured = if self.assured { ASSURED } else { 0 };
+        let bypassed = if self.bypassed { BYPASSED } else { 0 };
         let numbers = |side: &Side| u64::from(side.low) << 32 | u64::from(side.high);
-        ([numbers(&self.sides[0]), numbers(&self.sides[1])], stage | assured)
+        (
+            [numbers(&self.sides[0]), numbers(&self.sides[1])],
+            stage | assured | bypassed,
+        )
     }
 
     #[inline]
@@ -244,6 +274,7 @@ impl Tcp {
         Tcp {
             sides: [Side::unpack(sides[0], stage), Side::unpack(sides[1], stage >> 32)],
             assured: stage & ASSURED != 0,
+            bypassed: stage & BYPASSED != 0,
         }
     }
 
@@ -431,7 +462,7 @@ fn timeout(src: TcpState, dst: TcpState) -> Timeout {
 }
 
 /// Whether `a` is before `b` in sequence space.
-fn before(a: u32, b: u32) -> bool {
+pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 

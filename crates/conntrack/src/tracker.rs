@@ -1,6 +1,7 @@
 //! A thread's handle on the connections: tracks packets, one by one or in batches.
 
 use crate::alg::{Control, Helper};
+use crate::bypass::is_bypassed;
 use crate::commit::Commit;
 use crate::conntrack::Conntrack;
 use crate::counters::{Ended, Refusal};
@@ -365,6 +366,14 @@ fn known(
     let kind = entry.kind();
     let reply = if found.reply { State::RPL } else { State::NONE };
     let check = shared.checks_sequence();
+    let life = entry.life();
+    let id = Id {
+        index: found.index,
+        life,
+    };
+    if is_bypassed(entry) {
+        shared.catch_up(id, entry);
+    }
     let verdict = match &parsed.content {
         Content::Tcp(segment) => tcp::update(&entry.sides, &entry.stage, segment, found.reply, check),
         Content::Sctp(chunk) => sctp::update(&entry.sides, &entry.stage, chunk, found.reply, check),
@@ -402,14 +411,12 @@ fn known(
         add(&entry.packets[side], 1, alone);
         add(&entry.bytes[side], parsed.end as u64, alone);
         if request.mark.is_some() || request.label.is_some() {
-            shared.set_marks(request, entry);
+            shared.set_marks(request, found.index, entry);
         }
     }
-    let life = entry.life();
-    let id = Id {
-        index: found.index,
-        life,
-    };
+    if is_bypassed(entry) {
+        shared.came_here(id, entry);
+    }
     if valid && kind.helper().is_some() {
         help(shared, packet.data, parsed, id, entry, found.reply, now);
     }
@@ -470,7 +477,7 @@ fn help(shared: &Conntrack, data: &[u8], parsed: &Parsed, id: Id, entry: &Entry,
     }
 }
 
-fn masked(old: u32, change: Option<(u32, u32)>) -> u32 {
+pub(crate) fn masked(old: u32, change: Option<(u32, u32)>) -> u32 {
     change.map_or(old, |(value, mask)| old & !mask | value & mask)
 }
 
@@ -482,13 +489,13 @@ pub(crate) fn translation(kind: Kind) -> State {
 }
 
 /// Whether an earlier pass translated the packet in this zone.
-fn was_translated(before: &Before, zone: u16) -> bool {
+pub(crate) fn was_translated(before: &Before, zone: u16) -> bool {
     before.zone == zone && before.state.has_any(State::SNAT | State::DNAT)
 }
 
 /// The tuple that stands in the packet's metadata.
 #[inline]
-fn original(shared: &Conntrack, entry: &Entry, kind: Kind) -> Tuple {
+pub(crate) fn original(shared: &Conntrack, entry: &Entry, kind: Kind) -> Tuple {
     if kind.has(Kind::RELATED)
         && let Some(parent) = shared.table.parent(entry)
     {

@@ -8,7 +8,7 @@
 //! - Who finds a connection takes no lock. The words that identify it do not change while it is in
 //!   the table, nor before the reader's batch ends (`epoch`).
 //! - Whoever locks two shards locks the lower one first. No lock of another kind is taken while a
-//!   shard is locked, but for that of [`Epochs`].
+//!   shard is locked, but for those of [`Epochs`] and [`Bypasses`].
 //! - A connection belongs to the shard of its original tuple: memory, removal, half-open queue.
 
 pub(crate) mod arena;
@@ -19,6 +19,7 @@ pub(crate) mod halfopen;
 
 pub(crate) use epoch::{Epochs, Pin};
 
+use crate::bypass::{Bypasses, is_bypassed};
 use crate::tuple::Tuple;
 use arena::Arena;
 use buckets::Buckets;
@@ -40,6 +41,7 @@ pub(crate) struct Table {
     entries: Arena<Entry>,
     extensions: Arena<Extension>,
     pub(crate) epochs: Epochs,
+    pub(crate) bypasses: Bypasses,
     seeds: [u64; 3],
 }
 
@@ -116,6 +118,7 @@ impl Table {
             entries: Arena::new(),
             extensions: Arena::new(),
             epochs: Epochs::new(),
+            bypasses: Bypasses::default(),
             seeds: crate::random::seeds(seed),
         }
     }
@@ -226,7 +229,7 @@ impl Table {
             let reply = entry.matches(tuple, kind, |extension| {
                 Some(self.extensions.get(extension)?.difference(tuple.words().0))
             })?;
-            let lives = entry.is_live() && entry.expires.load(Ordering::Relaxed) > now;
+            let lives = entry.is_live() && !self.has_expired(index, entry, now);
             lives.then_some(Found { index, reply })
         })
     }
@@ -279,9 +282,15 @@ impl Table {
         })
     }
 
-    /// Removes a connection, and returns what it was; `None` if it is gone already. The caller is
-    /// in a batch, or has it from a queue.
-    pub(crate) fn remove(&self, id: Id) -> Option<Kind> {
+    /// Whether a connection has timed out. The caller is in a batch, or has its shard locked.
+    #[inline(always)]
+    pub(crate) fn has_expired(&self, index: u32, entry: &Entry, now: u64) -> bool {
+        entry.expires.load(Ordering::Relaxed) <= now && !self.bypasses.keeps(index, entry, now)
+    }
+
+    /// Removes a connection, and returns what it was, and whether packets bypassed it; `None` if it
+    /// is gone already. The caller is in a batch, or has it from a queue.
+    pub(crate) fn remove(&self, id: Id) -> Option<(Kind, bool)> {
         let entry = self.entries.get(id.index)?;
         if entry.life() != id.life || id.life & 1 == 0 {
             return None;
@@ -299,11 +308,11 @@ impl Table {
         if hashes.0 != hashes.1 {
             self.unlink(&mut locked, hashes.1, id.index);
         }
-        let kind = entry.kind();
+        let (kind, bypassed) = (entry.kind(), is_bypassed(entry));
         entry.end();
         let stamp = self.epochs.stamp();
         locked.get(hashes.0).limbo.push_back((stamp, id.index));
-        Some(kind)
+        Some((kind, bypassed))
     }
 
     fn link(&self, locked: &mut Locked<'_>, hash: u64, index: u32) {

@@ -380,28 +380,6 @@ fn flushes_remove_what_fits_and_nothing_else() {
 }
 
 #[test]
-fn packets_that_an_offload_forwarded_keep_an_established_connection() {
-    let mut bench = Bench::new();
-    let (a, b) = ((host(false, 1), 1000), (host(false, 2), 53));
-    bench.state(&commit(0), udp(a, b, b""));
-    let id = bench.all()[0].id;
-    assert!(
-        bench
-            .tracker
-            .credit(id, false, 5, 500, bench.now + Duration::from_secs(20))
-    );
-    assert_eq!(bench.all()[0].expires_in, Duration::from_secs(60), "not established");
-    bench.state(&look(0), udp(b, a, b""));
-    bench.now += Duration::from_secs(29);
-    assert!(bench.tracker.credit(id, true, 7, 700, bench.now));
-    let connection = bench.tracker.connection(id, bench.now).unwrap();
-    assert_eq!(connection.expires_in, Duration::from_secs(30));
-    assert_eq!((connection.packets, connection.bytes), ([6, 8], [528, 728]));
-    bench.tracker.remove(id);
-    assert!(!bench.tracker.credit(id, true, 1, 1, bench.now));
-}
-
-#[test]
 fn a_flush_by_tuple_finds_a_connection_by_both_directions_in_its_zone() {
     let mut bench = Bench::new();
     let (a, b) = ((host(false, 1), 1000), (host(false, 2), 53));

@@ -2,6 +2,7 @@
 
 mod alg;
 mod basics;
+mod bypass;
 mod flood;
 mod fragments;
 mod model;
