@@ -24,6 +24,8 @@
 #define EPOCHS_AT_ONCE 4
 /* Most outputs of a flow. */
 #define OUTPUTS 4
+/* Most connections of a flow. */
+#define CONNECTIONS_OF_FLOW 2
 /* A value of `settled`. */
 #define ANY ((u64)-1)
 
@@ -60,6 +62,19 @@ struct output {
 	u32 tag;
 };
 
+/* A connection that packets of a flow belong to. */
+struct tracked {
+	u32 number;
+	/* Whether they go in the reply direction. */
+	u8 reply;
+	u8 tcp;
+	/* Whether numbers of TCP decide, and the shifts of windows of the sender and the receiver. */
+	u8 checks;
+	u8 shift;
+	u8 peer_shift;
+	u8 unused[3];
+};
+
 /* What is done with packets of a kind. */
 struct flow {
 	/* Its row of `counters`. */
@@ -73,6 +88,13 @@ struct flow {
 	/* Bytes of outer headers to remove, and to put before the packet; 0 for none. */
 	u32 pop;
 	u32 push;
+	/* Whether packets get the new headers of the flow. */
+	u32 new_headers;
+	/* Bytes of the IP header, of a flow with connections. */
+	u32 ip_len;
+	u32 connection_count;
+	/* All are of TCP, or none is. */
+	struct tracked connections[CONNECTIONS_OF_FLOW];
 	/* A multiple of EPOCHS_AT_ONCE. */
 	u32 epoch_count;
 	/* From 1 to OUTPUTS. */
@@ -104,7 +126,7 @@ struct port_counters {
 	u64 rx_bytes;
 	u64 tx_packets;
 	u64 tx_bytes;
-	/* Of flows with several outputs, or with tunnels. */
+	/* Of flows with several outputs, with tunnels or with new headers. */
 	u64 tx_dropped;
 	u64 unused[3];
 };
@@ -124,11 +146,16 @@ struct note {
 	/* As those of its flow. */
 	u32 pop;
 	u32 push;
+	u32 new_headers;
 	u32 number;
 	u32 ticket;
 	u32 from_port;
 	u32 output_count;
 	struct output outputs[OUTPUTS];
+	u32 connection_count;
+	struct tracked connections[CONNECTIONS_OF_FLOW];
+	/* Bytes of the IP packet, if it has connections. */
+	u32 bytes;
 };
 
 struct {
@@ -320,6 +347,8 @@ INLINE void count_unsent(const struct output *output)
 		__sync_fetch_and_add(&port->tx_dropped, 1);
 }
 
+#include "connection.h"
+
 /* Notes where the packet goes, and counts it, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
@@ -350,18 +379,26 @@ INLINE int forward(struct __sk_buff *skb)
 		return 0;
 	if (flow->push && !fits_outer(skb, &kind, flow))
 		return 0;
+	/* What could change a connection is the worker's, and does not keep others from passing here:
+	 * whoever can send such packets could keep them all from it. */
+	if (flow->connection_count && !(note->bytes = may_bypass(skb, flow)))
+		return 0;
 
 	note->from = kind.device;
 	note->tag = kind.tag;
 	note->pop = flow->pop;
 	note->push = flow->push;
+	note->new_headers = flow->new_headers;
 	note->number = flow->number;
 	note->ticket = flow->ticket;
 	note->from_port = flow->from;
 	note->output_count = flow->output_count;
 	note->outputs[0] = flow->first;
-	/* The redirect counts packets whose outer headers change: it may give them to the worker. */
-	int counts = !flow->pop && !flow->push;
+	note->connection_count = flow->connection_count;
+	note->connections[0] = flow->connections[0];
+	note->connections[1] = flow->connections[1];
+	/* The redirect counts packets whose headers change: it may give them to the worker. */
+	int counts = !flow->pop && !flow->push && !flow->new_headers;
 	if (counts)
 		count_carried(counters, flow->from, len + (kind.tag ? 4 : 0));
 	if (flow->output_count == 1) {
@@ -393,7 +430,7 @@ INLINE void count_given(struct note *note)
 		__sync_fetch_and_add(&counters->given, 1);
 }
 
-/* Counts a packet of a flow whose outer headers have changed, or have not. It was so long without
+/* Counts a packet of a flow whose headers have changed, or have not. It was so long without
  * its tag. */
 INLINE void count_changed(const struct note *note, u64 len, int done)
 {
@@ -428,7 +465,7 @@ SEC("classifier") int oxvs_probe(struct __sk_buff *skb)
 
 	if (note) {
 		count_given(note);
-		if (forwarded && (note->pop || note->push))
+		if (forwarded && (note->pop || note->push || note->new_headers))
 			count_changed(note, skb->len, CHANGED);
 	}
 	return forwarded ? 0 : -1;
@@ -475,17 +512,34 @@ INLINE int give_back(struct __sk_buff *skb, const struct note *note)
 
 	if (counters && counters->ticket == note->ticket)
 		counters->refused = 1;
+	uncount_bypassed(note);
 	return redirect(skb->ifindex, REDIRECT_IN);
 }
 
-/* Removes the outer headers of a packet, or adds some, and takes its tag off. */
-INLINE int change_outer(struct __sk_buff *skb, const struct note *note)
+/* Changes the headers of a packet: removes outer headers or adds some, and then sets new ones, so that
+ * a packet is unchanged where the kernel does not take the outer ones. It has no tag behind or before
+ * those. */
+INLINE int change_headers(struct __sk_buff *skb, const struct note *note)
 {
-	int done = note->pop ? remove_outer(skb, note->pop) : add_outer(skb, note->number, note->ticket);
+	const struct headers *headers = 0;
+	int done = CHANGED;
 
-	if (done == CHANGED && set_tag(skb, note->tag, 0))
+	if (note->new_headers) {
+		headers = map_lookup(&oxvs_headers, &note->number);
+		if (!headers || headers->ticket != note->ticket)
+			return UNCHANGED;
+	}
+	if (note->pop)
+		done = remove_outer(skb, note->pop);
+	else if (note->push)
+		done = add_outer(skb, note->number, note->ticket);
+	if (done != CHANGED)
+		return done;
+	if (headers && set_headers(skb, headers, note->push))
 		return BROKEN;
-	return done;
+	if ((note->pop || note->push) && set_tag(skb, note->tag, 0))
+		return BROKEN;
+	return CHANGED;
 }
 
 /* Whether the kernel can add outer headers: returns 0 if it can. */
@@ -506,15 +560,16 @@ SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)
 	count_given(note);
 	if (from != skb->ifindex)
 		return TC_ACT_SHOT;
-	if (note->pop || note->push) {
+	if (note->pop || note->push || note->new_headers) {
 		u32 len = skb->len;
-		int done = change_outer(skb, note);
+		int done = change_headers(skb, note);
 		if (done == UNCHANGED)
 			return give_back(skb, note);
 		count_changed(note, len, done);
 		if (done == BROKEN)
 			return TC_ACT_SHOT;
-		note->tag = 0;
+		if (note->pop || note->push)
+			note->tag = 0;
 	}
 	if (note->output_count > 1) {
 		send_copies(skb, note);

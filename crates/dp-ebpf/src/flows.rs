@@ -1,9 +1,10 @@
 //! The flows that the programs look for, and the outer headers that they add.
 
+use crate::connections::Headers;
 use crate::{Flow, MAP};
 use aya::Pod;
 use aya::maps::{HashMap, MapData};
-use dp::offload::{InnerKind, MAX_OUTER, OuterHeaders, PacketKind, Refused, TunnelHeader};
+use dp::offload::{InnerKind, MAX_OUTER, PacketKind, Refused, Steps, TunnelHeader};
 use netdev::programs::missing;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -24,8 +25,12 @@ pub(crate) struct Flows {
     ports: HashMap<MapData, [u8; 2], u32>,
     /// Outer headers by flow.
     outer: HashMap<MapData, u32, Outer>,
+    /// New headers by flow.
+    headers: HashMap<MapData, u32, Headers>,
     /// Flows with outer headers.
     pushing: HashSet<u32>,
+    /// Flows with new headers.
+    changing: HashSet<u32>,
 }
 
 /// `struct tunnel_kind` of `bpf/tunnel.h`.
@@ -58,7 +63,9 @@ impl Flows {
             tunnels: map(object, "oxvs_tunnel_flows")?,
             ports: map(object, "oxvs_tunnel_ports")?,
             outer: map(object, "oxvs_outer")?,
+            headers: map(object, "oxvs_headers")?,
             pushing: HashSet::new(),
+            changing: HashSet::new(),
         })
     }
 
@@ -66,9 +73,14 @@ impl Flows {
     ///
     /// # Errors
     /// As [`dp::offload::FlowOffload::open`].
-    pub(crate) fn insert(&mut self, kind: &PacketKind, flow: Flow, push: Option<&OuterHeaders>) -> Result<(), Refused> {
+    pub(crate) fn insert(&mut self, kind: &PacketKind, flow: Flow, steps: &Steps<'_>) -> Result<(), Refused> {
         // The headers first: a flow that is found has them.
-        if let Some(push) = push {
+        if let Some(headers) = steps.headers {
+            self.changing.insert(flow.number);
+            let headers = Headers::of(headers, flow.ticket);
+            self.headers.insert(flow.number, headers, BPF_ANY).map_err(refused)?;
+        }
+        if let Some(push) = steps.push {
             let mut outer = Outer {
                 ticket: flow.ticket,
                 len: flow.push,
@@ -103,15 +115,18 @@ impl Flows {
             Some(inner) => self.tunnels.remove(&TunnelKind::of(kind, inner)),
             None => self.plain.remove(kind.bytes()),
         };
-        self.remove_outer(flow)?;
+        self.remove_headers(flow)?;
         Ok(removed.map_err(Error::behind(DELETE))?)
     }
 
-    /// Removes the outer headers of a flow, if it has some.
+    /// Removes the outer and the new headers of a flow, if it has some.
     ///
     /// # Errors
     /// The kernel's.
-    pub(crate) fn remove_outer(&mut self, flow: u32) -> io::Result<()> {
+    pub(crate) fn remove_headers(&mut self, flow: u32) -> io::Result<()> {
+        if self.changing.remove(&flow) {
+            self.headers.remove(&flow).map_err(Error::behind(DELETE))?;
+        }
         if self.pushing.remove(&flow) {
             self.outer.remove(&flow).map_err(Error::behind(DELETE))?;
         }

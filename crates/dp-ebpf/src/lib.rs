@@ -9,6 +9,10 @@
 //! - An IP packet leaves by up to [`MAX_OUTPUTS`] devices, by each unchanged, with one VLAN tag or
 //!   without. All else is [`Refused::Unsupported`], by [`dp::offload::Outputs::of`].
 //! - Outer headers are those of [`dp::offload::OuterHeaders`] and [`PacketKind::of_tunnel`].
+//! - Packets of TCP and UDP can get new headers, up to the ports: the fields of
+//!   [`dp::offload::NewHeaders`].
+//! - A flow has up to [`FLOW_CONNECTIONS`] connections. Numbers of TCP are checked as
+//!   [`dp::offload::FlowConnection`] says.
 //! - Packets are not cut: the kernel cannot fill in a pending checksum before.
 //! - Linux 5.11, and the right to load programs; 5.13 for flows into tunnels.
 //!
@@ -31,8 +35,11 @@
 
 use aya::programs::{SchedClassifier, SocketFilter, TestRun, TestRunOptions};
 use aya::{Pod, include_bytes_aligned};
+use connections::{CONNECTION_WORDS, Tracked};
+use conntrack::{Numbers, Passed};
 use dp::Carried;
-use dp::offload::{FLOW_EPOCHS, FlowOffload, InnerKind, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
+use dp::offload::{FLOW_CONNECTIONS, FLOW_EPOCHS, FlowOffload, InnerKind};
+use dp::offload::{MAX_CONNECTIONS, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
 use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, PacketKind, PortCarried, Refused, Rewrite};
 use flows::Flows;
 use nanos::Nanos;
@@ -46,6 +53,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sys::Error;
 use wire::VlanTag;
 
+mod connections;
 mod flows;
 mod shared;
 
@@ -56,6 +64,8 @@ pub struct Ebpf {
     counters: SharedArray,
     /// By port.
     ports: SharedArray,
+    /// By connection.
+    connections: SharedArray,
     /// In one row.
     epochs: SharedArray,
     filter: OwnedFd,
@@ -77,6 +87,10 @@ struct Flow {
     longest: u32,
     pop: u32,
     push: u32,
+    new_headers: u32,
+    ip_len: u32,
+    connection_count: u32,
+    connections: [Tracked; FLOW_CONNECTIONS],
     epoch_count: u32,
     output_count: u32,
     first: Output,
@@ -165,6 +179,12 @@ impl Ebpf {
             flows: Mutex::new(Flows::of(&mut object)?),
             counters: array(&mut object, "oxvs_counters", MAX_FLOWS as usize, FLOW_WORDS)?,
             ports: array(&mut object, "oxvs_ports", MAX_PORTS as usize, PORT_WORDS)?,
+            connections: array(
+                &mut object,
+                "oxvs_connections",
+                MAX_CONNECTIONS as usize,
+                CONNECTION_WORDS,
+            )?,
             epochs: array(&mut object, "oxvs_epochs", 1, MAX_EPOCHS as usize)?,
             filter,
             redirect,
@@ -210,7 +230,7 @@ impl FlowOffload for Ebpf {
         if count > FLOW_EPOCHS {
             return Err(Refused::Unsupported("flow with so many epochs"));
         }
-        if new.push.is_some() && !self.adds_outer {
+        if new.steps.push.is_some() && !self.adds_outer {
             return Err(Refused::Unsupported("outer headers before Linux 5.13"));
         }
         if !(1..=MAX_OUTPUTS).contains(&new.outputs.len()) {
@@ -218,13 +238,14 @@ impl FlowOffload for Ebpf {
         }
         let mut to = [Output::default(); MAX_OUTPUTS];
         // Behind outer headers is no tag.
-        let tag = new.kind.tag().filter(|_| new.push.is_none());
+        let tag = new.kind.tag().filter(|_| new.steps.push.is_none());
         for (place, output) in to.iter_mut().zip(outputs(new.outputs, tag)) {
             *place = output;
         }
         let [first, others @ ..] = to;
         let longest = new.outputs.iter().map(|output| output.egress.longest).min();
-        let push = new.push.map_or(0, |push| push.bytes().len() as u32);
+        let push = new.steps.push.map_or(0, |push| push.bytes().len() as u32);
+        let connections = Tracked::all(new.steps.connections)?;
         let row = self.counters.row(new.number);
         let ticket = row[TICKET].load(Relaxed).wrapping_add(1) & u64::from(u32::MAX);
         let mut epochs = [NO_EPOCH; FLOW_EPOCHS];
@@ -236,6 +257,10 @@ impl FlowOffload for Ebpf {
             longest: longest.unwrap_or_default().saturating_sub(push),
             pop: new.kind.inner().map_or(0, InnerKind::start),
             push,
+            new_headers: new.steps.headers.is_some().into(),
+            ip_len: if new.kind.headers()[14] >> 4 == 6 { 40 } else { 20 },
+            connection_count: new.steps.connections.len() as u32,
+            connections,
             epoch_count: count as u32,
             output_count: new.outputs.len() as u32,
             first,
@@ -251,10 +276,10 @@ impl FlowOffload for Ebpf {
         row[GIVEN].store(NONE_GIVEN + 1, Release);
         self.resume(new.number, new.sum);
         let mut flows = self.flows.lock();
-        let opened = flows.insert(new.kind, flow, new.push);
+        let opened = flows.insert(new.kind, flow, &new.steps);
         if opened.is_err() {
             // What could not be removed is there for nothing.
-            let _ = flows.remove_outer(new.number);
+            let _ = flows.remove_headers(new.number);
         }
         opened
     }
@@ -303,6 +328,18 @@ impl FlowOffload for Ebpf {
         for word in self.ports.row(port) {
             word.store(0, Relaxed);
         }
+    }
+
+    fn reset_connection(&self, number: u32) {
+        connections::reset(&self.connections, number);
+    }
+
+    fn passed(&self, number: u32) -> Passed {
+        connections::passed(&self.connections, number)
+    }
+
+    fn note(&self, number: u32, numbers: [Numbers; 2]) {
+        connections::note(&self.connections, number, numbers);
     }
 
     fn advance(&self, epoch: u32) {

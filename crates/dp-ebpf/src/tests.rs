@@ -1,6 +1,6 @@
 use super::*;
-use dp::offload::OuterHeaders;
 use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
+use dp::offload::{OuterHeaders, Steps};
 use dp::{PortNo, TunnelPush};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock};
 use testkit::{Packet, mac, skip};
 use tunnel::format::{Body, Encapsulation, FlowLabel, Format, Inner, Kind, Outer, SourcePorts};
 use wire::MacAddr;
+
+mod connections;
 
 const LONG: Egress = Egress {
     longest: 1514,
@@ -99,7 +101,7 @@ proptest! {
         let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
         let packet = packets().remove(kind);
         let kind = port.kind(&packet).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, None, &[], 0).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, Steps::default(), &[], 0).unwrap();
         settle(&flow);
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
@@ -170,7 +172,7 @@ proptest! {
             packet[40] = 7;
         }
         let kind = port.kind_of_tunnel(&packet, format, false).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, None, &[], 0).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, Steps::default(), &[], 0).unwrap();
         settle(&flow);
         let mut other = packet.clone();
         other.resize(other.len() + more, 0);
@@ -255,7 +257,7 @@ fn packets_and_segments_must_fit_their_device_with_outer_headers() {
             (headers + 100 + 49, false, false),
         ] {
             let egress = Egress { longest, ..LONG };
-            let flow = port.open(&[(&exit, egress)], kind, Some(&push), &[], 0).unwrap();
+            let flow = port.open(&[(&exit, egress)], kind, with(&push), &[], 0).unwrap();
             settle(&flow);
             assert_eq!(ebpf.takes(&packet), Some(whole), "{longest}");
             assert_eq!(ebpf.takes_segment(&packet, 100), Some(segment), "{longest}");
@@ -266,7 +268,7 @@ fn packets_and_segments_must_fit_their_device_with_outer_headers() {
     let echo = v4().echo(7, 1, b"some payload").bytes();
     for packet in [long, echo] {
         let kind = port.kind(&packet).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, Some(&push), &[], 0).unwrap();
+        let flow = port.open(&[(&exit, LONG)], kind, with(&push), &[], 0).unwrap();
         settle(&flow);
         assert_ne!(ebpf.takes_segment(&packet, 100), Some(true), "{}", packet.len());
     }
@@ -283,7 +285,7 @@ fn what_is_inside_of_outer_headers_must_fit_its_device() {
     let kind = port.kind_of_tunnel(&packet, VXLAN, false).unwrap();
     for (longest, takes) in [(inside, true), (inside - 1, false)] {
         let egress = Egress { longest, ..LONG };
-        let flow = port.open(&[(&exit, egress)], kind, None, &[], 0).unwrap();
+        let flow = port.open(&[(&exit, egress)], kind, Steps::default(), &[], 0).unwrap();
         flow.resume(port.sum([&exit].into_iter(), &[]));
         settle(&flow);
         assert_eq!(ebpf.takes(&packet), Some(takes), "{longest}");
@@ -305,7 +307,9 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     for count in [0, 1, 3, 4, 5, 13, OWNER_EPOCHS] {
         let (own, numbers) = (&own[..count], &numbers[..count]);
         let sum = || port.sum([&exit].into_iter(), numbers);
-        let flow = port.open(&[(&exit, LONG)], kind, None, numbers, sum()).unwrap();
+        let flow = port
+            .open(&[(&exit, LONG)], kind, Steps::default(), numbers, sum())
+            .unwrap();
         settle(&flow);
         let suspends = |change: &dyn Fn(), what: &str| {
             assert!(takes(), "{what}");
@@ -326,17 +330,29 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
     }
     let more = vec![MAX_PORTS; FLOW_EPOCHS - 1];
     assert!(matches!(
-        port.open(&[(&exit, LONG)], kind, None, &more, 0),
+        port.open(&[(&exit, LONG)], kind, Steps::default(), &more, 0),
         Err(Refused::Unsupported(_))
     ));
 
     let mut flow = port
-        .open(&[(&exit, LONG)], kind, None, &[], port.sum([&exit].into_iter(), &[]))
+        .open(
+            &[(&exit, LONG)],
+            kind,
+            Steps::default(),
+            &[],
+            port.sum([&exit].into_iter(), &[]),
+        )
         .unwrap();
     settle(&flow);
     assert!(takes() && takes());
     assert!(matches!(
-        port.open(&[(&exit, LONG)], kind, None, &[], port.sum([&exit].into_iter(), &[])),
+        port.open(
+            &[(&exit, LONG)],
+            kind,
+            Steps::default(),
+            &[],
+            port.sum([&exit].into_iter(), &[])
+        ),
         Err(Refused::Taken)
     ));
     assert!(takes());
@@ -352,11 +368,13 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
 
     let exits: Vec<Arc<OffloadPort>> = (0..=MAX_OUTPUTS).map(|_| table.port(2).unwrap()).collect();
     let outputs: Vec<(&Arc<OffloadPort>, Egress)> = exits.iter().map(|exit| (exit, LONG)).collect();
-    let too_many = port.open(&outputs, kind, None, &[], 0);
+    let too_many = port.open(&outputs, kind, Steps::default(), &[], 0);
     assert!(matches!(too_many, Err(Refused::Unsupported(_))));
     for count in 1..=MAX_OUTPUTS {
         let sum = || port.sum(exits[..count].iter(), &[]);
-        let flow = port.open(&outputs[..count], kind, None, &[], sum()).unwrap();
+        let flow = port
+            .open(&outputs[..count], kind, Steps::default(), &[], sum())
+            .unwrap();
         settle(&flow);
         for exit in &exits[..count] {
             assert!(takes());
@@ -371,7 +389,13 @@ fn a_flow_is_in_force_while_no_epoch_that_it_depends_on_changes_until_it_is_susp
         ..LONG
     };
     let flow = port
-        .open(&[(&exit, short)], kind, None, &[], port.sum([&exit].into_iter(), &[]))
+        .open(
+            &[(&exit, short)],
+            kind,
+            Steps::default(),
+            &[],
+            port.sum([&exit].into_iter(), &[]),
+        )
         .unwrap();
     settle(&flow);
     assert!(!takes(), "too long for its device");
@@ -388,7 +412,7 @@ fn a_flow_carries_no_packet_while_its_worker_has_earlier_ones() {
     let takes = || ebpf.takes(&packet).unwrap();
     let sum = || port.sum([&exit].into_iter(), &[]);
     let kind = port.kind(&packet).unwrap();
-    let flow = port.open(&[(&exit, LONG)], kind, None, &[], sum()).unwrap();
+    let flow = port.open(&[(&exit, LONG)], kind, Steps::default(), &[], sum()).unwrap();
     for suspended in [false, true] {
         if suspended {
             port.suspend();
@@ -412,7 +436,13 @@ fn a_flow_carries_no_packet_while_its_worker_has_earlier_ones() {
     assert!(takes());
     let other = packets().remove(1);
     let reopened = port
-        .open(&[(&exit, LONG)], port.kind(&other).unwrap(), None, &[], sum())
+        .open(
+            &[(&exit, LONG)],
+            port.kind(&other).unwrap(),
+            Steps::default(),
+            &[],
+            sum(),
+        )
         .unwrap();
     assert!(!ebpf.takes(&other).unwrap());
     drop(reopened);
@@ -429,7 +459,7 @@ fn ports_share_the_pool_and_what_is_closed_can_be_opened_again() {
         port.kind(&packet).unwrap()
     };
     let other = table.port(3).unwrap();
-    let open = |port: &Arc<OffloadPort>, n| port.open(&[(&exit, LONG)], key(n), None, &[], 0);
+    let open = |port: &Arc<OffloadPort>, n| port.open(&[(&exit, LONG)], key(n), Steps::default(), &[], 0);
     let all: Vec<OffloadedFlow> = (0..MAX_FLOWS).map_while(|n| open(&port, n).ok()).collect();
     assert_eq!(all.len(), MAX_FLOWS as usize / 8 * 7);
     assert!(matches!(open(&port, MAX_FLOWS), Err(Refused::OverShare)));

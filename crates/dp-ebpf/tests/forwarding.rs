@@ -1,6 +1,6 @@
 //! The kernel forwards packets of offloaded flows from device to device.
 
-use dp::offload::{ANY_GIVEN, Egress, OffloadPort, OffloadTable, OffloadedFlow};
+use dp::offload::{ANY_GIVEN, Egress, OffloadPort, OffloadTable, OffloadedFlow, Steps};
 use dp_ebpf::Ebpf;
 use lab::{Lab, Queues};
 use netdev::{Frame, Isolation};
@@ -69,7 +69,12 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
             let packet = ports[from].wait_for(1);
             let kind = ports[from].offload.kind(packet.data()).unwrap();
             let outputs = [(&ports[to].offload, egress)];
-            open.push(ports[from].offload.open(&outputs, kind, None, &[], 0).unwrap());
+            open.push(
+                ports[from]
+                    .offload
+                    .open(&outputs, kind, Steps::default(), &[], 0)
+                    .unwrap(),
+            );
             open.iter().for_each(settle);
         }
         assert_eq!(ping(&lab.h1, "192.168.77.2", 5).received, 5, "{isolation:?}");
@@ -97,7 +102,7 @@ fn packets_of_offloaded_flows_pass_by_the_process_and_others_come_to_it_however_
         open.push(
             ports[0]
                 .offload
-                .open(&[(&ports[1].offload, short)], kind, None, &[], 1)
+                .open(&[(&ports[1].offload, short)], kind, Steps::default(), &[], 1)
                 .unwrap(),
         );
         open.iter().for_each(settle);
@@ -135,7 +140,10 @@ fn segments_that_a_host_leaves_to_its_device_are_forwarded_whole() {
                             && open.iter().all(|(other, _)| *other != kind)
                         {
                             let outputs = [(&ports[to].offload, egress)];
-                            let flow = ports[from].offload.open(&outputs, kind, None, &[], 0).unwrap();
+                            let flow = ports[from]
+                                .offload
+                                .open(&outputs, kind, Steps::default(), &[], 0)
+                                .unwrap();
                             flow.settle(ANY_GIVEN);
                             open.push((kind, flow));
                         }

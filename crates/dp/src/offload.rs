@@ -19,15 +19,16 @@
 //! two decisions, that about the outer headers and that about what is inside; both are its owner's.
 //! Its kind has all headers ([`InnerKind`]).
 //!
-//! What comes later has its place
-//! - Header rewrites are variants of [`Rewrite`]. An implementation that cannot do one answers
-//!   [`Refused::Unsupported`].
-//! - An established connection is an epoch of the flow: it advances when the connection's state
-//!   changes. An implementation that does not check TCP windows refuses a flow that asks for it.
+//! Connections: a flow may have connections that are established in both directions, and new headers
+//! for its packets ([`Steps`]). The flow depends on the connection's epoch, which advances when that
+//! changes. A packet that could change it goes to the worker (the module `connection`).
+//!
+//! An implementation that cannot do something answers [`Refused::Unsupported`].
 //!
 //! A flow has up to [`MAX_OUTPUTS`] outputs, so that a mirrored flow stays offloaded.
 
 use crate::Carried;
+use conntrack::{Numbers, Passed};
 use netdev::Rx;
 use parking_lot::Mutex;
 use pool::Pool;
@@ -38,11 +39,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tunnel::format::Format;
 
+mod connection;
 mod kind;
 mod outer;
 mod pool;
 mod rewrite;
 
+pub use connection::{FlowConnection, NewHeaders};
 pub use kind::PacketKind;
 pub use outer::{InnerKind, MAX_OUTER, OuterHeaders, TunnelHeader};
 pub use rewrite::{Outputs, PortOutput, Rewrite};
@@ -51,7 +54,10 @@ pub use rewrite::{Outputs, PortOutput, Rewrite};
 pub const MAX_FLOWS: u32 = 8192;
 /// Number of ports, from 0. Number 0 is not used by any port.
 pub const MAX_PORTS: u32 = 1024;
-/// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports'.
+/// Most connections with offloaded flows.
+pub const MAX_CONNECTIONS: u32 = 8192;
+/// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports', the next
+/// [`MAX_CONNECTIONS`] the connections'.
 pub const MAX_EPOCHS: u32 = 1 << 16;
 /// The last epoch is never used and never advances: an implementation can fill a list with it.
 pub const NO_EPOCH: u32 = MAX_EPOCHS - 1;
@@ -61,6 +67,8 @@ pub const NONE_GIVEN: u64 = 0;
 pub const ANY_GIVEN: u64 = u64::MAX;
 /// Most outputs of one flow.
 pub const MAX_OUTPUTS: usize = 4;
+/// Most connections of one flow.
+pub const FLOW_CONNECTIONS: usize = 2;
 /// Most epochs of one flow, not counting number 0.
 pub const FLOW_EPOCHS: usize = 32;
 /// Most epochs that the owner of a flow can name for it.
@@ -69,8 +77,8 @@ pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 1 - MAX_OUTPUTS;
 /// What forwards packets of known flows below the workers. Every method may be called from any
 /// thread, and none waits but for a system call.
 ///
-/// Flows, ports and epochs have numbers, below [`MAX_FLOWS`], [`MAX_PORTS`] and [`MAX_EPOCHS`],
-/// which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows
+/// Flows, ports, connections and epochs have numbers, below [`MAX_FLOWS`], [`MAX_PORTS`],
+/// [`MAX_CONNECTIONS`] and [`MAX_EPOCHS`], which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows
 /// only.
 pub trait FlowOffload: Send + Sync {
     /// Takes packets of offloaded flows out of what a receive queue gets. To be called by a thread
@@ -121,6 +129,16 @@ pub trait FlowOffload: Send + Sync {
     /// Sets a port's counters to zero.
     fn reset_port(&self, port: u32);
 
+    /// Begins a connection of which nothing is known and nothing has passed.
+    fn reset_connection(&self, number: u32);
+
+    /// What has passed of a connection since it began.
+    fn passed(&self, number: u32) -> Passed;
+
+    /// Notes the numbers of both sides of a connection of TCP. The first ones are where it begins;
+    /// others count if they are later.
+    fn note(&self, number: u32, numbers: [Numbers; 2]);
+
     /// Suspends all flows that depend on an epoch.
     fn advance(&self, epoch: u32);
 
@@ -137,15 +155,27 @@ pub struct NewFlow<'a> {
     pub kind: &'a PacketKind,
     /// The number of the port that they come in by.
     pub from: u32,
-    /// Outer headers to put before them, which are untagged then; they leave by one output, which
-    /// may push a tag.
-    pub push: Option<&'a OuterHeaders>,
+    /// What is done with them before they leave.
+    pub steps: Steps<'a>,
     /// Where they leave, in this order: 1 to [`MAX_OUTPUTS`].
     pub outputs: &'a [NewOutput],
     /// The epochs that the flow depends on, besides number 0; at most [`FLOW_EPOCHS`].
     pub epochs: &'a [u32],
     /// The flow is in force while the sum of its epochs is this, once it is settled.
     pub sum: u64,
+}
+
+/// What is done with packets of a flow, in this order, when outer headers have been removed and before
+/// they leave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps<'a> {
+    /// The connections that they belong to; at most [`FLOW_CONNECTIONS`].
+    pub connections: &'a [FlowConnection],
+    /// Their new headers.
+    pub headers: Option<&'a NewHeaders>,
+    /// Outer headers to put before them, which are untagged then; they leave by one output, which
+    /// may push a tag.
+    pub push: Option<&'a OuterHeaders>,
 }
 
 /// Where packets of a flow leave.
@@ -213,6 +243,8 @@ pub struct OffloadTable {
     pool: Pool,
     /// Unused numbers of ports, those unused for longest first.
     free_ports: Mutex<VecDeque<u32>>,
+    /// Unused numbers of connections.
+    free_connections: Mutex<Vec<u32>>,
     /// Unused numbers of epochs.
     free_epochs: Mutex<Vec<u32>>,
     /// [`PortCarried::tx_dropped`] of ports that have gone.
@@ -250,7 +282,8 @@ impl OffloadTable {
             offload,
             pool: Pool::new(MAX_FLOWS, MAX_PORTS),
             free_ports: Mutex::new((1..MAX_PORTS).collect()),
-            free_epochs: Mutex::new((MAX_PORTS..NO_EPOCH).rev().collect()),
+            free_connections: Mutex::new((0..MAX_CONNECTIONS).rev().collect()),
+            free_epochs: Mutex::new((connection::FREE_EPOCHS..NO_EPOCH).rev().collect()),
             dropped: AtomicU64::new(0),
         })
     }
@@ -347,9 +380,9 @@ impl OffloadPort {
         [self.number].into_iter().chain(ports).chain(epochs.iter().copied())
     }
 
-    /// Offloads the flow of packets of a kind, which come in by this port and leave by others,
-    /// behind the outer headers `push` if there are some. It is in force while the sum of its
-    /// epochs is [`sum`](Self::sum), once it is [settled](OffloadedFlow::settle).
+    /// Offloads the flow of packets of a kind, which come in by this port and leave by others after
+    /// some steps. It is in force while the sum of its epochs is [`sum`](Self::sum), once it is
+    /// [settled](OffloadedFlow::settle). `epochs` has those of connections.
     ///
     /// # Errors
     /// [`Refused`].
@@ -357,7 +390,7 @@ impl OffloadPort {
         self: &Arc<OffloadPort>,
         outputs: &[(&Arc<OffloadPort>, Egress)],
         kind: PacketKind,
-        push: Option<&OuterHeaders>,
+        steps: Steps<'_>,
         epochs: &[u32],
         sum: u64,
     ) -> Result<OffloadedFlow, Refused> {
@@ -376,7 +409,7 @@ impl OffloadPort {
             number,
             kind: &kind,
             from: self.number,
-            push,
+            steps,
             outputs: &outputs.iter().map(new).collect::<SmallVec<[NewOutput; MAX_OUTPUTS]>>(),
             epochs: &self.epochs(ports(), epochs).collect::<SmallVec<[u32; FLOW_EPOCHS]>>(),
             sum,

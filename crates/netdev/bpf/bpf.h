@@ -41,6 +41,9 @@ enum { ADJ_ROOM_MAC = 1 };
 #define STORE_WITH_SUM 1ull
 /* The packet comes in by the device, and does not leave by it (BPF_F_INGRESS). */
 #define REDIRECT_IN 1ull
+/* How a checksum of a transport header changes (BPF_F_MARK_MANGLED_0, BPF_F_PSEUDO_HDR). */
+#define L4_PSEUDO_HEADER (1ull << 4)
+#define L4_MANGLED_0 (1ull << 5)
 /* What a device says of a packet that it takes. */
 enum { NET_XMIT_SUCCESS = 0, NET_XMIT_CN = 2 };
 enum { XDP_DROP = 1 };
@@ -68,11 +71,14 @@ struct xdp_md {
 
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const skb_store_bytes)(struct __sk_buff *skb, u32 offset, const void *from, u32 len, u64 flags) = (void *)9;
+static long (*const l3_csum_replace)(struct __sk_buff *skb, u32 offset, u64 from, u64 to, u64 size) = (void *)10;
+static long (*const l4_csum_replace)(struct __sk_buff *skb, u32 offset, u64 from, u64 to, u64 flags) = (void *)11;
 static long (*const clone_redirect)(struct __sk_buff *skb, u32 ifindex, u64 flags) = (void *)13;
 static long (*const skb_vlan_push)(struct __sk_buff *skb, u16 proto, u16 tci) = (void *)18;
 static long (*const skb_vlan_pop)(struct __sk_buff *skb) = (void *)19;
 static long (*const redirect)(u32 ifindex, u64 flags) = (void *)23;
 static long (*const skb_load_bytes)(const void *skb, u32 offset, void *to, u32 len) = (void *)26;
+static long (*const csum_update)(struct __sk_buff *skb, u32 change) = (void *)40;
 static long (*const skb_adjust_room)(struct __sk_buff *skb, int len, u32 mode, u64 flags) = (void *)50;
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 /* Linux 5.11 */

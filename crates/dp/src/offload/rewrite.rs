@@ -153,21 +153,21 @@ fn step(action: &Action) -> Result<Step<'_>, Refused> {
         Action::PushVlan(tag) => return Ok(Step::Rewrite(Rewrite::PushVlan(*tag))),
         Action::PopVlan => return Ok(Step::Rewrite(Rewrite::PopVlan)),
         Action::Trunc(len) => return Ok(Step::Cut(*len)),
-        Action::SetField(_) => "set_field",
+        Action::SetField(_) => "set_field without a connection",
         Action::PushMpls { .. } | Action::PopMpls { .. } | Action::SetMpls { .. } => "MPLS",
         Action::Punt { .. } => "a copy for the control plane",
         Action::Meter(_) => "meter",
         Action::Clone(_) => "clone",
         Action::Sample { .. } => "sample",
         Action::IfLonger { .. } => "check of a packet's length",
-        Action::Recirc(_) => "recirculation",
+        Action::Recirc(_) => "recirculation without a connection",
         Action::SetQueue(_) => "queue",
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
         Action::PushEth { .. } | Action::PopEth | Action::AddMpls { .. } => "packet type",
         Action::PushNsh(_) | Action::PopNsh => "NSH",
         Action::CopyTtlOut | Action::CopyTtlIn => "copy of a TTL",
         Action::TunnelPop { .. } => "tunnel's end without its inner packet",
-        Action::Ct(_) | Action::CtClear => "connection tracking",
+        Action::Ct(_) | Action::CtClear => "connection tracking behind an output",
     };
     Err(Refused::Unsupported(name))
 }
@@ -258,7 +258,7 @@ const fn is_decided(field: Field) -> bool {
         | Field::TunGtpuFlags
         | Field::TunGtpuMsgtype
         | Field::TunOptions => true,
-        // Offloaded packets are not tracked.
+        // Offloaded packets are not tracked, or belong to connections that do not change.
         Field::CtState
         | Field::CtProto
         | Field::CtZone

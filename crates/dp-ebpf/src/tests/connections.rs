@@ -1,0 +1,262 @@
+//! The program decides about packets of connections as the tracker does.
+
+use super::*;
+use conntrack::{Bypassing, Conntrack, Cursor, Protocol, Request, State, TcpState, Tracker};
+use dp::offload::{FlowConnection, NewHeaders};
+
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// A packet of TCP between two hosts; `shift` is an option of the window scale.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    reply: bool,
+    flags: u8,
+    seq: u32,
+    ack: u32,
+    window: u16,
+    len: usize,
+    shift: Option<u8>,
+}
+
+impl Segment {
+    fn packet(&self, v6: bool) -> Vec<u8> {
+        let (src, dst) = if self.reply { (2, 1) } else { (1, 2) };
+        let (from, to) = if self.reply { (80, 1000) } else { (1000, 80) };
+        let options = self.shift.map_or(vec![], |shift| vec![1, 3, 3, shift]);
+        let mut body = [u16::to_be_bytes(from), u16::to_be_bytes(to)].concat();
+        body.extend(self.seq.to_be_bytes());
+        body.extend(self.ack.to_be_bytes());
+        body.extend([(5 + options.len() as u8 / 4) << 4, self.flags]);
+        body.extend(self.window.to_be_bytes());
+        body.extend([0; 4]);
+        body.extend(options);
+        body.resize(body.len() + self.len, 0x55);
+        let packet = Packet::new(mac(src), mac(dst));
+        match v6 {
+            false => packet.ipv4([10, 0, 0, src as u8].into(), [10, 0, 0, dst as u8].into()),
+            true => packet.ipv6(u128::from(src).into(), u128::from(dst).into()),
+        }
+        .protocol(6, &body)
+        .bytes()
+    }
+}
+
+const START: Nanos = Nanos(1 << 62);
+
+fn track(tracker: &mut Tracker, request: &Request, segment: &Segment, v6: bool) -> State {
+    let mut packet = segment.packet(v6);
+    let mut packet = conntrack::Packet {
+        checksum: conntrack::Checksum::Good,
+        ..conntrack::Packet::new(&mut packet[14..], v6)
+    };
+    tracker.track(request, &mut packet, START).state
+}
+
+/// The connection of a tracker.
+fn only(tracker: &mut Tracker) -> conntrack::Connection {
+    let mut found = Vec::new();
+    tracker.connections(Cursor::default(), usize::MAX >> 1, START, &mut found);
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+/// A tracker with an established connection, whose next numbers are 100 and 500.
+fn established(shifts: [Option<u8>; 2], check: bool, v6: bool) -> Tracker {
+    let mut tracker = Conntrack::new(1).tracker();
+    tracker.conntrack().set_check_sequence(check);
+    let commit = Request {
+        commit: true,
+        ..Request::default()
+    };
+    let first = Segment {
+        reply: false,
+        flags: SYN,
+        seq: 99,
+        ack: 0,
+        window: 1000,
+        len: 0,
+        shift: shifts[0],
+    };
+    track(&mut tracker, &commit, &first, v6);
+    let second = Segment {
+        reply: true,
+        flags: SYN | ACK,
+        seq: 499,
+        ack: 100,
+        shift: shifts[1],
+        ..first
+    };
+    track(&mut tracker, &Request::default(), &second, v6);
+    let third = Segment {
+        flags: ACK,
+        seq: 100,
+        ack: 500,
+        shift: None,
+        ..first
+    };
+    track(&mut tracker, &Request::default(), &third, v6);
+    tracker
+}
+
+fn bypass(tracker: &mut Tracker, table: &Arc<OffloadTable>) -> Bypassing {
+    let id = only(tracker).id;
+    let open = || Some((table.clone() as Arc<dyn conntrack::Bypass>, table.connection()?));
+    tracker.bypass(id, open).unwrap()
+}
+
+/// The flow of a direction of the connection.
+fn open(
+    port: &Arc<OffloadPort>,
+    exit: &Arc<OffloadPort>,
+    tracker: &mut Tracker,
+    bypassing: &Bypassing,
+    packet: &[u8],
+) -> OffloadedFlow {
+    let kind = port.kind(packet).unwrap();
+    let tuple = NewHeaders::of(&kind).unwrap().tuple().unwrap();
+    let known = tracker.established(&Request::default(), &tuple, None, START).unwrap();
+    let connection = FlowConnection {
+        number: bypassing.number(),
+        reply: known.reply,
+        tcp: known.tcp,
+    };
+    let connections = [connection];
+    let steps = Steps {
+        connections: &connections,
+        ..Steps::default()
+    };
+    let epochs = [connection.epoch()];
+    let sum = port.sum([exit].into_iter(), &epochs);
+    let flow = port.open(&[(exit, LONG)], kind, steps, &epochs, sum).unwrap();
+    settle(&flow);
+    flow
+}
+
+fn segments() -> impl Strategy<Value = (bool, u8, i64, i64, u16, usize)> {
+    let flags = prop_oneof![
+        20 => Just(ACK),
+        4 => Just(ACK | 8),
+        2 => Just(ACK | 4),
+        1 => Just(4),
+        1 => Just(ACK | 1),
+        1 => Just(SYN),
+        1 => Just(SYN | ACK),
+        1 => any::<u8>(),
+    ];
+    let offset = || {
+        prop_oneof![
+            6 => -2..3_i64,
+            3 => -1500..1500_i64,
+            2 => -70_000..70_000_i64,
+            1 => any::<i32>().prop_map(i64::from),
+        ]
+    };
+    let len = prop_oneof![2 => Just(0_usize), 2 => 1..1400_usize];
+    let window = prop_oneof![1000..1100_u16, any::<u16>()];
+    (any::<bool>(), flags, offset(), offset(), window, len)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    /// Of two trackers one sees all packets, the other one those that the program does not take. The
+    /// program takes those that the first one takes for packets of the connection, and that change
+    /// no state. In the end both know the same.
+    #[test]
+    fn packets_pass_by_as_they_would_pass_the_tracker(
+        packets in prop::collection::vec(segments(), 1..60),
+        shifts in prop_oneof![
+            Just([None; 2]),
+            Just([Some(0), Some(7)]),
+            Just([Some(14), Some(3)]),
+            Just([Some(2), None]),
+        ],
+        check in any::<bool>(),
+        v6 in any::<bool>(),
+    ) {
+        static LOADED: LazyLock<Option<(Arc<OffloadTable>, Arc<Ebpf>)>> = LazyLock::new(table);
+        let Some((table, ebpf)) = &*LOADED else {
+            testkit::say_skipped(module_path!(), "needs the right to load BPF programs");
+            return Ok(());
+        };
+        let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+        let [mut all, mut rest] = [established(shifts, check, v6), established(shifts, check, v6)];
+        let bypassing = bypass(&mut rest, table);
+        let segment = |reply| Segment { reply, flags: ACK, seq: 0, ack: 0, window: 0, len: 0, shift: None };
+        let flows = [false, true].map(|reply| {
+            open(&port, &exit, &mut rest, &bypassing, &segment(reply).packet(v6))
+        });
+        // The next numbers of both sides, as long as all is well.
+        let mut next = [100_u32, 500];
+        let mut taken = 0;
+        for (reply, flags, seq, ack, window, len) in packets {
+            let (own, peer) = (usize::from(reply), usize::from(!reply));
+            let segment = Segment {
+                reply,
+                flags,
+                seq: next[own].wrapping_add(seq as u32),
+                ack: next[peer].wrapping_add(ack as u32),
+                window,
+                len,
+                shift: None,
+            };
+            let is_established = |tracker: &mut Tracker| matches!(
+                only(tracker).protocol,
+                Protocol::Tcp { states, .. } if states == [TcpState::Established; 2]
+            );
+            let before = is_established(&mut all);
+            if !before {
+                prop_assert_eq!(ebpf.takes(&segment.packet(v6)), Some(false));
+                break;
+            }
+            let state = track(&mut all, &Request::default(), &segment, v6);
+            let plain = flags & 0x17 == ACK;
+            let expected = plain && state.has(State::EST) && !state.has(State::INV);
+            let takes = ebpf.takes(&segment.packet(v6)).unwrap();
+            prop_assert_eq!(takes, expected, "{:?} {:?}", segment, state);
+            taken += u64::from(takes);
+            if !takes {
+                let same = track(&mut rest, &Request::default(), &segment, v6);
+                prop_assert_eq!(same, state, "{:?}", segment);
+            }
+            if state.has(State::EST) && !state.has(State::INV) && seq == 0 {
+                next[own] = next[own].wrapping_add(len as u32);
+            }
+            let both = [&mut all, &mut rest].map(only);
+            prop_assert_eq!(&both[0].protocol, &both[1].protocol);
+            prop_assert_eq!((both[0].packets, both[0].bytes), (both[1].packets, both[1].bytes));
+        }
+        prop_assert_eq!(flows.iter().map(|flow| flow.carried().packets).sum::<u64>(), taken);
+        drop(flows);
+        drop(bypassing);
+        prop_assert_eq!(only(&mut all).packets, only(&mut rest).packets);
+    }
+}
+
+#[test]
+fn a_change_of_the_connection_gives_its_packets_back_at_once() {
+    let Some((table, ebpf)) = table() else {
+        skip!("needs the right to load BPF programs");
+    };
+    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    let mut tracker = established([None; 2], true, false);
+    let bypassing = bypass(&mut tracker, &table);
+    let data = Segment {
+        reply: false,
+        flags: ACK,
+        seq: 100,
+        ack: 500,
+        window: 1000,
+        len: 10,
+        shift: None,
+    };
+    let flow = open(&port, &exit, &mut tracker, &bypassing, &data.packet(false));
+    assert_eq!(ebpf.takes(&data.packet(false)), Some(true));
+    let before = table.connection_epoch(bypassing.number());
+    tracker.flush(&conntrack::Filter::default());
+    assert_eq!(table.connection_epoch(bypassing.number()), before + 1);
+    assert_eq!(ebpf.takes(&data.packet(false)), Some(false));
+    drop((flow, bypassing));
+    assert_eq!(tracker.conntrack().bypassed(), 0);
+}
