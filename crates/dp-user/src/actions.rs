@@ -23,6 +23,7 @@ use crate::rx_queue::{PuntBudgets, Source};
 use crate::sampler::Sampler;
 use crate::stats::{DropSink, WorkerStats};
 use connections::Connections;
+pub(crate) use connections::original_tuple;
 use conntrack::Conntrack;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
 use flow::{Field, Key, PortNo};

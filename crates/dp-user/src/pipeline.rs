@@ -62,6 +62,7 @@ mod recirculate;
 mod transmit;
 mod tunnels;
 mod upcalls;
+mod way;
 
 pub use crate::batch::BATCH;
 pub use crate::rx_queue::{Budget, RxQueue};

@@ -3,8 +3,11 @@
 use super::Context;
 use crate::batch::BATCH;
 use crate::edit::edit_each;
+use crate::megaflow::as_bypass;
 use conntrack::fragment::Received;
-use conntrack::{Before, Checksum, ConnectionId, Conntrack, Outcome, Packet, State, Tracker, Tuple};
+use conntrack::{Before, Bypassing, Checksum, ConnectionId, Conntrack, Established, Outcome, Packet, Request};
+use conntrack::{State, Tracker, Tuple};
+use dp::offload::OffloadTable;
 use dp::{Action, DropCause, Track};
 use flow::{Connection, ExtraMeta, OriginalTuple, PacketMeta};
 use nanos::Nanos;
@@ -125,6 +128,26 @@ impl Connections {
         }
     }
 
+    /// What the tracker says of packets with a tuple that an offload may forward, with the
+    /// connection, which is open for the offload, and the value of its epoch: as long as that
+    /// stays, the tracker says the same.
+    pub(crate) fn bypass(
+        &mut self,
+        request: &Request,
+        tuple: &Tuple,
+        table: &Arc<OffloadTable>,
+        now: Nanos,
+    ) -> Option<(Established, Bypassing, u64)> {
+        let tracker = &mut self.tracker;
+        let connection = tracker.established(request, tuple, None, now)?.connection;
+        let open = || Some((as_bypass(table), table.connection()?));
+        let bypassing = tracker.bypass(connection, open)?;
+        let epoch = table.connection_epoch(bypassing.number());
+        // Once more: it may have changed before whoever changed it could know of the offload.
+        let established = tracker.established(request, tuple, None, now)?;
+        (established.connection == connection).then_some((established, bypassing, epoch))
+    }
+
     /// Takes the metadata of connections off packets that leave, for others.
     pub(crate) fn reclaim(&mut self, frames: &mut [Frame]) {
         for frame in frames {
@@ -238,22 +261,26 @@ fn note(frame: &mut Frame, spare: &mut Spare, track: &Track, outcome: &Outcome) 
         zone: track.request.zone,
         mark: outcome.mark,
         label: outcome.label,
-        original: outcome.original.map(|tuple| {
-            let (tp_src, tp_dst) = match tuple.is_icmp() {
-                true => {
-                    let (kind, code) = tuple.icmp_type_code();
-                    (kind.into(), code.into())
-                }
-                false => (tuple.src_port(), tuple.dst_port()),
-            };
-            OriginalTuple {
-                src: tuple.src(),
-                dst: tuple.dst(),
-                protocol: tuple.protocol(),
-                tp_src,
-                tp_dst,
-            }
-        }),
+        original: outcome.original.as_ref().map(original_tuple),
         id: outcome.connection.map_or(0, ConnectionId::to_bits),
     });
+}
+
+/// The original tuple of a connection in a packet's metadata.
+#[inline]
+pub(crate) fn original_tuple(tuple: &Tuple) -> OriginalTuple {
+    let (tp_src, tp_dst) = match tuple.is_icmp() {
+        true => {
+            let (kind, code) = tuple.icmp_type_code();
+            (kind.into(), code.into())
+        }
+        false => (tuple.src_port(), tuple.dst_port()),
+    };
+    OriginalTuple {
+        src: tuple.src(),
+        dst: tuple.dst(),
+        protocol: tuple.protocol(),
+        tp_src,
+        tp_dst,
+    }
 }

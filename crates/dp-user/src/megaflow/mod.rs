@@ -25,7 +25,7 @@ mod storage;
 mod subtable;
 mod sweep;
 
-pub(crate) use offload::{Candidate, OffloadTally};
+pub(crate) use offload::{Candidate, OffloadTally, Way, as_bypass};
 pub(crate) use storage::Flow;
 
 use crate::batch::Run;
@@ -95,6 +95,8 @@ pub(crate) struct FlowTable {
     recirculating: usize,
     /// Whether megaflows have removed outer headers since the last flush.
     ends_tunnels: bool,
+    /// Whether megaflows have tracked packets since the last flush.
+    tracks: bool,
     /// Megaflows checked to apply changes.
     looked_at: usize,
     found: Vec<u32>,
@@ -122,6 +124,7 @@ impl FlowTable {
             wide: HashMap::new(),
             recirculating: 0,
             ends_tunnels: false,
+            tracks: false,
             looked_at: 0,
             found: Vec::new(),
             credits: Vec::new(),
@@ -207,6 +210,11 @@ impl FlowTable {
     /// Whether there may be megaflows that remove outer headers.
     pub(crate) fn ends_tunnels(&self) -> bool {
         self.ends_tunnels
+    }
+
+    /// Whether there may be megaflows that track packets.
+    pub(crate) fn tracks(&self) -> bool {
+        self.tracks
     }
 
     /// Finds a megaflow that covers `key`.
@@ -297,10 +305,10 @@ impl FlowTable {
         };
         let (number, ticket) = self.storage.insert(flow, origin);
         owned.push(number);
-        self.ends_tunnels |= translation
-            .actions
-            .iter()
-            .any(|action| matches!(action, Action::TunnelPop { .. }));
+        for action in translation.actions.iter() {
+            self.ends_tunnels |= matches!(action, Action::TunnelPop { .. });
+            self.tracks |= matches!(action, Action::Ct(_));
+        }
         self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
@@ -381,6 +389,7 @@ impl FlowTable {
         self.wide.clear();
         self.recirculating = 0;
         self.ends_tunnels = false;
+        self.tracks = false;
         self.sweep.restart();
     }
 

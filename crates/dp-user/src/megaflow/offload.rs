@@ -14,6 +14,10 @@
 //! inside, and that of the megaflow that removes the outer headers. It depends on the epochs of
 //! both, and both count its packets.
 //!
+//! Packets of established connections meet several megaflows, and the tracker between ([`Way`]).
+//! Their offloaded flow belongs to the groups of all of these megaflows, and depends on the epochs of
+//! the connections too. A connection is open for the offload until its last offloaded flow is closed.
+//!
 //! Invariants
 //! - An offloaded flow is in force only while its megaflow is cached, and while nothing has changed
 //!   that the megaflow depends on.
@@ -46,8 +50,10 @@ use std::time::Duration;
 mod offer;
 mod ports;
 mod slices;
+mod way;
 
 pub(crate) use offer::{Candidate, Loads};
+pub(crate) use way::{Way, as_bypass};
 
 /// The next offloaded flow after so long is opened for the first packet that there is; sooner, for
 /// the second of a kind, because to open one costs as much as to forward some packets.
@@ -136,6 +142,8 @@ struct Open {
     groups: SmallVec<[Member; 1]>,
     from: PortNo,
     outputs: Outputs,
+    /// Of packets of connections.
+    way: Option<Arc<Way>>,
     loads: Loads,
     /// The stamps of its ports, the ingress port's first.
     stamps: SmallVec<[u64; 3]>,
@@ -345,7 +353,8 @@ impl OffloadedFlows {
             }
         }
         let credits = open.groups.iter().filter_map(|member| self.leave(*member)).collect();
-        self.closing.push_back(Closing::new(open.flow, open.told, credits, now));
+        self.closing
+            .push_back(Closing::new(open.flow, open.told, credits, now, open.way));
     }
 
     /// Takes an offloaded flow out of a group. Returns where its packets are still to be counted,

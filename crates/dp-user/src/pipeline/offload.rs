@@ -1,5 +1,6 @@
 //! Which packets' flows are offloaded, and what ends offloaded flows besides their megaflows.
 
+use super::way::End;
 use super::{Pipeline, take_in};
 use crate::batch::BATCH;
 use crate::batch::{Batch, MALFORMED};
@@ -12,6 +13,7 @@ use dp::offload::{OuterHeaders, PacketKind};
 use flow::{Key, PortNo};
 use nanos::Nanos;
 use netdev::{Frame, Gso, State};
+use std::sync::Arc;
 use tunnel::format::Format;
 
 /// Times that the queue is looked at until no packet of a flow has come meanwhile.
@@ -23,6 +25,8 @@ pub(super) struct Last {
     /// As long as this stands still, numbers of megaflows mean what they did.
     removals: u64,
     tunnel: Option<TunnelKeys>,
+    /// Where packets are tracked.
+    key: Option<Key>,
 }
 
 /// The keys of a packet of a tunnel that ends here.
@@ -51,10 +55,16 @@ impl Pipeline {
             let is_segment = frame.offload.gso != Gso::None;
             kind = port.kind_of_tunnel(frame.data(), keys.end.1, is_segment)?;
         }
+        let key = match (self.flows.tracks(), &tunnel) {
+            (false, _) => None,
+            (true, None) => flow::extract(frame.data(), &frame.meta),
+            (true, Some(keys)) => Some(keys.inner),
+        };
         Some(Last {
             kind,
             removals: self.flows.removals(),
             tunnel,
+            key,
         })
     }
 
@@ -113,32 +123,65 @@ impl Pipeline {
         // burst of them there may be new ones already.
         self.apply_changes();
         let (flow, outer) = match &last.tunnel {
-            None => (self.flow_of(last, batch, from, now)?, None),
+            None => (self.first_flow(last, batch, from, now)?, None),
             Some(keys) => self.tunnel_flows(keys, from)?,
+        };
+        let (way, end) = match &last.key {
+            Some(key) if self.flows.does_track(flow) => {
+                // To find the way takes longer than the rest.
+                if !self.flows.may_offload(&last.kind, now) {
+                    return None;
+                }
+                let table = from.offload_port.as_ref()?.table();
+                let Some((way, end)) = self.way(&last.kind, key, flow, table, now) else {
+                    self.flows.forsake(&last.kind, now);
+                    return None;
+                };
+                (Some(Arc::new(way)), end)
+            }
+            _ => {
+                let key = last.kind.flow_key();
+                (None, End { flow, done: 0, key })
+            }
         };
         // A bond that changes from here on suspends the offloaded flows to its members, and those
         // that would be put in force by what is read now are not.
         let version = self.actor.bonds.version();
-        let outputs = self.flows.outputs(flow, &last.kind, &mut self.actor.bonds);
+        let at = (end.flow, end.done);
+        let outputs = self.flows.outputs(at, &last.kind, &end.key, &mut self.actor.bonds);
         let (outputs, loads) = outputs?;
         if !outputs.ports().all(|to| self.actor.egress.is_direct(to)) {
             return None;
         }
         let push = match outputs.push() {
             None => None,
-            Some(push) => Some(OuterHeaders::of(push, self.actor.tunnels.hash(last.kind.headers())).ok()?),
+            Some(push) => Some(
+                OuterHeaders::of(
+                    push,
+                    self.actor.tunnels.hash(match &way {
+                        Some(way) => way.headers.new(),
+                        None => last.kind.headers(),
+                    }),
+                )
+                .ok()?,
+            ),
         };
         let candidate = Candidate {
             kind: last.kind,
             from: from.port,
-            flow,
+            flow: end.flow,
             outer,
+            way: way.clone(),
             push,
             outputs,
             loads,
         };
         let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
-        let is_current = || changes.epoch() == applied && bonds.version() == version;
+        let table = from.offload_port.as_ref()?.table();
+        let is_current = || {
+            let same = changes.epoch() == applied && bonds.version() == version;
+            same && way.as_ref().is_none_or(|way| way.is_current(table))
+        };
         self.flows.offload(&candidate, is_current, now)
     }
 
@@ -153,6 +196,15 @@ impl Pipeline {
             return None;
         }
         Some((self.flows.lookup(&keys.inner)?, Some(outer)))
+    }
+
+    /// The first megaflow of the last packet of a batch, which may have been recirculated since.
+    fn first_flow(&mut self, last: &Last, batch: &Batch, from: &RxQueue, now: Nanos) -> Option<u32> {
+        match &last.key {
+            Some(_) if from.waits() || from.has_pending() => None,
+            Some(key) => self.flows.lookup(key),
+            None => self.flow_of(last, batch, from, now),
+        }
     }
 
     /// The megaflow of the last packet of a batch.

@@ -59,7 +59,7 @@ impl Outputs {
         is_tagged: bool,
         mut member: impl FnMut(u32) -> Option<PortNo>,
     ) -> Result<Outputs, Refused> {
-        if !DECIDED.covers(mask) {
+        if !is_decided(mask) {
             return Err(Refused::Unsupported(
                 "match on a field that differs within a kind of packets",
             ));
@@ -136,6 +136,12 @@ impl Outputs {
     }
 }
 
+/// Whether the fields of a mask are the same in all packets of one
+/// [`PacketKind`](super::PacketKind), of the same connections.
+pub fn is_decided(mask: &Mask) -> bool {
+    DECIDED.covers(mask)
+}
+
 /// What an offload does for an action.
 enum Step<'a> {
     Output(PortNo),
@@ -177,7 +183,7 @@ const DECIDED: Mask = {
     let mut mask = Mask::EMPTY;
     let mut n = 0;
     while n < Field::ALL.len() {
-        if is_decided(Field::ALL[n]) {
+        if is_field_decided(Field::ALL[n]) {
             mask.add(Field::ALL[n]);
         }
         n += 1;
@@ -185,7 +191,7 @@ const DECIDED: Mask = {
     mask
 };
 
-const fn is_decided(field: Field) -> bool {
+const fn is_field_decided(field: Field) -> bool {
     match field {
         // The key has them.
         Field::InPort

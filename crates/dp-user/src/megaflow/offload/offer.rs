@@ -2,12 +2,12 @@
 
 use super::super::FlowTable;
 use super::ports::Port;
-use super::{Member, OffloadedFlows, Open, put};
+use super::{Member, OffloadedFlows, Open, Way, put};
 use crate::bonds::{self, BondView};
 use dp::Action;
 use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, NONE_GIVEN, OWNER_EPOCHS, OffloadPort, OuterHeaders, Outputs};
-use dp::offload::{PacketKind, Refused};
-use flow::PortNo;
+use dp::offload::{FlowConnection, PacketKind, Refused, Steps};
+use flow::{Key, PortNo};
 use nanos::Nanos;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub(crate) struct Candidate {
     pub(crate) flow: u32,
     /// The megaflow that removes their outer headers, of packets of a tunnel.
     pub(crate) outer: Option<u32>,
+    /// What is between their first megaflow and the one that outputs them, of packets of
+    /// connections.
+    pub(crate) way: Option<Arc<Way>>,
     /// Outer headers that they get.
     pub(crate) push: Option<OuterHeaders>,
     /// Where they leave.
@@ -50,7 +53,49 @@ impl Candidate {
     /// not count.
     fn flows(&self) -> impl Iterator<Item = (u32, u32)> {
         let outer = self.outer.map(|outer| (outer, 0));
-        std::iter::once((self.flow, self.kind.outer_len())).chain(outer)
+        let way = self.way.iter().flat_map(|way| &way.flows);
+        let inner = std::iter::once(&self.flow).chain(way);
+        inner.map(|flow| (*flow, self.kind.outer_len())).chain(outer)
+    }
+
+    /// The connections that they belong to.
+    fn connections(&self) -> &[FlowConnection] {
+        connections_of(&self.way)
+    }
+}
+
+fn connections_of(way: &Option<Arc<Way>>) -> &[FlowConnection] {
+    way.as_ref().map_or(&[], |way| &way.connections)
+}
+
+impl FlowTable {
+    /// Whether packets of a kind have an offloaded flow, or might get one now.
+    pub(crate) fn may_offload(&mut self, kind: &PacketKind, now: Nanos) -> bool {
+        let offloaded = &mut self.offloaded;
+        offloaded.enabled
+            && match offloaded.by_kind.get(kind) {
+                Some(place) => place.is_some(),
+                None => offloaded.has_time(now) || offloaded.seen_before(kind),
+            }
+    }
+
+    /// Ends the offloaded flow of packets of a kind that cannot be offloaded any more.
+    pub(crate) fn forsake(&mut self, kind: &PacketKind, now: Nanos) {
+        if let Some(Some(place)) = self.offloaded.by_kind.get(kind) {
+            self.stop_offloaded_flow(*place, now);
+        }
+    }
+
+    /// The actions of a megaflow, if they are the same for all packets of a kind.
+    pub(crate) fn decided_actions(&self, flow: u32) -> Option<Arc<[Action]>> {
+        let flow = self.storage.get(flow)?;
+        dp::offload::is_decided(self.subtables.mask(flow.subtable)).then(|| flow.actions.clone())
+    }
+
+    /// Whether a megaflow tracks its packets.
+    pub(crate) fn does_track(&self, flow: u32) -> bool {
+        let flow = self.storage.get(flow);
+        flow.is_some_and(|flow| flow.actions.iter().any(|action| matches!(action, Action::Ct(_))))
     }
 }
 
@@ -157,17 +202,25 @@ impl FlowTable {
         }
     }
 
-    /// Where packets of a kind leave whose megaflow is `flow`; `None` if it cannot be offloaded.
-    pub(crate) fn outputs(&self, flow: u32, kind: &PacketKind, bonds: &mut BondView) -> Option<(Outputs, Loads)> {
+    /// Where packets of a kind leave whose megaflow is `flow`, by its actions from the one with the
+    /// number `done` on, and with this key; `None` if it cannot be offloaded.
+    pub(crate) fn outputs(
+        &self,
+        (flow, done): (u32, usize),
+        kind: &PacketKind,
+        key: &Key,
+        bonds: &mut BondView,
+    ) -> Option<(Outputs, Loads)> {
         let flow = self.storage.get(flow)?;
         let mask = self.subtables.mask(flow.subtable);
         let mut loads = Loads::new();
         let member = |bond| {
-            let (member, counters, bucket) = bonds.look(bond, &kind.flow_key())?;
+            let (member, counters, bucket) = bonds.look(bond, key)?;
             loads.push((counters, bucket));
             Some(member)
         };
-        let outputs = Outputs::of(flow.actions().0, mask, kind.tag().is_some(), member).ok()?;
+        let actions = flow.actions().0.get(done..)?;
+        let outputs = Outputs::of(actions, mask, kind.tag().is_some(), member).ok()?;
         if outputs.push().is_some() && kind.inner().is_some() {
             // The kernel removes no outer headers from a packet that gets others.
             return None;
@@ -187,6 +240,10 @@ impl OffloadedFlows {
                 .map(|member| self.group(member.group).map(|group| group.flow));
             flows.eq(candidate.flows().map(|(flow, _)| Some(flow)))
                 && open.outputs == candidate.outputs
+                && match (&open.way, &candidate.way) {
+                    (Some(open), Some(candidate)) => open.is_same(candidate),
+                    (open, candidate) => open.is_none() && candidate.is_none(),
+                }
                 && !self.is_stale(open)
         })
     }
@@ -197,7 +254,7 @@ impl OffloadedFlows {
         let Some(open) = &self.open[place as usize] else {
             return false;
         };
-        let Some(epochs) = self.epochs_of(&open.groups) else {
+        let Some(epochs) = self.epochs_of(&open.groups, connections_of(&open.way)) else {
             return false;
         };
         let Some((from, to)) = self.ends(open.from, &open.outputs) else {
@@ -214,14 +271,18 @@ impl OffloadedFlows {
         current
     }
 
-    /// The epochs that offloaded flows of these groups depend on; `None` if they are too many.
-    fn epochs_of(&self, groups: &[Member]) -> Option<Epochs> {
+    /// The epochs that offloaded flows of these groups and connections depend on, each once; `None`
+    /// if they are too many.
+    fn epochs_of(&self, groups: &[Member], connections: &[FlowConnection]) -> Option<Epochs> {
         let mut all = Epochs::new();
         for member in groups {
-            let of_group = &self.group(member.group)?.epochs;
-            // The first is the worker's.
-            all.extend_from_slice(&of_group[usize::from(!all.is_empty())..]);
+            for epoch in &self.group(member.group)?.epochs {
+                if !all.contains(epoch) {
+                    all.push(*epoch);
+                }
+            }
         }
+        all.extend(connections.iter().map(FlowConnection::epoch));
         (all.len() <= OWNER_EPOCHS).then_some(all)
     }
 
@@ -263,7 +324,7 @@ impl OffloadedFlows {
         now: Nanos,
     ) -> Option<u32> {
         let (from, to) = self.ends(candidate.from, &candidate.outputs)?;
-        let epochs = self.epochs_of(groups)?;
+        let epochs = self.epochs_of(groups, candidate.connections())?;
         let stamps = [from.stamp].into_iter().chain(to.iter().map(|(port, _)| port.stamp));
         let stamps: SmallVec<[u64; 3]> = stamps.collect();
         let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &epochs);
@@ -272,8 +333,13 @@ impl OffloadedFlows {
         }
         let outputs: SmallVec<[(&Arc<OffloadPort>, Egress); MAX_OUTPUTS]> =
             to.iter().map(|(port, egress)| (&port.port, *egress)).collect();
-        let push = candidate.push.as_ref();
-        let opened = from.port.open(&outputs, candidate.kind, push, &epochs, sum);
+        let headers = candidate.way.as_ref().map(|way| &way.headers);
+        let steps = Steps {
+            connections: candidate.connections(),
+            headers: headers.filter(|headers| headers.differ()),
+            push: candidate.push.as_ref(),
+        };
+        let opened = from.port.open(&outputs, candidate.kind, steps, &epochs, sum);
         drop((outputs, to));
         match &opened {
             Ok(_) => self.tally.opened += 1,
@@ -293,6 +359,7 @@ impl OffloadedFlows {
             groups: groups.clone(),
             from: candidate.from,
             outputs: candidate.outputs.clone(),
+            way: candidate.way.clone(),
             loads: candidate.loads.clone(),
             stamps,
             position: in_port.len() as u32,

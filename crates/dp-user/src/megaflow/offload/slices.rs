@@ -2,7 +2,7 @@
 //! between.
 
 use super::super::FlowTable;
-use super::{Books, OffloadedFlows, PAUSE, counted, news};
+use super::{Books, OffloadedFlows, PAUSE, Way, counted, news};
 use dp::Credit;
 use dp::offload::{MAX_FLOWS, OffloadedFlow};
 use nanos::Nanos;
@@ -39,17 +39,26 @@ pub(super) struct Closing {
     /// Where packets are counted, and how many bytes of each are not.
     credits: Credits,
     since: Nanos,
+    /// Its connections stay open until it is closed.
+    _way: Option<Arc<Way>>,
 }
 
 type Credits = SmallVec<[(Arc<[Credit]>, u32); 1]>;
 
 impl Closing {
-    pub(super) fn new(flow: OffloadedFlow, told: (u64, u64), credits: Credits, since: Nanos) -> Closing {
+    pub(super) fn new(
+        flow: OffloadedFlow,
+        told: (u64, u64),
+        credits: Credits,
+        since: Nanos,
+        way: Option<Arc<Way>>,
+    ) -> Closing {
         Closing {
             flow,
             told,
             credits,
             since,
+            _way: way,
         }
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use testkit::{Packet, Rng, mac};
 
 mod crowded;
+mod tracked;
 mod tunnelled;
 
 /// Most offloaded flows that a worker may open, stop, close or look at between packets.
@@ -346,12 +347,15 @@ fn an_offloaded_flow_is_not_put_in_force_while_a_change_is_not_applied() {
     let translation = Switch::default().upcall(&upcall, Nanos::ZERO);
     let kind = ports[0].kind(&packet).unwrap();
     let flow = flows.insert(&key, PortNo(101), &translation, 60, Nanos::ZERO);
-    let (outputs, loads) = flows.outputs(flow, &kind, &mut BondView::new(Arc::default())).unwrap();
+    let (outputs, loads) = flows
+        .outputs((flow, 0), &kind, &kind.flow_key(), &mut BondView::new(Arc::default()))
+        .unwrap();
     let candidate = Candidate {
         kind,
         from: PortNo(101),
         flow,
         outer: None,
+        way: None,
         push: None,
         outputs,
         loads,

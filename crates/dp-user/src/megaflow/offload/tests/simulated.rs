@@ -1,7 +1,9 @@
 //! An offload in memory.
 
+use conntrack::{Numbers, Passed};
 use dp::Carried;
-use dp::offload::{ANY_GIVEN, FLOW_EPOCHS, FlowOffload, MAX_EPOCHS, NewFlow, PacketKind, PortCarried, Refused};
+use dp::offload::{ANY_GIVEN, FLOW_EPOCHS, FlowConnection, FlowOffload, MAX_EPOCHS};
+use dp::offload::{NewFlow, NewHeaders, PacketKind, PortCarried, Refused};
 use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
@@ -33,6 +35,7 @@ struct State {
     flows: HashMap<PacketKind, Open>,
     rows: HashMap<u32, Row>,
     ports: HashMap<u32, PortCarried>,
+    connections: HashMap<u32, Passed>,
     calls: Calls,
 }
 
@@ -51,6 +54,8 @@ struct Open {
     ports: Vec<u32>,
     devices: Vec<u32>,
     epochs: Vec<u32>,
+    connections: Vec<FlowConnection>,
+    headers: Option<NewHeaders>,
 }
 
 impl Simulated {
@@ -62,6 +67,7 @@ impl Simulated {
                 flows: HashMap::new(),
                 rows: HashMap::new(),
                 ports: HashMap::new(),
+                connections: HashMap::new(),
                 calls: Calls::default(),
             }),
         })
@@ -95,6 +101,11 @@ impl Simulated {
         self.state.lock().flows.contains_key(kind)
     }
 
+    /// The headers that packets of a kind get, if they are new ones.
+    pub(super) fn headers(&self, kind: &PacketKind) -> Option<NewHeaders> {
+        self.state.lock().flows.get(kind)?.headers
+    }
+
     /// What it was asked for so far.
     pub(super) fn calls(&self) -> Calls {
         self.state.lock().calls
@@ -108,6 +119,12 @@ impl State {
         carried.packets += 1;
         carried.bytes += bytes;
         carried.used = now;
+        for connection in &open.connections {
+            let passed = self.connections.entry(connection.number).or_default();
+            passed.packets[usize::from(connection.reply)] += 1;
+            passed.bytes[usize::from(connection.reply)] += bytes;
+            passed.used = now;
+        }
         for port in &open.ports {
             let port = self.ports.entry(*port).or_default();
             port.tx_packets += 1;
@@ -148,6 +165,8 @@ impl FlowOffload for Simulated {
             ports: flow.outputs.iter().map(|output| output.to).collect(),
             devices: flow.outputs.iter().map(|output| output.ifindex).collect(),
             epochs: flow.epochs.to_vec(),
+            connections: flow.steps.connections.to_vec(),
+            headers: flow.steps.headers.copied(),
         };
         state.flows.insert(*flow.kind, open);
         let row = Row {
@@ -187,6 +206,23 @@ impl FlowOffload for Simulated {
         let mut state = self.state.lock();
         state.calls.read += 1;
         state.rows.get(&flow).map(|row| row.carried).unwrap_or_default()
+    }
+
+    fn reset_connection(&self, number: u32) {
+        self.state.lock().connections.insert(number, Passed::default());
+    }
+
+    fn passed(&self, number: u32) -> Passed {
+        self.state.lock().connections.get(&number).copied().unwrap_or_default()
+    }
+
+    fn note(&self, number: u32, numbers: [Numbers; 2]) {
+        let mut state = self.state.lock();
+        let own = &mut state.connections.entry(number).or_default().numbers;
+        *own = [0, 1].map(|n| match own[n] == Numbers::default() {
+            true => numbers[n],
+            false => own[n].later(numbers[n]),
+        });
     }
 
     fn port_carried(&self, port: u32) -> PortCarried {

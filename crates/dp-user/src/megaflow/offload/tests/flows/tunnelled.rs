@@ -78,12 +78,15 @@ fn it_counts_for_both_megaflows_and_ends_with_either() {
         assert!(flows.ends_tunnels());
         assert_eq!(flows.tunnel_end(outer), Some((TUNNEL, VXLAN)));
         assert_eq!(flows.tunnel_end(inner), None);
-        let (outputs, loads) = flows.outputs(inner, &kind, &mut BondView::new(Arc::default())).unwrap();
+        let (outputs, loads) = flows
+            .outputs((inner, 0), &kind, &kind.flow_key(), &mut BondView::new(Arc::default()))
+            .unwrap();
         let candidate = Candidate {
             kind,
             from: UNDERLAY,
             flow: inner,
             outer: Some(outer),
+            way: None,
             push: None,
             outputs,
             loads,
