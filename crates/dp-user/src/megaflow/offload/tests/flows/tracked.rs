@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use testkit::{Packet, Rng, mac};
 
@@ -38,6 +39,8 @@ struct Firewall {
     translates: bool,
     /// All packets are tracked in another zone too.
     twice: bool,
+    /// Packets of the inner host with an odd mark leave by port 103.
+    by_mark: bool,
     credited: Mutex<BTreeMap<Credit, (u64, u64)>>,
 }
 
@@ -71,6 +74,8 @@ impl Firewall {
             return (actions, BEFORE);
         }
         let state = key.get(Field::CtState);
+        let odd = self.by_mark && inside && key.get(Field::CtMark) & 1 != 0;
+        let out = if odd { Action::Output(PortNo(103)) } else { out };
         let actions = if state & ESTABLISHED != 0 {
             let router = SetField::new(Field::EthSrc, ROUTER.into(), u128::MAX).unwrap();
             match self.translates {
@@ -107,6 +112,7 @@ impl Slowpath for Firewall {
         mask.add(Field::EthType);
         if upcall.key.get(Field::RecircId) != 0 {
             mask.add(Field::CtState);
+            mask.add(Field::CtMark);
         }
         let credit = Credit(upcall.key.get(Field::RecircId));
         Translation {
@@ -140,7 +146,8 @@ struct Bench {
     conntrack: Arc<Conntrack>,
     table: Arc<OffloadTable>,
     pipeline: Pipeline,
-    ports: [(Arc<Dummy>, RxQueue); 2],
+    /// The third one only sends.
+    ports: [(Arc<Dummy>, RxQueue); 3],
     now: Nanos,
 }
 
@@ -167,7 +174,7 @@ impl Bench {
         conntrack.set_check_sequence(false);
         let idle = Duration::from_secs(10);
         let mut pipeline = Pipeline::with_shared(1000, idle, firewall.clone(), changes.clone(), shared);
-        let ports = [101, 102].map(|number| {
+        let ports = [101, 102, 103].map(|number| {
             let device = Arc::new(Dummy::open(&format!("p{number}"), &BTreeMap::new()).unwrap());
             let rx = device.open_rx().unwrap().remove(0);
             let mut rx_queue = Pipeline::rx_queue(PortNo(number), rx, Budget::new(64, 1024));
@@ -453,4 +460,50 @@ fn no_packet_passes_the_tracker_after_a_change_of_its_connection() {
     assert_eq!(bench.conntrack.bypassed(), 0);
     let free: Vec<u32> = std::iter::from_fn(|| bench.table.connection()).collect();
     assert_eq!(free.len(), dp::offload::MAX_CONNECTIONS as usize);
+}
+
+#[test]
+fn a_new_mark_is_in_force_when_it_is_set_whatever_the_worker_does_meanwhile() {
+    let mut bench = Bench::new(Firewall {
+        by_mark: true,
+        ..Firewall::default()
+    });
+    bench.offload(1000, false);
+    let received = packet(false, 1000, None, [10, 0, 0, 2]);
+    let (kind, done) = (bench.kind(&received, false), Arc::new(AtomicBool::new(false)));
+    let publisher = {
+        let (kernel, conntrack, now) = (bench.kernel.clone(), bench.conntrack.clone(), bench.now);
+        let (mut received, done) = (received.clone(), done.clone());
+        std::thread::spawn(move || {
+            let (mut tracker, mut forwarded) = (conntrack.tracker(), 0);
+            for mark in 0..2000 {
+                let request = Request {
+                    zone: 5,
+                    commit: true,
+                    mark: Some((mark, u32::MAX)),
+                    ..Request::default()
+                };
+                tracker.track(&request, &mut conntrack::Packet::new(&mut received[14..], false), now);
+                for _ in 0..200 {
+                    if let Some(device) = kernel.receive(&kind, 60, now) {
+                        assert_eq!(device, 102 + mark % 2, "mark {mark}");
+                        forwarded += 1;
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            }
+            done.store(true, Relaxed);
+            forwarded
+        })
+    };
+    while !done.load(Relaxed) && !publisher.is_finished() {
+        bench.now += Duration::from_micros(500);
+        let (device, rx_queue) = &mut bench.ports[0];
+        assert!(device.inject(&received));
+        bench.pipeline.receive(rx_queue, false, bench.now).unwrap();
+        bench.pipeline.housekeep(bench.now);
+    }
+    let forwarded = publisher.join().unwrap();
+    assert!(forwarded > 50, "{forwarded}");
 }
