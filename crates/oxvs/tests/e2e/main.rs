@@ -13,6 +13,7 @@ mod captures_on_devices;
 mod clients;
 mod connection_commands;
 mod connections;
+mod connections_offloaded;
 mod controllers;
 mod counter_samples;
 mod differential;
