@@ -137,8 +137,27 @@ pub(crate) struct Bypassed {
     number: u32,
     /// Nanoseconds from a packet to the end of the connection.
     timeout: AtomicU64,
-    /// When the last packet passed that the connection knows of; `None` when it is closed.
-    known: Mutex<Option<Nanos>>,
+    /// What has passed that the connection knows of; `None` when it is closed.
+    known: Mutex<Option<Known>>,
+}
+
+/// What had passed when a connection last caught up with its bypass.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    used: Nanos,
+    bytes: [u64; 2],
+}
+
+/// From so many bytes on, sequence numbers do not say which of two is the later one: they may have
+/// moved by more than half of all numbers.
+const FAR: u64 = 1 << 30;
+
+impl Known {
+    /// Whether so much of each direction has passed since that its numbers cannot be compared with
+    /// those from then.
+    fn is_far(&self, passed: &Passed) -> [bool; 2] {
+        [0, 1].map(|n: usize| passed.bytes[n].wrapping_sub(self.bytes[n]) >= FAR)
+    }
 }
 
 impl Bypassing {
@@ -281,7 +300,7 @@ impl Conntrack {
             shard,
             kind,
             timeout: AtomicU64::new(self.timeout_of(kind)),
-            known: Mutex::new(Some(Nanos::ZERO)),
+            known: Mutex::new(Some(Known::default())),
             via,
             number,
         });
@@ -351,17 +370,18 @@ impl Conntrack {
     }
 
     /// Says to the bypass of a connection that a packet of it was looked at here: suspends it if the
-    /// connection is not established any more.
+    /// connection is not established any more. Whoever catches up from then on does not let that last
+    /// longer; the caller sets its time of expiry again, in case that someone just did.
     #[cold]
     pub(crate) fn came_here(&self, id: Id, entry: &Entry) {
         let Some(of) = self.table.bypasses.get(id) else { return };
         let known = of.known.lock();
-        if known.is_none() {
-            return;
-        }
-        match can_bypass(of.kind, entry.stage.load(Ordering::Acquire)) {
-            true => of.via.note(of.number, numbers(entry)),
-            false => of.via.suspend(of.number),
+        let Some(known) = &*known else { return };
+        if !can_bypass(of.kind, entry.stage.load(Ordering::Acquire)) {
+            of.via.suspend(of.number);
+        } else if of.kind.protocol() == TCP && known.is_far(&of.via.passed(of.number)) == [false; 2] {
+            // Otherwise it has left behind the numbers that it would get.
+            of.via.note(of.number, numbers(entry));
         }
     }
 }
@@ -410,14 +430,16 @@ impl Bypassed {
         let mut known = self.known.lock();
         let known = known.as_mut()?;
         let passed = self.via.passed(self.number);
-        if passed.used > *known {
-            *known = passed.used;
+        // A packet that passed by just before the end of the connection does not keep it.
+        if passed.used > known.used && can_bypass(self.kind, entry.stage.load(Ordering::Acquire)) {
             let deadline = passed.used.0 + self.timeout.load(Ordering::Relaxed);
             // A worker may have seen a later packet.
             entry.expires.fetch_max(deadline, Ordering::Relaxed);
         }
-        if self.kind.protocol() == TCP {
-            tcp::catch_up(&entry.sides, &entry.stage, passed.numbers);
+        known.used = known.used.max(passed.used);
+        let far = known.is_far(&passed);
+        if self.kind.protocol() != TCP || tcp::catch_up(&entry.sides, &entry.stage, passed.numbers, far) {
+            known.bytes = passed.bytes;
         }
         Some(passed)
     }

@@ -225,26 +225,33 @@ pub(crate) fn update(
     verdict
 }
 
-/// Gives a connection in memory the numbers of packets that passed by.
-pub(crate) fn catch_up(sides: &[AtomicU64; 2], stage: &AtomicU64, passed: [Numbers; 2]) {
+/// Gives a connection in memory the numbers of packets that passed by: the later ones of both, or
+/// where they cannot be compared those of the packets. False if other workers changed it each time.
+pub(crate) fn catch_up(
+    sides: &[AtomicU64; 2],
+    stage: &AtomicU64,
+    passed: [Numbers; 2],
+    far: [bool; 2],
+) -> bool {
     for _ in 0..ATTEMPTS {
         let old_stage = stage.load(Ordering::Acquire);
         let old = [sides[0].load(Ordering::Acquire), sides[1].load(Ordering::Acquire)];
         let mut tcp = Tcp::unpack(old, old_stage);
-        for (side, passed) in tcp.sides.iter_mut().zip(passed) {
+        for (side, (passed, far)) in tcp.sides.iter_mut().zip(passed.into_iter().zip(far)) {
             let own = Numbers {
                 low: side.low,
                 high: side.high,
                 window: side.window,
             };
-            let Numbers { low, high, window } = own.later(passed);
+            let Numbers { low, high, window } = if far { passed } else { own.later(passed) };
             (side.low, side.high, side.window) = (low, high, window);
         }
         let (new, new_stage) = tcp.pack();
         if (0..2).all(|n| exchange(&sides[n], old[n], new[n])) && exchange(stage, old_stage, new_stage) {
-            return;
+            return true;
         }
     }
+    false
 }
 
 #[inline]

@@ -416,6 +416,9 @@ fn known(
     }
     if is_bypassed(entry) {
         shared.came_here(id, entry);
+        if let Verdict::Valid(timeout) = verdict {
+            stay(shared, entry, kind, timeout, now);
+        }
     }
     if valid && kind.helper().is_some() {
         help(shared, packet.data, parsed, id, entry, found.reply, now);

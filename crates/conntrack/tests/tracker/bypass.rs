@@ -238,6 +238,46 @@ fn packets_that_come_here_meet_the_numbers_of_those_that_passed_by() {
 }
 
 #[test]
+fn the_tracker_catches_up_with_any_number_of_bytes() {
+    for gib in [1, 2, 3, 5, 6, 7] {
+        let mut bench = Bench::new();
+        let path = Arc::new(Path::default());
+        established(&mut bench);
+        let _bypassing = open(&mut bench, &path).unwrap();
+        let far = ((gib as u64) << 30) as u32;
+        path.set_numbers(0, |sides| {
+            sides[0].low = sides[0].low.wrapping_add(far);
+            sides[0].high = sides[0].high.wrapping_add(far);
+        });
+        path.pass(0, false, gib << 30, bench.now);
+        let next = 100_u32.wrapping_add(far);
+        let before = data(next.wrapping_sub(far / 2), 500, 10);
+        assert_eq!(bench.state(&look(0), tcp(A(), B(), before)), INVALID, "{gib}");
+        assert_eq!(bench.state(&look(0), tcp(A(), B(), data(next, 500, 10))), EST, "{gib}");
+        let next = next.wrapping_add(10);
+        assert_eq!(path.of(0).passed.numbers[0].low, next, "{gib}");
+        let fin = Tcp::new(ACK | FIN, next, 500);
+        assert_eq!((bench.state(&look(0), tcp(A(), B(), fin)), path.of(0).suspended), (EST, 1), "{gib}");
+    }
+}
+
+#[test]
+fn a_packet_that_passed_by_while_the_connection_ended_does_not_keep_it() {
+    let mut bench = Bench::new();
+    let path = Arc::new(Path::default());
+    established(&mut bench);
+    let bypassing = open(&mut bench, &path).unwrap();
+    bench.now += Duration::from_secs(1);
+    assert_eq!(bench.state(&look(0), tcp(B(), A(), Tcp::new(RST, 500, 0))), EST_REPLY);
+    path.pass(0, false, 100, bench.now);
+    let ends_in = |bench: &mut Bench| bench.all()[0].expires_in;
+    assert_eq!(ends_in(&mut bench), Duration::from_secs(10));
+    drop(bypassing);
+    assert_eq!(ends_in(&mut bench), Duration::from_secs(10));
+    assert_eq!(bench.all()[0].packets, [3, 2]);
+}
+
+#[test]
 fn every_change_of_a_connection_suspends_its_bypass() {
     type Change = fn(&mut Bench);
     let changes: [(&str, Change); 9] = [
