@@ -271,9 +271,9 @@ fn a_packet_that_passed_by_while_the_connection_ended_does_not_keep_it() {
     assert_eq!(bench.state(&look(0), tcp(B(), A(), Tcp::new(RST, 500, 0))), EST_REPLY);
     path.pass(0, false, 100, bench.now);
     let ends_in = |bench: &mut Bench| bench.all()[0].expires_in;
-    assert_eq!(ends_in(&mut bench), Duration::from_secs(10));
+    assert_eq!(ends_in(&mut bench), Duration::from_secs(30));
     drop(bypassing);
-    assert_eq!(ends_in(&mut bench), Duration::from_secs(10));
+    assert_eq!(ends_in(&mut bench), Duration::from_secs(30));
     assert_eq!(bench.all()[0].packets, [3, 2]);
 }
 
