@@ -12,7 +12,7 @@
  * The layouts are those of crates/dp-ebpf/src/connections.rs. */
 #pragma once
 
-#define CONNECTIONS 8192
+#define CONNECTIONS (FLOWS * CONNECTIONS_OF_FLOW)
 
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
@@ -99,7 +99,7 @@ INLINE int before(u32 a, u32 b)
 	return (int)(a - b) < 0;
 }
 
-/* Reads a packet of a flow. */
+/* Reads a packet of a flow. Returns 0 for one that contradicts itself. */
 INLINE int read_segment(struct __sk_buff *skb, const struct flow *flow, struct segment *segment)
 {
 	/* Sequence number, acknowledgment, length and flags, window. */
@@ -112,8 +112,13 @@ INLINE int read_segment(struct __sk_buff *skb, const struct flow *flow, struct s
 	if (skb_load_bytes(skb, at + (v6 ? 4 : 2), &len, 2))
 		return 0;
 	segment->bytes = __builtin_bswap16(len) + (v6 ? ip : 0);
-	if (!flow->connections[0].tcp)
-		return 1;
+	if (!flow->connections[0].tcp) {
+		/* The length of UDP. */
+		if (skb_load_bytes(skb, at + ip + 4, &len, 2))
+			return 0;
+		len = __builtin_bswap16(len);
+		return len >= UDP_LEN && len <= segment->bytes - ip;
+	}
 	if (skb_load_bytes(skb, at + ip + 4, words, sizeof(words)))
 		return 0;
 	u32 last = __builtin_bswap32(words[2]);

@@ -70,6 +70,39 @@ impl Ebpf {
         });
         run.ok().map(|run| run.return_value == 0)
     }
+
+    /// What the redirect makes of a packet without a tag that the filter takes; `None` if that does
+    /// not take it, or the kernel does not try it.
+    fn forwards(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        const REDIRECT: u32 = 7;
+        // Both have to be on one processor.
+        for _ in 0..100 {
+            if !self.takes(packet)? {
+                return None;
+            }
+            let (mut object, mut out) = (self.object.lock(), vec![0; packet.len() + 256]);
+            let redirect: &mut SchedClassifier = program(&mut object, "oxvs_redirect").unwrap();
+            let run = redirect.test_run(TestRunOptions {
+                data_in: Some(packet),
+                data_out: Some(&mut out),
+                ..TestRunOptions::default()
+            });
+            let run = run.ok()?;
+            if run.return_value == REDIRECT {
+                out.truncate(run.data_size_out as usize);
+                return Some(out);
+            }
+        }
+        panic!("the redirect does not forward what the filter takes");
+    }
+}
+
+/// Steps of a flow into a tunnel.
+fn with(push: &OuterHeaders) -> Steps<'_> {
+    Steps {
+        push: Some(push),
+        ..Steps::default()
+    }
 }
 
 /// Says that the worker has sent all that it got.

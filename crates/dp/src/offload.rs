@@ -54,8 +54,9 @@ pub use rewrite::{Outputs, PortOutput, Rewrite, is_decided};
 pub const MAX_FLOWS: u32 = 8192;
 /// Number of ports, from 0. Number 0 is not used by any port.
 pub const MAX_PORTS: u32 = 1024;
-/// Most connections with offloaded flows.
-pub const MAX_CONNECTIONS: u32 = 8192;
+/// Most connections with offloaded flows: as many as all flows can have, so that the ports' shares of
+/// flows bound them too.
+pub const MAX_CONNECTIONS: u32 = MAX_FLOWS * FLOW_CONNECTIONS as u32;
 /// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports', the next
 /// [`MAX_CONNECTIONS`] the connections'.
 pub const MAX_EPOCHS: u32 = 1 << 16;

@@ -260,3 +260,149 @@ fn a_change_of_the_connection_gives_its_packets_back_at_once() {
     drop((flow, bypassing));
     assert_eq!(tracker.conntrack().bypassed(), 0);
 }
+
+/// An address of a host.
+fn host(v6: bool, n: u8) -> std::net::IpAddr {
+    match v6 {
+        false => [10, 0, 0, n].into(),
+        true => Ipv6Addr::from(u128::from(n)).into(),
+    }
+}
+
+/// A packet between two addresses and ports, with right checksums, and without one where that is
+/// possible and `sum` is false.
+fn packet(v6: bool, protocol: u8, tuple: &conntrack::Tuple, body: &[u8], sum: bool) -> Vec<u8> {
+    let packet = Packet::new(mac(1), mac(2));
+    let packet = match (tuple.src(), tuple.dst()) {
+        (std::net::IpAddr::V4(src), std::net::IpAddr::V4(dst)) => packet.ipv4(src, dst),
+        (std::net::IpAddr::V6(src), std::net::IpAddr::V6(dst)) => packet.ipv6(src, dst),
+        _ => unreachable!(),
+    };
+    let (from, to) = (tuple.src_port(), tuple.dst_port());
+    let mut packet = match protocol {
+        6 => packet.tcp(from, to, ACK, body),
+        _ => packet.udp(from, to, body),
+    }
+    .bytes();
+    let at = (if v6 { 54 } else { 34 }) + if protocol == 6 { 16 } else { 6 };
+    packet[at..at + 2].fill(0);
+    if sum {
+        let sum = transport_sum(&packet, v6);
+        packet[at..at + 2].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+    }
+    packet
+}
+
+/// The checksum of a transport header with its pseudo header: 0 of one with the right checksum.
+fn transport_sum(packet: &[u8], v6: bool) -> u16 {
+    let (l4, addresses, protocol) = match v6 {
+        false => (34, 26..34, packet[23]),
+        true => (54, 22..54, packet[20]),
+    };
+    let len = (packet.len() - l4) as u16;
+    let pseudo = [&packet[addresses], &[0, protocol], &len.to_be_bytes(), &packet[l4..]];
+    testkit::checksum(&pseudo.concat())
+}
+
+#[test]
+fn packets_leave_with_new_headers_and_right_checksums() {
+    let Some((table, ebpf)) = table() else {
+        skip!("needs the right to load BPF programs");
+    };
+    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
+        let tuple = |a, b, from, to| conntrack::Tuple::new(host(v6, a), host(v6, b), protocol, from, to).unwrap();
+        let old = tuple(1, 2, 1000, 80);
+        for new in [old, tuple(9, 2, 1000, 80), tuple(1, 2, 7, 80), tuple(200, 201, 65_535, 1)] {
+            for router in [false, true] {
+                let first = packet(v6, protocol, &old, b"", true);
+                let mut headers = NewHeaders::of(&port.kind(&first).unwrap()).unwrap();
+                headers.set_tuple(&new);
+                if router {
+                    for (field, value) in [(flow::Field::IpTtl, 63), (flow::Field::EthSrc, 7), (flow::Field::EthDst, 8)] {
+                        headers.set(&dp::SetField::new(field, value, u128::MAX).unwrap()).unwrap();
+                    }
+                }
+                if !headers.differ() {
+                    continue;
+                }
+                let steps = Steps {
+                    headers: Some(&headers),
+                    ..Steps::default()
+                };
+                let kind = port.kind(&first).unwrap();
+                let flow = port.open(&[(&exit, LONG)], kind, steps, &[], port.sum([&exit].into_iter(), &[]));
+                let flow = flow.unwrap();
+                settle(&flow);
+                for body in [vec![], vec![0; 1], vec![0xff; 999], (0..=255).collect()] {
+                    let sent = packet(v6, protocol, &old, &body, true);
+                    let mut expected = packet(v6, protocol, &new, &body, true);
+                    if router {
+                        expected[..12].copy_from_slice(&headers.new()[..12]);
+                        expected[if v6 { 21 } else { 22 }] = 63;
+                        if !v6 {
+                            expected[24..26].fill(0);
+                            let sum = testkit::checksum(&expected[14..34]);
+                            expected[24..26].copy_from_slice(&sum.to_be_bytes());
+                        }
+                    }
+                    let Some(forwarded) = ebpf.forwards(&sent) else {
+                        panic!("{v6} {protocol} {new:?} {router} {}", body.len());
+                    };
+                    assert_eq!(transport_sum(&forwarded, v6), 0);
+                    assert_eq!(forwarded, expected, "{v6} {protocol} {new:?} {router} {}", body.len());
+                }
+                if protocol == 17 && !v6 {
+                    let sent = packet(v6, protocol, &old, b"no checksum", false);
+                    assert_eq!(ebpf.forwards(&sent).unwrap()[40..42], [0, 0]);
+                }
+                drop(flow);
+            }
+        }
+    }
+}
+
+#[test]
+fn datagrams_that_the_tracker_does_not_take_come_to_the_worker() {
+    let Some((table, ebpf)) = table() else {
+        skip!("needs the right to load BPF programs");
+    };
+    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    for v6 in [false, true] {
+        let there = conntrack::Tuple::new(host(v6, 1), host(v6, 2), 17, 1000, 53).unwrap();
+        let mut tracker = Conntrack::new(1).tracker();
+        let commit = Request {
+            commit: true,
+            ..Request::default()
+        };
+        let mut track = |mut packet: Vec<u8>| {
+            let mut packet = conntrack::Packet::new(&mut packet[14..], v6);
+            tracker.track(&commit, &mut packet, START).state
+        };
+        track(packet(v6, 17, &there, b"there", true));
+        track(packet(v6, 17, &there.reverse(), b"back", true));
+        let sent = packet(v6, 17, &there, b"there", true);
+        let len_at = if v6 { 58 } else { 38 };
+        let with_len = |len: u16| {
+            let mut packet = packet(v6, 17, &there, b"there", true);
+            packet[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
+            packet
+        };
+        let lens = [0, 7, 8, 13, 14, 65_535];
+        let invalid = lens.map(|len| {
+            let mut packet = with_len(len);
+            let mut packet = conntrack::Packet {
+                checksum: conntrack::Checksum::Good,
+                ..conntrack::Packet::new(&mut packet[14..], v6)
+            };
+            tracker.track(&commit, &mut packet, START).state.has(State::INV)
+        });
+        let bypassing = bypass(&mut tracker, &table);
+        let flow = open(&port, &exit, &mut tracker, &bypassing, &sent);
+        assert_eq!(ebpf.takes(&sent), Some(true));
+        for (len, invalid) in lens.into_iter().zip(invalid) {
+            assert_eq!(ebpf.takes(&with_len(len)), Some(!invalid), "{v6} {len}");
+        }
+        drop((flow, bypassing));
+    }
+}

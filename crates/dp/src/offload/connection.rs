@@ -8,8 +8,8 @@
 //!   them in the same way, and is told of those that the tracker sees;
 //! - counts the others, and when the last one passed.
 //!
-//! It does not verify checksums of TCP and UDP, as the tracker does: a packet with a wrong one leaves
-//! with a wrong one, since they change by the difference, and its receiver drops it.
+//! It does not verify checksums of IPv4, TCP and UDP, as the tracker does: a packet with a wrong one
+//! leaves with a wrong one, since they change by the difference, and its receiver drops it.
 
 use super::kind::{PacketKind, READ};
 use super::{MAX_CONNECTIONS, MAX_PORTS, OffloadTable, Refused};
