@@ -128,9 +128,13 @@ impl Connections {
         }
     }
 
-    /// What the tracker says of packets with a tuple that an offload may forward, with the
-    /// connection, which is open for the offload, and the value of its epoch: as long as that
-    /// stays, the tracker says the same.
+    /// What the tracker says of packets with a tuple that an offload may forward.
+    pub(crate) fn established(&mut self, request: &Request, tuple: &Tuple, now: Nanos) -> Option<Established> {
+        self.tracker.established(request, tuple, None, now)
+    }
+
+    /// The same with the connection, which is open for the offload, and the value of its epoch: as
+    /// long as that stays, the tracker says the same.
     pub(crate) fn bypass(
         &mut self,
         request: &Request,

@@ -59,7 +59,8 @@ pub(crate) use way::{Way, as_bypass};
 /// the second of a kind, because to open one costs as much as to forward some packets.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Kinds of packets that are remembered until the second comes.
+/// Kinds of packets that are remembered until the second comes, and those of packets that could not
+/// be followed.
 const SEEN: usize = 1024;
 
 /// A worker's offloaded flows. See the module's page.
@@ -98,6 +99,8 @@ pub(super) struct OffloadedFlows {
     gave_way: Nanos,
     /// Of kinds of packets that came and got none, a number.
     seen: Box<[u32]>,
+    /// Of kinds of packets that could not be followed, a number, and when.
+    unfit: Box<[(u32, Nanos)]>,
     /// When the last one was opened.
     opened: Nanos,
     /// Whether flows are offloaded at all.
@@ -217,6 +220,7 @@ impl OffloadedFlows {
             ageing: None,
             gave_way: Nanos::ZERO,
             seen: Box::default(),
+            unfit: Box::default(),
             opened: Nanos::ZERO,
             enabled: true,
             tally: OffloadTally::default(),
@@ -239,9 +243,14 @@ impl OffloadedFlows {
         if self.seen.is_empty() {
             self.seen = vec![0; SEEN].into();
         }
+        let (at, number) = self.memory(kind);
+        std::mem::replace(&mut self.seen[at], number) == number
+    }
+
+    /// Where a kind of packets is remembered, and its number there.
+    fn memory(&self, kind: &PacketKind) -> (usize, u32) {
         let hash = self.by_kind.hasher().hash_one(kind);
-        let number = (hash >> 32) as u32 | 1;
-        std::mem::replace(&mut self.seen[hash as usize % SEEN], number) == number
+        (hash as usize % SEEN, (hash >> 32) as u32 | 1)
     }
 
     fn group(&self, number: u32) -> Option<&Group> {

@@ -1,6 +1,5 @@
 //! Which packets' flows are offloaded, and what ends offloaded flows besides their megaflows.
 
-use super::way::End;
 use super::{Pipeline, take_in};
 use crate::batch::BATCH;
 use crate::batch::{Batch, MALFORMED};
@@ -126,33 +125,44 @@ impl Pipeline {
             None => (self.first_flow(last, batch, from, now)?, None),
             Some(keys) => self.tunnel_flows(keys, from)?,
         };
-        let (way, end) = match &last.key {
+        let packets = match &last.key {
             Some(key) if self.flows.does_track(flow) => {
-                // To find the way takes longer than the rest.
+                // To follow them takes longer than the rest.
                 if !self.flows.may_offload(&last.kind, now) {
                     return None;
                 }
-                let table = from.offload_port.as_ref()?.table();
-                let Some((way, end)) = self.way(&last.kind, key, flow, table, now) else {
+                let Some(packets) = self.follow(&last.kind, key, flow, now) else {
                     self.flows.forsake(&last.kind, now);
                     return None;
                 };
-                (Some(Arc::new(way)), end)
+                Some(packets)
             }
-            _ => {
-                let key = last.kind.flow_key();
-                (None, End { flow, done: 0, key })
-            }
+            _ => None,
+        };
+        let (end, key) = match &packets {
+            Some(packets) => ((packets.flow, packets.done), packets.key),
+            None => ((flow, 0), last.kind.flow_key()),
         };
         // A bond that changes from here on suspends the offloaded flows to its members, and those
         // that would be put in force by what is read now are not.
         let version = self.actor.bonds.version();
-        let at = (end.flow, end.done);
-        let outputs = self.flows.outputs(at, &last.kind, &end.key, &mut self.actor.bonds);
-        let (outputs, loads) = outputs?;
-        if !outputs.ports().all(|to| self.actor.egress.is_direct(to)) {
-            return None;
+        let outputs = self.flows.outputs(end, &last.kind, &key, &mut self.actor.bonds);
+        let direct = outputs.filter(|(outputs, _)| outputs.ports().all(|to| self.actor.egress.is_direct(to)));
+        if direct.is_none() && packets.is_some() {
+            self.flows.did_not_arrive(&last.kind, now);
         }
+        let (outputs, loads) = direct?;
+        let table = from.offload_port.as_ref()?.table();
+        let way = match &packets {
+            None => None,
+            Some(packets) => match self.open_way(packets, table, now) {
+                Some(way) => Some(Arc::new(way)),
+                None => {
+                    self.flows.forsake(&last.kind, now);
+                    return None;
+                }
+            },
+        };
         let push = match outputs.push() {
             None => None,
             Some(push) => Some(
@@ -169,7 +179,7 @@ impl Pipeline {
         let candidate = Candidate {
             kind: last.kind,
             from: from.port,
-            flow: end.flow,
+            flow: end.0,
             outer,
             way: way.clone(),
             push,
@@ -177,7 +187,6 @@ impl Pipeline {
             loads,
         };
         let (changes, applied, bonds) = (&self.changes, self.epoch, &self.actor.bonds);
-        let table = from.offload_port.as_ref()?.table();
         let is_current = || {
             let same = changes.epoch() == applied && bonds.version() == version;
             same && way.as_ref().is_none_or(|way| way.is_current(table))

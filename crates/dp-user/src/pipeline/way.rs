@@ -7,6 +7,7 @@
 
 use super::Pipeline;
 use crate::megaflow::Way;
+use conntrack::{Established, Tuple};
 use dp::offload::{FLOW_CONNECTIONS, FlowConnection, NewHeaders, OffloadTable, PacketKind};
 use dp::{Action, SetField, Track};
 use flow::{Connection, Field, Key};
@@ -18,70 +19,97 @@ use std::sync::Arc;
 /// Most megaflows on a way.
 const MEGAFLOWS: usize = 8;
 
-/// Where a way ends.
-pub(super) struct End {
-    /// The megaflow that outputs the packets.
+/// Packets on their way to the megaflow that outputs them.
+pub(super) struct Traveller {
+    /// Their key there.
+    pub(super) key: Key,
+    /// Their headers there.
+    pub(super) headers: NewHeaders,
+    /// The megaflow that they have come to.
     pub(super) flow: u32,
     /// How many of its actions lie on the way.
     pub(super) done: usize,
-    /// The packets' key there.
-    pub(super) key: Key,
+    /// The megaflows before.
+    before: SmallVec<[u32; 2]>,
+    tracked: SmallVec<[Passage; FLOW_CONNECTIONS]>,
 }
 
-/// Packets on their way.
-struct Traveller {
-    key: Key,
-    way: Way,
-    /// The zones that they have passed, and whether they were translated there.
-    zones: SmallVec<[(u16, bool); 2]>,
+/// What the tracker has said of packets.
+struct Passage {
+    track: Arc<Track>,
+    tuple: Tuple,
+    said: Established,
+}
+
+impl Passage {
+    fn translates(&self) -> bool {
+        self.said.to != self.tuple
+    }
 }
 
 impl Pipeline {
-    /// The way of packets of a kind, whose key and first megaflow are given; `None` if an offload
-    /// cannot forward them.
-    pub(super) fn way(
-        &mut self,
-        kind: &PacketKind,
-        key: &Key,
-        first: u32,
-        table: &Arc<OffloadTable>,
-        now: Nanos,
-    ) -> Option<(Way, End)> {
+    /// Follows packets of a kind, whose key and first megaflow are given, to the megaflow that
+    /// outputs them; `None` if an offload cannot forward them.
+    pub(super) fn follow(&mut self, kind: &PacketKind, key: &Key, first: u32, now: Nanos) -> Option<Traveller> {
         let mut packets = Traveller {
             key: *key,
-            way: Way::new(NewHeaders::of(kind)?),
-            zones: SmallVec::new(),
+            headers: NewHeaders::of(kind)?,
+            flow: first,
+            done: 0,
+            before: SmallVec::new(),
+            tracked: SmallVec::new(),
         };
-        let mut flow = first;
+        let arrived = self.go(&mut packets, now);
+        if arrived.is_none() && !packets.tracked.is_empty() {
+            self.flows.did_not_arrive(kind, now);
+        }
+        arrived.map(|()| packets)
+    }
+
+    fn go(&mut self, packets: &mut Traveller, now: Nanos) -> Option<()> {
         loop {
-            let actions = self.flows.decided_actions(flow)?;
-            let done = self.pass(&mut packets, &actions, table, now)?;
-            let [Action::Recirc(id)] = actions[done..] else {
-                let key = packets.key;
-                return Some((packets.way, End { flow, done, key }));
+            let actions = self.flows.decided_actions(packets.flow)?;
+            packets.done = self.pass(packets, &actions, now)?;
+            let [Action::Recirc(id)] = actions[packets.done..] else {
+                return Some(());
             };
-            if packets.way.flows.len() + 1 == MEGAFLOWS {
+            // A megaflow counts its packets once.
+            if packets.before.len() + 1 == MEGAFLOWS || packets.before.contains(&packets.flow) {
                 return None;
             }
-            packets.way.flows.push(flow);
+            packets.before.push(packets.flow);
             packets.key.set(Field::RecircId, id.into());
-            flow = self.flows.lookup(&packets.key)?;
+            packets.flow = self.flows.lookup(&packets.key)?;
         }
     }
 
+    /// The way that packets have gone, with their connections open for an offload; `None` if one of
+    /// these has changed meanwhile, or there are too many.
+    pub(super) fn open_way(&mut self, packets: &Traveller, table: &Arc<OffloadTable>, now: Nanos) -> Option<Way> {
+        let mut way = Way::new(packets.headers, packets.before.clone());
+        for Passage { track, tuple, said } in &packets.tracked {
+            let (established, bypassing, epoch) =
+                self.actor.connections.bypass(&track.request, tuple, table, now)?;
+            if established != *said {
+                return None;
+            }
+            let connection = FlowConnection {
+                number: bypassing.number(),
+                reply: said.reply,
+                tcp: said.tcp,
+            };
+            way.add(connection, bypassing, epoch);
+        }
+        Some(way)
+    }
+
     /// Does what actions do before they send packets anywhere. Returns how many these are.
-    fn pass(
-        &mut self,
-        packets: &mut Traveller,
-        actions: &[Action],
-        table: &Arc<OffloadTable>,
-        now: Nanos,
-    ) -> Option<usize> {
+    fn pass(&mut self, packets: &mut Traveller, actions: &[Action], now: Nanos) -> Option<usize> {
         for (done, action) in actions.iter().enumerate() {
             match action {
                 Action::SetField(set) => packets.set(set)?,
                 Action::CtClear => packets.key.clear_connection(),
-                Action::Ct(track) => self.track(packets, track, table, now)?,
+                Action::Ct(track) => self.track(packets, track, now)?,
                 _ => return Some(done),
             }
         }
@@ -89,33 +117,31 @@ impl Pipeline {
     }
 
     /// Lets packets pass the tracker.
-    fn track(&mut self, packets: &mut Traveller, track: &Track, table: &Arc<OffloadTable>, now: Nanos) -> Option<()> {
+    fn track(&mut self, packets: &mut Traveller, track: &Arc<Track>, now: Nanos) -> Option<()> {
         let zone = track.request.zone;
         // The tracker knows translated packets by what an earlier pass has said of them.
-        let again = packets.zones.contains(&(zone, true));
-        if track.fragments || again || packets.way.connections.len() == FLOW_CONNECTIONS {
+        let mut earlier = packets.tracked.iter().filter(|one| one.track.request.zone == zone);
+        if track.fragments || packets.tracked.len() == FLOW_CONNECTIONS || earlier.any(Passage::translates) {
             return None;
         }
-        let tuple = packets.way.headers.tuple()?;
-        let (established, bypassing, epoch) = self.actor.connections.bypass(&track.request, &tuple, table, now)?;
-        packets.zones.push((zone, established.to != tuple));
-        packets.way.headers.set_tuple(&established.to);
-        packets.set_tuple(&established.to);
+        let tuple = packets.headers.tuple()?;
+        let said = self.actor.connections.established(&track.request, &tuple, now)?;
+        packets.headers.set_tuple(&said.to);
+        packets.set_tuple(&said.to);
         packets.key.clear_connection();
         packets.key.set_connection(&Connection {
-            state: established.state.bits(),
+            state: said.state.bits(),
             zone,
-            mark: established.mark,
-            label: established.label,
-            original: Some(crate::actions::original_tuple(&established.original)),
+            mark: said.mark,
+            label: said.label,
+            original: Some(crate::actions::original_tuple(&said.original)),
             id: 0,
         });
-        let connection = FlowConnection {
-            number: bypassing.number(),
-            reply: established.reply,
-            tcp: established.tcp,
-        };
-        packets.way.add(connection, bypassing, epoch);
+        packets.tracked.push(Passage {
+            track: track.clone(),
+            tuple,
+            said,
+        });
         Some(())
     }
 }
@@ -123,7 +149,7 @@ impl Pipeline {
 impl Traveller {
     /// Sets a field of the headers.
     fn set(&mut self, set: &SetField) -> Option<()> {
-        self.way.headers.set(set).ok()?;
+        self.headers.set(set).ok()?;
         let field = set.field();
         self.key.set(field, self.key.get(field) & !set.mask() | set.value());
         Some(())

@@ -2,7 +2,7 @@
 
 use super::super::FlowTable;
 use super::ports::Port;
-use super::{Member, OffloadedFlows, Open, Way, put};
+use super::{Member, OffloadedFlows, Open, PAUSE, SEEN, Way, put};
 use crate::bonds::{self, BondView};
 use dp::Action;
 use dp::offload::{ANY_GIVEN, Egress, MAX_OUTPUTS, NONE_GIVEN, OWNER_EPOCHS, OffloadPort, OuterHeaders, Outputs};
@@ -72,11 +72,26 @@ impl FlowTable {
     /// Whether packets of a kind have an offloaded flow, or might get one now.
     pub(crate) fn may_offload(&mut self, kind: &PacketKind, now: Nanos) -> bool {
         let offloaded = &mut self.offloaded;
-        offloaded.enabled
-            && match offloaded.by_kind.get(kind) {
-                Some(place) => place.is_some(),
-                None => offloaded.has_time(now) || offloaded.seen_before(kind),
-            }
+        let (at, number) = offloaded.memory(kind);
+        let unfit = offloaded.unfit.get(at);
+        if !offloaded.enabled || unfit.is_some_and(|(kind, since)| *kind == number && now.since(*since) < PAUSE) {
+            return false;
+        }
+        match offloaded.by_kind.get(kind) {
+            Some(place) => place.is_some(),
+            None => offloaded.has_time(now) || offloaded.seen_before(kind),
+        }
+    }
+
+    /// Notes that packets of a kind belong to a connection and cannot be offloaded: the next ones are
+    /// not followed for a while, because that takes as long as to process one.
+    pub(crate) fn did_not_arrive(&mut self, kind: &PacketKind, now: Nanos) {
+        let offloaded = &mut self.offloaded;
+        if offloaded.unfit.is_empty() {
+            offloaded.unfit = vec![(0, Nanos::ZERO); SEEN].into();
+        }
+        let (at, number) = offloaded.memory(kind);
+        offloaded.unfit[at] = (number, now);
     }
 
     /// Ends the offloaded flow of packets of a kind that cannot be offloaded any more.

@@ -22,9 +22,9 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub(crate) fn new(headers: NewHeaders) -> Way {
+    pub(crate) fn new(headers: NewHeaders, flows: SmallVec<[u32; 2]>) -> Way {
         Way {
-            flows: SmallVec::new(),
+            flows,
             connections: SmallVec::new(),
             headers,
             bypassing: SmallVec::new(),

@@ -28,6 +28,8 @@ pub(super) struct Calls {
     pub(super) read: usize,
     /// Flows suspended.
     pub(super) suspended: usize,
+    /// Connections begun.
+    pub(super) connections: usize,
 }
 
 struct State {
@@ -209,7 +211,9 @@ impl FlowOffload for Simulated {
     }
 
     fn reset_connection(&self, number: u32) {
-        self.state.lock().connections.insert(number, Passed::default());
+        let mut state = self.state.lock();
+        state.calls.connections += 1;
+        state.connections.insert(number, Passed::default());
     }
 
     fn passed(&self, number: u32) -> Passed {

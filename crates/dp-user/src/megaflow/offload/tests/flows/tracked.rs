@@ -41,6 +41,8 @@ struct Firewall {
     twice: bool,
     /// Packets of the inner host with an odd mark leave by port 103.
     by_mark: bool,
+    /// Established packets also leave by a port that does not exist.
+    copies: bool,
     credited: Mutex<BTreeMap<Credit, (u64, u64)>>,
 }
 
@@ -76,7 +78,9 @@ impl Firewall {
         let state = key.get(Field::CtState);
         let odd = self.by_mark && inside && key.get(Field::CtMark) & 1 != 0;
         let out = if odd { Action::Output(PortNo(103)) } else { out };
-        let actions = if state & ESTABLISHED != 0 {
+        let actions = if state & ESTABLISHED != 0 && self.copies {
+            vec![out, Action::Output(PortNo(104))]
+        } else if state & ESTABLISHED != 0 {
             let router = SetField::new(Field::EthSrc, ROUTER.into(), u128::MAX).unwrap();
             match self.translates {
                 true => vec![Action::SetField(router), out],
@@ -391,6 +395,20 @@ fn the_kernel_gives_packets_the_headers_that_the_worker_gives_them() {
             assert_eq!(bench.kind(&sent, reply).headers(), new.new());
         }
     }
+}
+
+#[test]
+fn a_connection_is_not_opened_for_packets_that_cannot_be_offloaded() {
+    let mut bench = Bench::new(Firewall {
+        copies: true,
+        ..Firewall::default()
+    });
+    for _ in 0..20 {
+        assert_eq!(bench.send(false, 1000, None), By::Worker);
+        assert_eq!(bench.send(true, 1000, None), By::Worker);
+        bench.settle();
+    }
+    assert_eq!(bench.kernel.calls().connections, 0);
 }
 
 #[test]
