@@ -124,7 +124,7 @@ pub struct Bypassing {
 /// The connections that are open.
 #[derive(Default)]
 pub(crate) struct Bypasses {
-    /// With the number of users. Locked behind a shard.
+    /// With the number of users. Locked behind a shard, and before [`Bypassed::known`].
     open: Mutex<HashMap<Id, (Arc<Bypassed>, u32)>>,
     count: AtomicUsize,
 }
@@ -148,9 +148,9 @@ struct Known {
     bytes: [u64; 2],
 }
 
-/// From so many bytes on, sequence numbers do not say which of two is the later one: they may have
-/// moved by more than half of all numbers.
-const FAR: u64 = 1 << 30;
+/// From so many bytes on, sequence numbers do not say which of two is the later one: with a window of
+/// up to 1 GiB before and after, they may have moved by half of all numbers.
+const FAR: u64 = 1 << 29;
 
 impl Known {
     /// Whether so much of each direction has passed since that its numbers cannot be compared with
@@ -318,9 +318,8 @@ impl Conntrack {
         if *users > 0 {
             return;
         }
-        all.remove(&of.id);
-        self.table.bypasses.count.store(all.len(), Ordering::Relaxed);
-        drop(all);
+        // Until it is done, who has a packet of the connection waits for the lock and does not take the
+        // connection's own numbers for the last ones.
         if let Some(entry) = self.table.entry(of.id.index).filter(|entry| entry.life() == of.id.life)
             && let Some(passed) = of.catch_up(entry)
         {
@@ -332,6 +331,8 @@ impl Conntrack {
         }
         *of.known.lock() = None;
         of.via.free(of.number);
+        all.remove(&of.id);
+        self.table.bypasses.count.store(all.len(), Ordering::Relaxed);
     }
 
     /// The nanoseconds that a connection that packets bypass lasts after one.

@@ -158,6 +158,9 @@ struct Open {
     used: Nanos,
     /// Times that it was put in force and did not settle, since it last did.
     unsettled: u32,
+    /// The sum of epochs with which it was last put in force, and whether it has settled since.
+    sum: u64,
+    is_settled: bool,
 }
 
 /// An offloaded flow in a group.

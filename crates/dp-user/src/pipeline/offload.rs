@@ -191,7 +191,11 @@ impl Pipeline {
             let same = changes.epoch() == applied && bonds.version() == version;
             same && way.as_ref().is_none_or(|way| way.is_current(table))
         };
-        self.flows.offload(&candidate, is_current, now)
+        let place = self.flows.offload(&candidate, is_current, now);
+        if place.is_none() && packets.is_some() {
+            self.flows.did_not_arrive(&last.kind, now);
+        }
+        place
     }
 
     /// The megaflows of a tunnel's packet: that for what is inside, and that which removes the

@@ -158,6 +158,7 @@ impl FlowTable {
         let settled = open.flow.given() == given;
         if settled {
             open.unsettled = 0;
+            open.is_settled = true;
         }
         settled
     }
@@ -171,6 +172,7 @@ impl FlowTable {
         open.unsettled += 1;
         if open.unsettled >= PATIENCE {
             open.unsettled = 0;
+            open.is_settled = true;
             open.flow.settle(ANY_GIVEN);
         }
     }
@@ -264,7 +266,8 @@ impl OffloadedFlows {
     }
 
     /// Puts the offloaded flow at a place in force, where all changes have been applied. Returns
-    /// whether they have.
+    /// whether it did so: where the flow carries packets, one that it leaves to the worker does not
+    /// keep the others from it.
     fn resume(&mut self, place: u32, is_current: impl Fn() -> bool) -> bool {
         let Some(open) = &self.open[place as usize] else {
             return false;
@@ -277,13 +280,16 @@ impl OffloadedFlows {
         };
         let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &epochs);
         drop(to);
-        let current = is_current();
-        if current {
-            open.flow.settle(NONE_GIVEN);
-            open.flow.resume(sum);
-            self.tally.resumed += 1;
+        if !is_current() || open.is_settled && open.sum == sum {
+            return false;
         }
-        current
+        open.flow.settle(NONE_GIVEN);
+        open.flow.resume(sum);
+        self.tally.resumed += 1;
+        if let Some(open) = &mut self.open[place as usize] {
+            (open.sum, open.is_settled) = (sum, false);
+        }
+        true
     }
 
     /// The epochs that offloaded flows of these groups and connections depend on, each once; `None`
@@ -381,6 +387,8 @@ impl OffloadedFlows {
             told: (0, 0),
             used: now,
             unsettled: 0,
+            sum,
+            is_settled: false,
         };
         let place = put(&mut self.open, &mut self.vacant, open);
         in_port.push(place);

@@ -3,7 +3,7 @@
 use conntrack::{Numbers, Passed};
 use dp::Carried;
 use dp::offload::{ANY_GIVEN, FLOW_EPOCHS, FlowConnection, FlowOffload, MAX_EPOCHS};
-use dp::offload::{NewFlow, NewHeaders, PacketKind, PortCarried, Refused};
+use dp::offload::{NONE_GIVEN, NewFlow, NewHeaders, PacketKind, PortCarried, Refused};
 use nanos::Nanos;
 use netdev::Rx;
 use parking_lot::Mutex;
@@ -28,6 +28,8 @@ pub(super) struct Calls {
     pub(super) read: usize,
     /// Flows suspended.
     pub(super) suspended: usize,
+    /// Times that a flow in force was to carry no packet until it is settled.
+    pub(super) unsettled: usize,
     /// Connections begun.
     pub(super) connections: usize,
 }
@@ -189,7 +191,9 @@ impl FlowOffload for Simulated {
     }
 
     fn settle(&self, flow: u32, given: u64) {
-        self.state.lock().rows.entry(flow).or_default().settled = Some(given);
+        let mut state = self.state.lock();
+        state.calls.unsettled += usize::from(given == NONE_GIVEN);
+        state.rows.entry(flow).or_default().settled = Some(given);
     }
 
     fn suspend(&self, flow: u32) {

@@ -398,6 +398,19 @@ fn the_kernel_gives_packets_the_headers_that_the_worker_gives_them() {
 }
 
 #[test]
+fn packets_that_come_to_the_worker_nevertheless_do_not_keep_others_from_the_kernel() {
+    let mut bench = Bench::new(Firewall::default());
+    bench.offload(1000, true);
+    let before = bench.kernel.calls().unsettled;
+    for _ in 0..20 {
+        // The kernel does not know what such a packet is to the connection. It is nothing.
+        assert_eq!(bench.send(false, 1000, Some(SYN | ACK)), By::Worker);
+        assert_eq!(bench.send(false, 1000, Some(ACK)), By::Kernel);
+    }
+    assert_eq!(bench.kernel.calls().unsettled, before);
+}
+
+#[test]
 fn a_connection_is_not_opened_for_packets_that_cannot_be_offloaded() {
     let mut bench = Bench::new(Firewall {
         copies: true,
