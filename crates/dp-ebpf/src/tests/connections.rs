@@ -310,11 +310,13 @@ fn packets_leave_with_new_headers_and_right_checksums() {
         skip!("needs the right to load BPF programs");
     };
     let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
+    let push = outer_headers();
+    let pushes = [None, ebpf.adds_outer.then_some(&push)];
     for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
         let tuple = |a, b, from, to| conntrack::Tuple::new(host(v6, a), host(v6, b), protocol, from, to).unwrap();
         let old = tuple(1, 2, 1000, 80);
         for new in [old, tuple(9, 2, 1000, 80), tuple(1, 2, 7, 80), tuple(200, 201, 65_535, 1)] {
-            for router in [false, true] {
+            for (router, push) in [false, true].into_iter().flat_map(|router| pushes.map(|push| (router, push))) {
                 let first = packet(v6, protocol, &old, b"", true);
                 let mut headers = NewHeaders::of(&port.kind(&first).unwrap()).unwrap();
                 headers.set_tuple(&new);
@@ -328,8 +330,10 @@ fn packets_leave_with_new_headers_and_right_checksums() {
                 }
                 let steps = Steps {
                     headers: Some(&headers),
+                    push,
                     ..Steps::default()
                 };
+                let outer = push.map_or(0, |push| push.bytes().len());
                 let kind = port.kind(&first).unwrap();
                 let flow = port.open(&[(&exit, LONG)], kind, steps, &[], port.sum([&exit].into_iter(), &[]));
                 let flow = flow.unwrap();
@@ -346,15 +350,14 @@ fn packets_leave_with_new_headers_and_right_checksums() {
                             expected[24..26].copy_from_slice(&sum.to_be_bytes());
                         }
                     }
-                    let Some(forwarded) = ebpf.forwards(&sent) else {
-                        panic!("{v6} {protocol} {new:?} {router} {}", body.len());
-                    };
-                    assert_eq!(transport_sum(&forwarded, v6), 0);
-                    assert_eq!(forwarded, expected, "{v6} {protocol} {new:?} {router} {}", body.len());
+                    let case = format!("{v6} {protocol} {new:?} {router} {outer} {}", body.len());
+                    let forwarded = ebpf.forwards(&sent).expect(&case).split_off(outer);
+                    assert_eq!(transport_sum(&forwarded, v6), 0, "{case}");
+                    assert_eq!(forwarded, expected, "{case}");
                 }
                 if protocol == 17 && !v6 {
                     let sent = packet(v6, protocol, &old, b"no checksum", false);
-                    assert_eq!(ebpf.forwards(&sent).unwrap()[40..42], [0, 0]);
+                    assert_eq!(ebpf.forwards(&sent).unwrap().split_off(outer)[40..42], [0, 0]);
                 }
                 drop(flow);
             }
