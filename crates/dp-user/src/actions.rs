@@ -32,7 +32,7 @@ use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::hash::{BuildHasher, RandomState};
 use std::slice;
 use std::sync::Arc;
-use tunnels::{TunnelSecrets, Tunnels};
+use tunnels::{TunnelSecrets, Tunnels, is_too_big};
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -303,6 +303,9 @@ impl Context<'_> {
                     layers.forget();
                     if let Some(limit) = limit.take() {
                         cut(&mut frame, limit as usize);
+                    }
+                    if is_too_big(&frame, push) {
+                        return self.push_too_big(frame, push, &actions[at..]);
                     }
                     match self.tunnels.push(&mut frame, push, self.now) {
                         Ok(()) => Ok(()),

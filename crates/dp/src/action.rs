@@ -142,7 +142,10 @@ pub enum Action {
     },
     /// Put a tunnel's outer headers before the packet. From there on it is the packet with the
     /// outer headers, which the tunnel's underlay sends. What is pending on the inner packet is
-    /// done before. [`DropCause::TooBig`](crate::DropCause::TooBig) if no IP packet is that long.
+    /// done before. [`DropCause::TooBig`](crate::DropCause::TooBig) if no IP packet is that long,
+    /// [`DropCause::TunnelTooBig`](crate::DropCause::TunnelTooBig) if the path takes none that
+    /// long: the sender then gets an ICMP error, by the tunnel's datapath port, if there is one for
+    /// the packet.
     TunnelPush(Arc<TunnelPush>),
     /// Take a tunnel's outer headers off and recirculate what is left, as a packet that the
     /// tunnel's datapath port has just received. A packet that the format refuses is dropped, and

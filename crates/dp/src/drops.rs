@@ -86,6 +86,9 @@ pub enum DropCause {
     TunnelRoute,
     /// The next hop to the other end of its tunnel has not answered yet.
     TunnelNeighbour,
+    /// With outer headers it is longer than the path to the other end of its tunnel takes. Its
+    /// sender gets an ICMP error if there is one for the packet.
+    TunnelTooBig,
     /// A fragment of a packet to track: it contradicts another one, or its datagram did not become
     /// whole.
     Fragment,
@@ -95,7 +98,7 @@ pub enum DropCause {
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 39] = [
+    pub const ALL: [DropCause; 40] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -133,6 +136,7 @@ impl DropCause {
         DropCause::NoTunnel,
         DropCause::TunnelRoute,
         DropCause::TunnelNeighbour,
+        DropCause::TunnelTooBig,
         DropCause::Fragment,
         DropCause::PacketType,
     ];
@@ -177,6 +181,7 @@ impl DropCause {
             DropCause::NoTunnel => "drop_no_tunnel",
             DropCause::TunnelRoute => "drop_tunnel_route",
             DropCause::TunnelNeighbour => "drop_tunnel_neighbour",
+            DropCause::TunnelTooBig => "drop_tunnel_too_big",
             DropCause::Fragment => "drop_fragment",
             DropCause::PacketType => "drop_packet_type",
         }

@@ -28,6 +28,22 @@ pub struct TunnelPush {
     pub headers: Encapsulation,
     /// The tunnel's sequence numbers, if its packets have them.
     pub sequence: Option<Sequence>,
+    /// How long its packets may be; `None` if only an IP packet sets a limit.
+    pub limit: Option<PathLimit>,
+}
+
+/// The longest packets that get to the other end of a tunnel in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathLimit {
+    /// In bytes from the outer IP header on.
+    pub mtu: u16,
+    /// A router on the path has set it, and not the device that the packets leave by.
+    pub learned: bool,
+    /// Longer packets are fragmented (`df_default=false`).
+    pub fragments: bool,
+    /// The key of packets that the tunnel receives: an ICMP error to the sender of an inner packet
+    /// comes with it, as if the other end had sent it.
+    pub id: Option<u64>,
 }
 
 /// The sequence numbers of a tunnel, for all workers. Two are equal if they are the same.

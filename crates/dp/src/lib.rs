@@ -39,7 +39,7 @@ pub use datapath::{
     CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, PutFlow, PutFlowError, QosReport,
 };
 pub use drops::DropCause;
-pub use encapsulation::{Sequence, TunnelPush, cause_of_refusal, tunnel_of};
+pub use encapsulation::{PathLimit, Sequence, TunnelPush, cause_of_refusal, tunnel_of};
 pub use flow::{Key, Mask, PortNo};
 pub use meter::{
     Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MAX_PORT_METERS, MeterConfig, MeterStats, MeterUnit,

@@ -22,6 +22,9 @@ pub enum PuntReason {
     Cfm,
     /// Link layer discovery (IEEE 802.1AB).
     Lldp,
+    /// An ICMP error which says that a packet was too big: for the path MTUs of tunnels. The packet
+    /// goes on to the host.
+    PathMtu,
     /// A sample of the traffic.
     Sample,
     /// For a person who watches a port.
@@ -44,6 +47,7 @@ impl PuntReason {
             PuntReason::Bfd => "bfd",
             PuntReason::Cfm => "cfm",
             PuntReason::Lldp => "lldp",
+            PuntReason::PathMtu => "path_mtu",
             PuntReason::Sample => "sample",
             PuntReason::Capture => "capture",
         }

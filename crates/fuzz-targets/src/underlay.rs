@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use tunnel::format::SourcePorts;
 use tunnel::neighbour::{BridgeName, Heard, Table};
-use tunnel::path_mtu::{self, MIN_IPV4, MIN_IPV6, TooBig, sent};
+use tunnel::path_mtu::{self, MIN_IPV4, MIN_IPV6, NotTooBig, TooBig, answer, fragments, sent};
 use tunnel::vport::{Type, parse};
+use wire::EtherType;
 use wire::checksum::{checksum, pseudo_ipv6};
 
 /// Length of an Ethernet header.
@@ -36,6 +37,7 @@ fn frame(data: &[u8]) {
         assert_eq!(known, learned.ok().map(|_| heard.mac));
     }
     let Some(packet) = data.get(ETHERNET..) else { return };
+    answers(packet);
     let Ok(error) = TooBig::parse(packet) else { return };
     let quoted = error.quoted;
     let least = if quoted.dst.is_ipv4() { MIN_IPV4 } else { MIN_IPV6 };
@@ -48,10 +50,22 @@ fn frame(data: &[u8]) {
         if let Some(destination) = sent(&config, SourcePorts::default(), &quoted) {
             assert_eq!((destination, quoted.protocol), (quoted.dst, kind.protocol()));
             let mut table = path_mtu::Table::default();
-            assert_eq!(table.learn(destination, &error, now), [destination]);
-            assert_eq!(table.path_mtus().get(destination), Some(error.mtu));
+            assert_eq!(table.learn(destination, error.mtu, now), [destination]);
+            assert_eq!(table.get(destination), Some(error.mtu));
         }
     }
+}
+
+/// An error about an inner packet is one that its sender can read; fragments have room for it.
+fn answers(packet: &[u8]) {
+    for (kind, longest) in [(EtherType::IPV4, 576), (EtherType::IPV6, 1280)] {
+        if let Some(error) = answer(kind, packet, 68) {
+            assert!(error.len() <= longest);
+            let wrong = [NotTooBig::Other, NotTooBig::Checksum, NotTooBig::NotOurs];
+            assert!(TooBig::parse(&error).map_or_else(|why| !wrong.contains(&why), |_| true));
+        }
+    }
+    assert!(fragments(packet, 68).all(|fragment| fragment.len() <= 68));
 }
 
 /// Corrects the checksums of the IPv4 header and of ICMP, so that what is behind them is read.

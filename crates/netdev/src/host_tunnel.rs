@@ -55,6 +55,28 @@ pub struct HostTunnel {
     config: HostTunnelConfig,
     /// Of IPv4 and of IPv6, as far as the host has them.
     sockets: Vec<Arc<Receiver>>,
+    too_big: OnTooBig,
+}
+
+/// Called with the destination and the mark of a packet that the host's stack has refused because
+/// the path takes none that long. It must not wait.
+pub type OnTooBig = Arc<dyn Fn(IpAddr, u32) + Send + Sync>;
+
+/// What the host's stack knows of the path to a destination: the longest packets, in bytes from the
+/// IP header on, in the network namespace of the calling thread.
+///
+/// # Errors
+/// The kernel's; `ENETUNREACH` without a route.
+pub fn path_mtu(destination: IpAddr, mark: u32) -> io::Result<u32> {
+    let ipv6 = destination.is_ipv6();
+    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    if mark != 0 {
+        socket.set_mark(mark)?;
+    }
+    // No packet is sent: this only looks the route up.
+    socket.connect(&SocketAddr::new(destination, 9).into())?;
+    datagram::path_mtu(socket.as_fd(), ipv6).map_err(|error| error.source)
 }
 
 /// A socket that receives.
@@ -70,7 +92,7 @@ impl HostTunnel {
     ///
     /// # Errors
     /// The kernel's: `EADDRINUSE` where a device of the kernel or another process has the port.
-    pub fn open(name: &str, config: HostTunnelConfig) -> Result<HostTunnel, Error> {
+    pub fn open(name: &str, config: HostTunnelConfig, too_big: OnTooBig) -> Result<HostTunnel, Error> {
         let failed = |error: sys::Error| Error::System {
             name: name.to_owned(),
             call: error.call,
@@ -89,6 +111,7 @@ impl HostTunnel {
             name: name.to_owned(),
             config,
             sockets,
+            too_big,
         })
     }
 
@@ -196,6 +219,7 @@ impl Netdev for HostTunnel {
         Ok(Box::new(tx::SocketTx::open(
             self.config,
             self.sockets.iter().map(|receiver| receiver.ipv6),
+            self.too_big.clone(),
         )?))
     }
 

@@ -38,7 +38,7 @@ pub use afxdp::{Afxdp, AfxdpConfig, XdpMode};
 pub use device::{DeviceDrops, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
 pub use dummy::{Dummy, DummyKind};
 pub use frame::{Frame, FrameError};
-pub use host_tunnel::{HostTunnel, HostTunnelConfig};
+pub use host_tunnel::{HostTunnel, HostTunnelConfig, OnTooBig, path_mtu};
 pub use isolation::{Isolation, remove_leftovers};
 pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, RouteMonitor, list_links};

@@ -43,6 +43,8 @@ pub(crate) enum Read {
     Underlay,
     /// The Ethernet address of a neighbour of a bridge.
     Neighbour(u32, IpAddr),
+    /// The largest packets that reach a destination of tunnels.
+    PathMtu(IpAddr),
     /// The timeout policy of a zone.
     TimeoutPolicy(u16),
 }
@@ -72,6 +74,7 @@ impl Read {
             Read::Handles(bridge) => (22, bridge, 0),
             Read::Underlay => (25, 0, 0),
             Read::Neighbour(bridge, address) => (26, bridge, hash_of(address)),
+            Read::PathMtu(destination) => (28, 0, hash_of(destination)),
             Read::TimeoutPolicy(zone) => (27, zone.into(), 0),
         };
         Dep(flow::mix(flow::mix(seed, kind << 32 | u64::from(a)), b))

@@ -326,7 +326,7 @@ impl Switch {
             bridge.events.append(&mut log.events);
             ended.push((bridge.id, log.stale));
         }
-        self.age_neighbours(now, &mut stale);
+        self.age_tunnel_tables(now, &mut stale);
         let mut gone = Gone::default();
         self.contexts.tick(now, &mut left, &mut gone);
         let mut changes = self.changes(stale);
@@ -342,7 +342,7 @@ impl Switch {
         self.bridges
             .values()
             .flat_map(|bridge| [bridge.fdb.next_expiry(), bridge.tables.next_event()])
-            .chain([self.contexts.next_event(), self.tunnels.tables.neighbours.next_event()])
+            .chain([self.contexts.next_event(), self.tunnels.next_event()])
             .flatten()
             .min()
     }

@@ -249,7 +249,7 @@ fn slow_path(step: &Step) -> Option<&'static str> {
         PuntReason::Lldp => Some("Consists of LLDP packets."),
         PuntReason::Stp => Some("Consists of STP packets."),
         PuntReason::Igmp => Some(NOT_IN_DATAPATH),
-        PuntReason::Controller | PuntReason::Sample | PuntReason::Capture => None,
+        PuntReason::Controller | PuntReason::PathMtu | PuntReason::Sample | PuntReason::Capture => None,
     }
 }
 

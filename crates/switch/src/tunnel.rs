@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tunnel::format::{Format, SourcePorts};
 use tunnel::neighbour::{self, BridgeName, Heard, Request, Resolution};
+use tunnel::path_mtu::{self, NotTooBig, TooBig};
 use tunnel::route;
 use tunnel::vport::{Listener, Received, Table, Vport};
 use wire::MacAddr;
@@ -26,6 +27,8 @@ pub struct Underlay {
     /// The datapath ports of tunnels whose packets the host's stack carries where no bridge of ours
     /// leads to the other end.
     pub host: BTreeSet<PortNo>,
+    /// The longest packets that devices of routes take, in bytes from the IP header on, by name.
+    pub mtus: BTreeMap<String, u16>,
 }
 
 /// How packets get to the other end of a tunnel.
@@ -42,6 +45,8 @@ pub enum Way<'a> {
 pub struct TunnelTables {
     /// The Ethernet addresses of neighbours behind bridges.
     pub neighbours: neighbour::Table,
+    /// The largest packets that reach a destination.
+    pub path_mtus: path_mtu::Table,
     /// The UDP source ports of packets that tunnels send.
     pub source_ports: SourcePorts,
 }
@@ -210,6 +215,15 @@ impl Tunnels {
         })
     }
 
+    /// When [`Switch::age_tunnel_tables`] is due.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        let (neighbours, path_mtus) = (&self.tables.neighbours, &self.tables.path_mtus);
+        [neighbours.next_event(), path_mtus.next_event()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
     pub(crate) fn ports(&self) -> &Table<Ingress> {
         &self.ports
     }
@@ -262,7 +276,8 @@ impl Switch {
         let tunnels = &mut self.tunnels;
         let same_routes = underlay.routes.generation() == tunnels.underlay.routes.generation();
         let same_bridges = underlay.bridges == tunnels.underlay.bridges;
-        if same_routes && same_bridges && underlay.host == tunnels.underlay.host {
+        let same_host = underlay.host == tunnels.underlay.host && underlay.mtus == tunnels.underlay.mtus;
+        if same_routes && same_bridges && same_host {
             return Vec::new();
         }
         let mut stale = vec![Read::Underlay];
@@ -338,6 +353,32 @@ impl Switch {
         (done, self.changes(changed.then_some(Read::Underlay)))
     }
 
+    /// Learns from an ICMP error, from its IP header on, if a tunnel can have sent the packet that
+    /// it is about. Returns what became stale.
+    ///
+    /// # Errors
+    /// [`NotTooBig`]; nothing has changed.
+    pub fn hear_too_big(&mut self, packet: &[u8], now: Nanos) -> Result<Vec<Change>, NotTooBig> {
+        let error = TooBig::parse(packet)?;
+        let ports = self.tunnels.tables.source_ports;
+        let sent = |(_, vport): (Ingress, &Vport)| path_mtu::sent(&vport.config, ports, &error.quoted);
+        let destination = self.tunnels.ports.ports().find_map(sent);
+        Ok(self.learn_path_mtu(destination.ok_or(NotTooBig::NotOurs)?, error.mtu, now))
+    }
+
+    /// Learns that packets to `destination` must not be longer than `mtu`. Returns what became
+    /// stale.
+    pub fn learn_path_mtu(&mut self, destination: IpAddr, mtu: u16, now: Nanos) -> Vec<Change> {
+        let changed = self.tunnels.tables.path_mtus.learn(destination, mtu, now);
+        self.changes(changed.into_iter().map(Read::PathMtu))
+    }
+
+    /// Forgets the largest packets to all destinations. Returns what became stale.
+    pub fn flush_path_mtus(&mut self) -> Vec<Change> {
+        let changed = self.tunnels.tables.path_mtus.flush();
+        self.changes(changed.into_iter().map(Read::PathMtu))
+    }
+
     /// Requests for the addresses of neighbours that are to be sent.
     pub fn take_neighbour_requests(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.tunnels.requests)
@@ -385,8 +426,10 @@ impl Switch {
         name.is_none_or(|name| self.tunnels.mac_of(name, address).is_some())
     }
 
-    /// Removes neighbours that are too old.
-    pub(crate) fn age_neighbours(&mut self, now: Nanos, stale: &mut Vec<Read>) {
+    /// Removes neighbours and path MTUs that are too old.
+    pub(crate) fn age_tunnel_tables(&mut self, now: Nanos, stale: &mut Vec<Read>) {
+        let forgotten = self.tunnels.tables.path_mtus.tick(now);
+        stale.extend(forgotten.into_iter().map(Read::PathMtu));
         for (bridge, address) in self.tunnels.tables.neighbours.tick(now) {
             let ids = self.bridge_ids.iter();
             let ids = ids.filter(|(name, _)| BridgeName::new(name) == bridge);

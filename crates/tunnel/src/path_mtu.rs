@@ -3,17 +3,24 @@
 //!
 //! [`TooBig`] is such an error. [`sent`] checks that a tunnel port could have sent the packet that
 //! it quotes: anybody can send ICMP errors, but has to guess what the tunnels send. [`Table`] has
-//! the sizes, and [`PathMtus`] is a copy of its answers, which translations read without a lock.
+//! the sizes.
+//!
+//! An inner packet that does not fit is answered ([`answer`]), or the outer packet is fragmented
+//! ([`fragments`]).
 //!
 //! Invariants
 //! - An error only makes a size smaller, until it is forgotten after ten minutes.
 //! - No size is below the minimum of the IP version, whatever an error says.
 
+mod answer;
 mod error;
+mod fragments;
 mod table;
 
+pub use answer::{answer, must_be_carried};
 pub use error::{NotTooBig, Quoted, TooBig, sent};
-pub use table::{Counters, LIMIT, MIN_IPV4, MIN_IPV6, PathMtus, Table};
+pub use fragments::{allow_fragments, fragments};
+pub use table::{Counters, Entry, LIMIT, MIN_IPV4, MIN_IPV6, Table};
 
 #[cfg(test)]
 mod tests;

@@ -131,9 +131,9 @@ fn a_router_says_how_large_outer_packets_may_be() {
             let error = TooBig::parse(frame.get(14..)?).ok()?;
             assert_eq!((error.mtu, error.quoted.len), (1400, 1450));
             let to = sent(&config, SourcePorts::default(), &error.quoted)?;
-            assert_eq!(table.learn(to, &error, nanos::Nanos::from_secs(1)), [destination]);
+            assert_eq!(table.learn(to, error.mtu, nanos::Nanos::from_secs(1)), [destination]);
             Some(())
         });
-        assert_eq!(table.path_mtus().get(destination), Some(1400));
+        assert_eq!(table.get(destination), Some(1400));
     }
 }

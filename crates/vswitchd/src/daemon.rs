@@ -259,6 +259,7 @@ impl Daemon {
                     ready?.clear_ready();
                     self.owed.configuration |= state.settle_underlay();
                 }
+                told = state.shared.path_mtus.take() => state.learn_path_mtus(&told),
                 wanted = state.shared.wanted_neighbours() => state.ask_for_neighbours(&wanted),
                 failed = state.shared.failed_ports() => {
                     state.forget_ports(&failed);

@@ -38,6 +38,7 @@ mod openflow;
 mod options;
 mod own_changes;
 mod packets;
+mod path_mtus;
 mod protocols;
 mod qos;
 mod reports;

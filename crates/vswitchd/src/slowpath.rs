@@ -4,6 +4,7 @@ use crate::captures::Captures;
 use crate::clock::Clock;
 use crate::exports::samples::Samples;
 use crate::packets::Packets;
+use crate::path_mtus::PathMtus;
 use crate::protocols::frames::Frames;
 use crate::protocols::links::Links;
 use crate::reports::Reports;
@@ -109,6 +110,8 @@ pub(crate) struct Shared {
     /// most.
     neighbours: Mutex<Vec<Request>>,
     neighbours_wanted: Notify,
+    /// What is told of packets of tunnels that are too big.
+    pub(crate) path_mtus: PathMtus,
     failed: Mutex<Vec<PortNo>>,
     failed_notify: Notify,
     /// What port security has done, for the daemon.
@@ -137,6 +140,7 @@ impl Shared {
             types: Mutex::default(),
             neighbours: Mutex::default(),
             neighbours_wanted: Notify::new(),
+            path_mtus: PathMtus::default(),
             failed: Mutex::default(),
             failed_notify: Notify::new(),
             secured: Mutex::default(),
@@ -224,7 +228,7 @@ impl Shared {
     /// The caller holds the lock: no thread may translate by the new tables before the changes are
     /// published.
     fn update_locked(&self, switch: &mut Switch, change: impl FnOnce(&mut Switch, Nanos) -> Vec<Change>, now: Nanos) {
-        let before = switch.tunnel_tables().neighbours.counters();
+        let before = tunnels::Counters::of(switch.tunnel_tables());
         self.changes.publish(&change(switch, now));
         let forgotten = switch.take_forgotten();
         self.packets.forget(&forgotten);
@@ -235,7 +239,7 @@ impl Shared {
             self.secured.lock().extend(secured);
             self.secured_notify.notify_one();
         }
-        tunnels::count(before, switch.tunnel_tables().neighbours.counters());
+        before.count(switch.tunnel_tables());
         let requests = switch.take_neighbour_requests();
         if !requests.is_empty() {
             self.neighbours.lock().extend(requests);
@@ -342,6 +346,7 @@ impl Slowpath for Shared {
                 self.captures.push(punt);
                 true
             }
+            PuntReason::PathMtu => self.path_mtus.push_frame(punt.packet),
             PuntReason::Lacp
             | PuntReason::Stp
             | PuntReason::Igmp

@@ -16,6 +16,7 @@ mod connections;
 mod random;
 #[path = "../../tests/models/actions.rs"]
 mod reference;
+mod too_big;
 
 /// Handle, port, bytes, length of the whole.
 type Taken = (u32, PortNo, Vec<u8>, usize);

@@ -1,5 +1,7 @@
 //! Outer headers of tunnels: put before packets, and taken off.
 
+mod too_big;
+
 use super::{Context, ETHERNET, ethernet_len};
 use crate::flow_look::FlowSecret;
 use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
@@ -8,9 +10,12 @@ use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum};
 use std::hash::RandomState;
 use std::sync::Arc;
+use too_big::Answers;
 use tunnel::format::ecn::{self, Ecn};
 use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, inner_ip};
 use wire::EtherType;
+
+pub(super) use too_big::is_too_big;
 
 /// Length of an IPv6 header.
 const IPV6_LEN: usize = 40;
@@ -32,6 +37,7 @@ pub(crate) struct Tunnels {
     secrets: TunnelSecrets,
     /// The last identification of IPv4.
     identification: u16,
+    answers: Answers,
 }
 
 impl Tunnels {
@@ -39,7 +45,13 @@ impl Tunnels {
         Tunnels {
             secrets,
             identification: 0,
+            answers: Answers::default(),
         }
+    }
+
+    /// Whether an ICMP error may be sent about a packet now.
+    fn may_answer(&mut self, packet: &[u8], now: Nanos) -> bool {
+        self.answers.take(self.secrets.flows.look(packet).hash as u32, now)
     }
 
     /// Puts outer headers before a packet that is no segment.

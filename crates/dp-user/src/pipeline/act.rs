@@ -137,6 +137,8 @@ impl Pipeline {
                 }
             }
         }
+        // A tunnel's answers to packets that are too big for it.
+        self.recirculate(depth, from, now);
         false
     }
 

@@ -1,6 +1,6 @@
 //! Sending by sockets.
 
-use super::{HostTunnelConfig, SEND_BUFFER, UDP, any, socket};
+use super::{HostTunnelConfig, OnTooBig, SEND_BUFFER, UDP, any, socket};
 use crate::{Frame, Tx, TxReport};
 use rustix::io::Errno;
 use socket2::Socket;
@@ -26,6 +26,7 @@ pub(super) struct SocketTx {
     v6: Vec<Sender>,
     /// The family and the place of the socket that had no room at the last [`Tx::offer`].
     full: Option<(bool, usize)>,
+    too_big: OnTooBig,
 }
 
 /// A socket that sends, and what it is set to.
@@ -56,11 +57,16 @@ enum Failure {
 }
 
 impl SocketTx {
-    pub(super) fn open(config: HostTunnelConfig, families: impl Iterator<Item = bool>) -> io::Result<SocketTx> {
+    pub(super) fn open(
+        config: HostTunnelConfig,
+        families: impl Iterator<Item = bool>,
+        too_big: OnTooBig,
+    ) -> io::Result<SocketTx> {
         let mut tx = SocketTx {
             v4: Vec::new(),
             v6: Vec::new(),
             full: None,
+            too_big,
         };
         let count = if config.protocol == UDP { SOCKETS } else { 1 };
         for ipv6 in families {
@@ -97,7 +103,10 @@ impl SocketTx {
                 self.full = Some((ipv6, place));
                 return sent;
             }
-            Some(Failure::TooBig) => report.too_big += 1,
+            Some(Failure::TooBig) => {
+                report.too_big += 1;
+                (self.too_big)(outer.header.dst, outer.header.mark);
+            }
             Some(Failure::Error) => report.errors += 1,
         }
         sent + 1

@@ -41,6 +41,7 @@ mod offload;
 mod openflow;
 mod other_tools;
 mod ovn;
+mod path_mtus;
 mod port_security;
 mod python_idl;
 mod qos;

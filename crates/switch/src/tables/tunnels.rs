@@ -6,10 +6,14 @@
 //! translation except for its UDP source port, which every packet has of its own. Where the
 //! underlay reads that port, the packet recirculates instead.
 //!
+//! Packets that are longer than the path takes are refused where they get their outer headers:
+//! the limit is that of the device, or what an ICMP error has told.
+//!
 //! Where no bridge of ours leads to the other end, the packet with its outer headers leaves by the
 //! tunnel's datapath port, which hands it to the host's stack. Packets that the host's stack has
 //! received come from there without outer headers.
 
+mod ended;
 mod told;
 
 use super::Credited;
@@ -19,19 +23,16 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::{Egress, Ingress};
 use crate::tunnel::Way;
-use dp::{Action, DropCause, Effect, TunnelPush};
+use dp::{Action, DropCause, Effect, PathLimit, TunnelPush};
 use flow::{Field, Key, MatchField, PacketMeta, PortNo, Tunnel};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use tunnel::format::geneve::{Options, OptionsBuffer};
 use tunnel::format::{Body, EncapsulateError, Encapsulation, Erspan, ErspanV2, Gbp, Inner, InnerIp, Outer, Packet};
-use tunnel::neighbour::{BridgeName, Heard};
+use tunnel::neighbour::BridgeName;
 use tunnel::vport::{self, Config, Endpoint, Local, Mode, Tos, Ttl, Type, Vport};
 use wire::{EtherType, MacAddr};
 
-/// ICMPv6, and its neighbour advertisement (RFC 4861 §4.4).
-const ICMPV6: u128 = 58;
-const ADVERTISEMENT: u128 = 136;
 const UDP: u128 = 17;
 
 /// The bits of the congestion mark and of the DSCP in a type of service.
@@ -93,85 +94,6 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Where a packet to the local port of a bridge ends a tunnel: takes its outer headers off.
-    /// What it says of neighbours is learned. Returns whether it was a tunnel's packet.
-    pub(super) fn end_tunnel(&mut self, device: PortNo) -> bool {
-        let Some(own) = self.switch.tunnels.ends_at(device) else {
-            return false;
-        };
-        if self.packet.limit.is_some() {
-            // A packet that was cut has no whole inner packet.
-            return false;
-        }
-        self.depend(Read::Underlay);
-        let Some(at) = self.switch.attachments.get(&device).copied() else {
-            return false;
-        };
-        let kind = EtherType(self.read(Field::EthType) as u16);
-        if kind == EtherType::ARP {
-            self.hear_arp(at.bridge);
-            return false;
-        }
-        let is_v4 = match kind {
-            EtherType::IPV4 => true,
-            EtherType::IPV6 => false,
-            _ => return false,
-        };
-        let protocol = self.read(Field::IpProto) as u8;
-        if u128::from(protocol) == ICMPV6 && !is_v4 {
-            self.hear_advertisement(at.bridge);
-            return false;
-        }
-        let Some(has_port) = self.switch.tunnels.receives_protocol(protocol) else {
-            return false;
-        };
-        let dst: IpAddr = match is_v4 {
-            true => Ipv4Addr::from_bits(self.read(Field::Ipv4Dst) as u32).into(),
-            false => Ipv6Addr::from_bits(self.read(Field::Ipv6Dst)).into(),
-        };
-        let mac = MacAddr::from_u64(self.read(Field::EthDst) as u64);
-        if mac != own.mac || !own.addresses.contains(&dst) || self.read(Field::IpFrag) != 0 {
-            return false;
-        }
-        let port = if has_port { self.read(Field::TpDst) as u16 } else { 0 };
-        let Some((tunnel, format)) = self.switch.tunnels.listener(protocol, port) else {
-            return false;
-        };
-        if !self.another_output() {
-            return true;
-        }
-        self.commit_all();
-        self.export_ended(device);
-        self.actions.push(Action::TunnelPop { port: tunnel, format });
-        self.mirror_sent(Egress::Device(device));
-        true
-    }
-
-    fn hear_arp(&mut self, bridge: u32) {
-        let operation = self.read(Field::ArpOp) as u16;
-        if operation != 2 {
-            return;
-        }
-        let sender = Ipv4Addr::from_bits(self.read(Field::ArpSpa) as u32);
-        let mac = MacAddr::from_u64(self.read(Field::ArpSha) as u64);
-        let target = Ipv4Addr::from_bits(self.read(Field::ArpTpa) as u32);
-        self.hear(bridge, Heard::from_arp(operation, sender, mac, target));
-    }
-
-    fn hear_advertisement(&mut self, bridge: u32) {
-        if self.read(Field::IcmpType) != ADVERTISEMENT || self.read(Field::IcmpCode) != 0 {
-            return;
-        }
-        let target = Ipv6Addr::from_bits(self.read(Field::NdTarget));
-        let mac = MacAddr::from_u64(self.read(Field::NdTll) as u64);
-        let destination = Ipv6Addr::from_bits(self.read(Field::Ipv6Dst));
-        self.hear(bridge, Heard::from_advertisement(target, mac, destination, true));
-    }
-
-    fn hear(&mut self, bridge: u32, heard: Option<Heard>) {
-        self.effects.extend(heard.map(|heard| Effect::Heard { bridge, heard }));
-    }
-
     /// Sends the packet through a tunnel.
     pub(super) fn send_through_tunnel(&mut self, at: Ingress) {
         let Some(vport) = self.switch.tunnels.ports().get(at) else {
@@ -196,11 +118,13 @@ impl<'a> Pipeline<'a> {
         let mark = self.outer_mark(config);
         self.depend(Read::Underlay);
         let device = PortNo(vport.datapath_port);
-        let Some((way, hop)) = self.switch.tunnels.underlay.way(device, remote, mark as u32) else {
+        let underlay = &self.switch.tunnels.underlay;
+        let Some((way, hop)) = underlay.way(device, remote, mark as u32) else {
             self.detail(|_| String::from("output to native tunnel"));
             self.warning(|_| String::from("native tunnel routing failed"));
             return self.dropped(DropCause::TunnelRoute);
         };
+        let limit = self.path_limit(config, (way, &hop.device), remote);
         let (underlay, ethernet, source) = match way {
             Way::Native(name, bridge) => {
                 let source = self.source_of(config, hop.source);
@@ -246,6 +170,7 @@ impl<'a> Pipeline<'a> {
             kind: config.kind.kind(),
             headers,
             sequence: self.switch.tunnels.sequence(at),
+            limit,
         });
         let told = self.told_of(config, ip, (source, remote));
         self.credit_port(at, true);
@@ -253,6 +178,31 @@ impl<'a> Pipeline<'a> {
             Way::Native(..) => self.send_encapsulated(at, vport, push, (mark, told)),
             Way::Host => self.send_by_host(at, vport, push, (mark, told)),
         }
+    }
+
+    /// How long the tunnel's packets to an end may be.
+    fn path_limit(&mut self, config: &Config, (way, device): (Way<'_>, &str), remote: IpAddr) -> Option<PathLimit> {
+        let may_fragment = !config.df && remote.is_ipv4();
+        if may_fragment && way == Way::Host {
+            // The host's stack makes the fragments.
+            return None;
+        }
+        self.depend(Read::PathMtu(remote));
+        let tunnels = &self.switch.tunnels;
+        let of_device = tunnels.underlay.mtus.get(device).copied();
+        // Routers fragment what may be fragmented.
+        let of_path = tunnels.tables.path_mtus.get(remote).filter(|_| !may_fragment);
+        let mtu = of_device.into_iter().chain(of_path).min()?;
+        Some(PathLimit {
+            mtu,
+            learned: of_path == Some(mtu),
+            fragments: may_fragment,
+            id: match config.in_key {
+                vport::Key::None => None,
+                vport::Key::Value(key) => Some(key),
+                vport::Key::Flow => self.out_key(config),
+            },
+        })
     }
 
     /// Counts the packet for both ends of a patch through which it goes to this one.

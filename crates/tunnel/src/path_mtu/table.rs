@@ -1,11 +1,9 @@
 //! The largest packets to each destination.
 
-use super::error::TooBig;
-use crate::shards::Shards;
 use nanos::Nanos;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The smallest size over IPv4, in bytes from the IP header on (RFC 1191 §3).
@@ -26,32 +24,37 @@ pub struct Counters {
     pub evicted: u64,
 }
 
-/// The largest packets to all destinations at one time.
-#[derive(Clone, Debug, Default)]
-pub struct PathMtus {
-    sizes: Shards<IpAddr, u16>,
-    version: u64,
+/// The largest packets to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The destination.
+    pub destination: IpAddr,
+    /// In bytes from the outer IP header on.
+    pub mtu: u16,
+    /// For how long it is kept.
+    pub left: Duration,
 }
 
-impl PathMtus {
-    /// The largest packet that reaches a destination, in bytes from the outer IP header on; `None`
-    /// if only the device that it leaves by sets a limit.
-    pub fn get(&self, destination: IpAddr) -> Option<u16> {
-        self.sizes.get(&destination).copied()
-    }
+impl Entry {
+    /// The lines above the entries.
+    pub const HEADER: &str = concat!(
+        "IP                                            MTU    Expires\n",
+        "=============================================================\n",
+    );
+}
 
-    /// A number that grows with every change: what was decided with another number may be wrong.
-    pub fn version(&self) -> u64 {
-        self.version
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (destination, left) = (self.destination.to_string(), self.left.as_secs());
+        write!(f, "{destination:<46}{:<7}{left} s", self.mtu)
     }
 }
 
 /// The table.
 #[derive(Debug)]
 pub struct Table {
-    expires: HashMap<IpAddr, Nanos>,
+    sizes: HashMap<IpAddr, (u16, Nanos)>,
     expiry: BTreeSet<(Nanos, IpAddr)>,
-    known: Arc<PathMtus>,
     limit: usize,
     counters: Counters,
 }
@@ -66,17 +69,29 @@ impl Table {
     /// An empty table for this many destinations.
     pub fn new(limit: usize) -> Table {
         Table {
-            expires: HashMap::new(),
+            sizes: HashMap::new(),
             expiry: BTreeSet::new(),
-            known: Arc::default(),
             limit,
             counters: Counters::default(),
         }
     }
 
-    /// The sizes as they are now. It costs little, also after each change.
-    pub fn path_mtus(&self) -> Arc<PathMtus> {
-        self.known.clone()
+    /// The largest packet that reaches a destination, in bytes from the outer IP header on; `None`
+    /// if only the device that it leaves by sets a limit.
+    pub fn get(&self, destination: IpAddr) -> Option<u16> {
+        self.sizes.get(&destination).map(|(size, _)| *size)
+    }
+
+    /// The sizes that are known, by destination.
+    pub fn entries(&self, now: Nanos) -> impl Iterator<Item = Entry> {
+        let entry = |(destination, (mtu, expires)): (&IpAddr, &(u16, Nanos))| Entry {
+            destination: *destination,
+            mtu: *mtu,
+            left: expires.since(now),
+        };
+        let mut all: Vec<Entry> = self.sizes.iter().map(entry).collect();
+        all.sort_unstable();
+        all.into_iter()
     }
 
     /// What was counted so far.
@@ -84,26 +99,24 @@ impl Table {
         self.counters
     }
 
-    /// Learns from an error about a packet to `destination`, which the caller has checked with
-    /// [`sent`](super::sent). The destinations whose size has changed.
-    pub fn learn(&mut self, destination: IpAddr, error: &TooBig<'_>, now: Nanos) -> Vec<IpAddr> {
-        let before = self.known.get(destination);
-        if before.is_some_and(|size| size < error.mtu) {
+    /// Learns that packets to `destination` must not be longer than `mtu`. Of an ICMP error the
+    /// caller has checked the quoted packet with [`sent`](super::sent). The destinations whose size
+    /// has changed.
+    pub fn learn(&mut self, destination: IpAddr, mtu: u16, now: Nanos) -> Vec<IpAddr> {
+        let before = self.get(destination);
+        if before.is_some_and(|size| size < mtu) {
             return Vec::new();
         }
         let mut changed = Vec::new();
         if before.is_none() {
             changed.extend(self.make_room());
         }
-        if before != Some(error.mtu) {
-            let known = Arc::make_mut(&mut self.known);
-            known.sizes.insert(destination, error.mtu);
-            known.version += 1;
+        if before != Some(mtu) {
             self.counters.learned += 1;
             changed.push(destination);
         }
         let expires = now + AGING;
-        if let Some(before) = self.expires.insert(destination, expires) {
+        if let Some((_, before)) = self.sizes.insert(destination, (mtu, expires)) {
             self.expiry.remove(&(before, destination));
         }
         self.expiry.insert((expires, destination));
@@ -124,9 +137,15 @@ impl Table {
         gone
     }
 
+    /// Forgets all sizes. The destinations whose size was forgotten.
+    pub fn flush(&mut self) -> Vec<IpAddr> {
+        self.expiry.clear();
+        self.sizes.drain().map(|(destination, _)| destination).collect()
+    }
+
     /// Forgets a size if there are too many.
     fn make_room(&mut self) -> Option<IpAddr> {
-        if self.expires.len() < self.limit {
+        if self.sizes.len() < self.limit {
             return None;
         }
         self.counters.evicted += 1;
@@ -135,10 +154,7 @@ impl Table {
 
     fn remove_first(&mut self) -> Option<IpAddr> {
         let (_, destination) = self.expiry.pop_first()?;
-        self.expires.remove(&destination);
-        let known = Arc::make_mut(&mut self.known);
-        known.sizes.remove(&destination);
-        known.version += 1;
+        self.sizes.remove(&destination);
         Some(destination)
     }
 }

@@ -5,6 +5,7 @@ use nanos::Nanos;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
+use wire::EtherType;
 use wire::checksum::{checksum, pseudo_ipv6};
 
 const NONE: [IpAddr; 0] = [];
@@ -298,36 +299,26 @@ fn other_packets_are_for_others() {
     assert_eq!(TooBig::parse(&[]), Err(NotTooBig::Other));
 }
 
-/// An error with this size.
-fn too_big(mtu: u16) -> TooBig<'static> {
-    let quoted = Quoted {
-        src: ip("192.0.2.1"),
-        dst: ip("192.0.2.2"),
-        protocol: 17,
-        len: 1500,
-        data: &[],
-    };
-    TooBig { mtu, quoted }
-}
-
 #[test]
 fn a_size_only_gets_smaller_and_is_forgotten_after_ten_minutes() {
     let mut table = Table::default();
     let to = ip("192.0.2.2");
-    assert_eq!(table.learn(to, &too_big(1400), secs(0)), [to]);
-    assert_eq!(table.learn(to, &too_big(1450), secs(100)), NONE);
-    assert_eq!(table.path_mtus().get(to), Some(1400));
+    assert_eq!(table.learn(to, 1400, secs(0)), [to]);
+    assert_eq!(table.learn(to, 1450, secs(100)), NONE);
+    assert_eq!(table.get(to), Some(1400));
     assert_eq!(table.next_event(), Some(secs(600)));
-    let before = table.path_mtus();
-    assert_eq!(table.learn(to, &too_big(1400), secs(200)), NONE);
-    assert_eq!(table.path_mtus().version(), before.version());
-    assert_eq!(table.learn(to, &too_big(1300), secs(300)), [to]);
-    assert_eq!((before.get(to), table.path_mtus().get(to)), (Some(1400), Some(1300)));
-    assert!(before.version() < table.path_mtus().version());
+    assert_eq!(table.learn(to, 1400, secs(200)), NONE);
+    assert_eq!(table.next_event(), Some(secs(800)));
+    assert_eq!(table.learn(to, 1300, secs(300)), [to]);
+    assert_eq!(table.get(to), Some(1300));
+    let shown: Vec<String> = table.entries(secs(890)).map(|entry| entry.to_string()).collect();
+    assert_eq!(shown, [format!("{:<46}1300   10 s", "192.0.2.2")]);
     assert_eq!(table.tick(secs(899)), NONE);
     assert_eq!(table.tick(secs(900)), [to]);
-    assert_eq!((table.path_mtus().get(to), table.next_event()), (None, None));
-    assert_eq!(table.counters(), Counters { learned: 2, evicted: 0 });
+    assert_eq!((table.get(to), table.next_event()), (None, None));
+    assert_eq!(table.learn(to, 1400, secs(1000)), [to]);
+    assert_eq!((table.flush(), table.next_event()), (vec![to], None));
+    assert_eq!(table.counters(), Counters { learned: 3, evicted: 0 });
 }
 
 proptest! {
@@ -340,19 +331,17 @@ proptest! {
         let address = |n: u8| IpAddr::from(Ipv4Addr::new(10, 0, 0, n));
         for (n, mtu, wait) in steps {
             now += Duration::from_secs(wait);
-            let before = table.path_mtus();
+            let sizes = |table: &Table| -> Vec<Option<u16>> { (0..12).map(|n| table.get(address(n))).collect() };
+            let before = sizes(&table);
             let mut told = table.tick(now);
-            told.extend(table.learn(address(n), &too_big(mtu), now));
-            let after = table.path_mtus();
-            let size = after.get(address(n)).unwrap();
-            prop_assert!(size <= mtu);
+            told.extend(table.learn(address(n), mtu, now));
+            let after = sizes(&table);
+            prop_assert!(after[usize::from(n)].unwrap() <= mtu);
             prop_assert!(table.next_event().unwrap() > now);
-            let known = (0..12).filter(|n| after.get(address(*n)).is_some()).count();
-            prop_assert!(known <= 5);
+            prop_assert!(after.iter().flatten().count() <= 5);
             for n in 0..12 {
-                let same = before.get(address(n)) == after.get(address(n));
+                let same = before[usize::from(n)] == after[usize::from(n)];
                 prop_assert!(same || told.contains(&address(n)));
-                prop_assert!(same || before.version() < after.version());
             }
         }
     }
@@ -367,5 +356,128 @@ proptest! {
                 sent(&config, SourcePorts::default(), &error.quoted);
             }
         }
+    }
+}
+
+/// An inner IPv4 packet with "don't fragment" and so many bytes behind its header.
+fn inner_v4(len: usize) -> Vec<u8> {
+    let packet = testkit::Packet::new(testkit::mac(1), testkit::mac(2));
+    let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let mut packet = packet.protocol(6, &vec![7; len]).bytes().split_off(14);
+    packet[6] |= 0x40;
+    packet
+}
+
+fn inner_v6(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([protocol, 64]);
+    packet.extend([0xfd; 16]);
+    packet.extend([0xfe; 16]);
+    packet[24] = 0x20;
+    packet.extend(payload);
+    packet
+}
+
+#[test]
+fn the_sender_of_a_packet_that_is_too_big_gets_an_error_from_its_destination() {
+    let packet = inner_v4(1480);
+    let error = answer(EtherType::IPV4, &packet, 1450).unwrap();
+    assert_eq!(error.len(), 576);
+    assert_eq!((&error[12..16], &error[16..20]), (&packet[16..20], &packet[12..16]));
+    let read = TooBig::parse(&error).unwrap();
+    assert_eq!(
+        (read.mtu, read.quoted.len, read.quoted.src),
+        (1450, 1500, ip("10.0.0.1"))
+    );
+
+    let packet = inner_v6(6, &[7; 1460]);
+    let error = answer(EtherType::IPV6, &packet, 1430).unwrap();
+    assert_eq!(error.len(), 1280);
+    assert_eq!((&error[8..24], &error[24..40]), (&packet[24..40], &packet[8..24]));
+    let read = TooBig::parse(&error).unwrap();
+    assert_eq!((read.mtu, read.quoted.len, read.quoted.data[0]), (1430, 1500, 7));
+    // No host has to send smaller ones.
+    let error = answer(EtherType::IPV6, &packet, 1000).unwrap();
+    assert_eq!(TooBig::parse(&error).unwrap().mtu, 1280);
+}
+
+#[test]
+fn no_error_is_sent_about_errors_fragments_and_packets_to_many() {
+    let change = |at: usize, value: u8| {
+        let mut packet = inner_v4(1480);
+        packet[at] = value;
+        answer(EtherType::IPV4, &packet, 1450)
+    };
+    assert!(change(8, 1).is_some());
+    for (at, value) in [
+        (6, 0),
+        (7, 1),
+        (6, 0x60),
+        (12, 224),
+        (12, 0),
+        (16, 127),
+        (16, 255),
+        (16, 239),
+        (0, 0x65),
+    ] {
+        assert_eq!(change(at, value), None, "{at} {value}");
+    }
+    for (kind, is_answered) in [(3, false), (5, false), (11, false), (8, true), (0, true)] {
+        let mut packet = inner_v4(1480);
+        (packet[9], packet[20]) = (1, kind);
+        assert_eq!(
+            answer(EtherType::IPV4, &packet, 1450).is_some(),
+            is_answered,
+            "ICMP {kind}"
+        );
+        let packet = inner_v6(58, &[kind; 1400]);
+        assert!(answer(EtherType::IPV6, &packet, 1400).is_none(), "ICMPv6 {kind}");
+    }
+    assert!(answer(EtherType::IPV6, &inner_v6(58, &[128; 1400]), 1400).is_some());
+    assert!(answer(EtherType::IPV6, &inner_v6(58, &[137; 1400]), 1400).is_none());
+    let mut to_many = inner_v6(6, &[7; 1400]);
+    to_many[24] = 0xff;
+    assert_eq!(answer(EtherType::IPV6, &to_many, 1400), None);
+    assert_eq!(answer(EtherType::MPLS, &inner_v4(1480), 1450), None);
+    // Every link carries these.
+    let small = inner_v6(6, &[7; 1240]);
+    assert!(must_be_carried(EtherType::IPV6, &small) && answer(EtherType::IPV6, &small, 1200).is_none());
+    assert!(!must_be_carried(EtherType::IPV6, &inner_v6(6, &[7; 1241])));
+    assert!(!must_be_carried(EtherType::IPV4, &inner_v4(100)));
+}
+
+proptest! {
+    #[test]
+    fn fragments_together_are_the_packet(len in 1_usize..3000, mtu in 0_usize..2000) {
+        let mut packet = inner_v4(len);
+        for byte in &mut packet[20..] {
+            *byte = (len % 251) as u8;
+        }
+        prop_assert!(allow_fragments(&mut packet));
+        let all: Vec<Vec<u8>> = fragments(&packet, mtu).collect();
+        prop_assert_eq!(all.is_empty(), mtu < 28);
+        let mut data = Vec::new();
+        for (n, fragment) in all.iter().enumerate() {
+            let (header, ip) = wire::headers::ipv4(fragment).unwrap();
+            prop_assert!(fragment.len() <= mtu && ip.end == fragment.len());
+            prop_assert_eq!(checksum(&header[..]), 0);
+            let offset = u16::from_be_bytes([header[6], header[7]]);
+            prop_assert_eq!(usize::from(offset & 0x1fff) * 8, data.len());
+            prop_assert_eq!(offset & 0x2000 != 0, n + 1 < all.len());
+            prop_assert_eq!(&header[4..6], &packet[4..6]);
+            data.extend_from_slice(&fragment[20..]);
+        }
+        prop_assert!(all.is_empty() || data == packet[20..]);
+    }
+
+    #[test]
+    fn no_inner_packet_makes_an_answer_panic(
+        packet in proptest::collection::vec(any::<u8>(), 0..100),
+        v6 in any::<bool>(),
+        mtu in any::<u16>(),
+    ) {
+        let kind = if v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        let _ = (answer(kind, &packet, mtu.into()), fragments(&packet, mtu.into()).count());
     }
 }

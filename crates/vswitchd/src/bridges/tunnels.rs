@@ -3,14 +3,15 @@
 use super::{BridgeState, Bridges, interfaces_of};
 use crate::desired::{self, Desired, InterfaceKind};
 use crate::dummy_port;
+use crate::path_mtus::TooBig;
 use crate::routes::{Routes, addresses_of};
 use dp::{Datapath, PortNo};
-use netdev::{HostTunnel, HostTunnelConfig};
+use netdev::{HostTunnel, HostTunnelConfig, Link};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use switch::{Underlay, UnderlayBridge, Way};
-use tunnel::route::Prefix;
+use tunnel::route::{Prefix, Table};
 use tunnel::vport::{Endpoint, Vport};
 
 /// Sockets of the host's stack for a tunnel's datapath port.
@@ -25,6 +26,15 @@ fn close(datapath: &dyn Datapath, name: &str, host: &HostPort) {
     if let Err(error) = datapath.del_port(host.port) {
         tracing::warn!(target: "tunnel", "{name}: {error}");
     }
+}
+
+/// The longest packets of the devices that routes lead by.
+fn mtus(routes: &Table, links: &[Link]) -> BTreeMap<String, u16> {
+    let devices: BTreeSet<&str> = routes.routes().map(|route| route.hop.device.as_str()).collect();
+    let named = links.iter().filter(|link| devices.contains(link.name.as_str()));
+    named
+        .map(|link| (link.name.clone(), u16::try_from(link.mtu).unwrap_or(u16::MAX)))
+        .collect()
 }
 
 impl Bridges {
@@ -92,6 +102,10 @@ impl Bridges {
         if !self.has_tunnels() {
             return false;
         }
+        let links = match follows_kernel {
+            true => netdev::list_links().unwrap_or_default(),
+            false => Vec::new(),
+        };
         let bridges = self.state.iter();
         let bridges = bridges.filter_map(|(name, state)| Some((name.clone(), self.underlay_of(name, state)?)));
         let host = self.host_tunnels.values().filter(|host| host.error.is_none());
@@ -99,8 +113,9 @@ impl Bridges {
             bridges: bridges.collect(),
             routes: routes.shared(),
             host: host.map(|host| host.port).collect(),
+            mtus: mtus(routes.table(), &links),
         };
-        let is_shown = follows_kernel && self.show_ways(&underlay);
+        let is_shown = follows_kernel && self.show_ways(&underlay, &links);
         self.shared.update(|switch, _| switch.set_underlay(underlay));
         is_shown
     }
@@ -132,7 +147,11 @@ impl Bridges {
             if before.is_some_and(|host| host.error.is_none()) {
                 continue;
             }
-            let device = HostTunnel::open(&name, config).map_err(|error| error.to_string());
+            let shared = self.shared.clone();
+            let too_big = move |destination, mark| {
+                shared.path_mtus.push(TooBig::Refused(destination, mark));
+            };
+            let device = HostTunnel::open(&name, config, Arc::new(too_big)).map_err(|error| error.to_string());
             let opened = device.and_then(|device| {
                 let added = self.datapath.add_port(port, Arc::new(device));
                 added.map_err(|error| error.to_string())
@@ -146,12 +165,9 @@ impl Bridges {
     }
 
     /// Shows which way each tunnel takes. Returns whether that is new.
-    fn show_ways(&mut self, underlay: &Underlay) -> bool {
+    fn show_ways(&mut self, underlay: &Underlay, links: &[Link]) -> bool {
         let mut is_new = false;
-        let mut links = None;
-        let mut carrier = |device: &str| {
-            // They are read once, and only where a tunnel has a remote end.
-            let links = links.get_or_insert_with(|| netdev::list_links().unwrap_or_default());
+        let carrier = |device: &str| {
             let link = links.iter().find(|link| link.name == device);
             link.is_some_and(|link| link.carrier)
         };

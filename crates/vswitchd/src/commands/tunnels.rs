@@ -9,6 +9,7 @@ use std::time::Duration;
 use switch::TunnelTables;
 use tunnel::format::SourcePorts;
 use tunnel::neighbour::{BridgeName, Entry};
+use tunnel::path_mtu;
 use wire::MacAddr;
 
 pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[String]) -> Answer)) {
@@ -19,6 +20,11 @@ pub(super) fn register(add: &impl Fn(&str, &str, usize, usize, fn(&State, &[Stri
         add(&format!("{prefix}/flush"), "", 0, 0, flush);
         add(&format!("{prefix}/aging"), "[SECS]", 0, 1, aging);
     }
+    add("tnl/path-mtu/show", "", 0, 0, |state, _| Ok(show_path_mtus(state)));
+    add("tnl/path-mtu/flush", "", 0, 0, |state, _| {
+        state.shared.update(|switch, _| switch.flush_path_mtus());
+        Ok("OK".to_owned())
+    });
     add("tnl/egress_port_range", "min max", 0, 2, egress_port_range);
 }
 
@@ -41,6 +47,18 @@ fn show(state: &State) -> String {
     for entry in switch.tunnel_tables().neighbours.entries() {
         let _ = writeln!(out, "{entry}");
     }
+    out
+}
+
+fn show_path_mtus(state: &State) -> String {
+    let mut out = path_mtu::Entry::HEADER.to_owned();
+    state.shared.update(|switch, now| {
+        let stale = switch.tick(now);
+        for entry in switch.tunnel_tables().path_mtus.entries(now) {
+            let _ = writeln!(out, "{entry}");
+        }
+        stale
+    });
     out
 }
 
