@@ -37,13 +37,13 @@ pub struct TunnelPush {
 pub struct PathLimit {
     /// In bytes from the outer IP header on.
     pub mtu: u16,
-    /// A router on the path has set it, and not the device that the packets leave by.
-    pub learned: bool,
     /// Longer packets are fragmented (`df_default=false`).
     pub fragments: bool,
     /// The key of packets that the tunnel receives: an ICMP error to the sender of an inner packet
     /// comes with it, as if the other end had sent it.
     pub id: Option<u64>,
+    /// Whether the sender gets an error: not about a mirror's copy.
+    pub answers: bool,
 }
 
 /// The sequence numbers of a tunnel, for all workers. Two are equal if they are the same.

@@ -128,6 +128,10 @@ impl Tunnel {
     pub const KEY: u16 = 8;
     /// The inner packet has no Ethernet header. Flows do not show it.
     pub const NO_ETHERNET: u16 = 16;
+    /// The switch has made the packet: an ICMP error about one that was too big for the tunnel. No
+    /// port learns an address from it, because a packet may go to tunnels that its destination is
+    /// not behind. Flows do not show it.
+    pub const OWN_ERROR: u16 = 32;
 }
 
 /// The most bytes of tunnel options (RFC 8926 §3.4).

@@ -62,20 +62,21 @@ pub struct HostTunnel {
 /// the path takes none that long. It must not wait.
 pub type OnTooBig = Arc<dyn Fn(IpAddr, u32) + Send + Sync>;
 
-/// What the host's stack knows of the path to a destination: the longest packets, in bytes from the
-/// IP header on, in the network namespace of the calling thread.
+/// What the host's stack knows of the path of a tunnel's packets to a destination: the longest, in
+/// bytes from the IP header on, in the network namespace of the calling thread. The route and the
+/// IPsec policy are those of the tunnel's protocol and port.
 ///
 /// # Errors
 /// The kernel's; `ENETUNREACH` without a route.
-pub fn path_mtu(destination: IpAddr, mark: u32) -> io::Result<u32> {
+pub fn path_mtu(config: HostTunnelConfig, destination: IpAddr, mark: u32) -> io::Result<u32> {
     let ipv6 = destination.is_ipv6();
-    let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
-    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = socket(config, ipv6).map_err(|error| error.source)?;
+    datagram::receive_nothing(socket.as_fd()).map_err(|error| error.source)?;
     if mark != 0 {
         socket.set_mark(mark)?;
     }
     // No packet is sent: this only looks the route up.
-    socket.connect(&SocketAddr::new(destination, 9).into())?;
+    socket.connect(&SocketAddr::new(destination, config.port).into())?;
     datagram::path_mtu(socket.as_fd(), ipv6).map_err(|error| error.source)
 }
 

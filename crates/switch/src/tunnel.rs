@@ -353,17 +353,17 @@ impl Switch {
         (done, self.changes(changed.then_some(Read::Underlay)))
     }
 
-    /// Learns from an ICMP error, from its IP header on, if a tunnel can have sent the packet that
-    /// it is about. Returns what became stale.
+    /// What [`learn_path_mtu`](Switch::learn_path_mtu) is to learn from an ICMP error, from its IP
+    /// header on, if a tunnel can have sent the packet that it is about.
     ///
     /// # Errors
-    /// [`NotTooBig`]; nothing has changed.
-    pub fn hear_too_big(&mut self, packet: &[u8], now: Nanos) -> Result<Vec<Change>, NotTooBig> {
+    /// [`NotTooBig`]; the error is to be ignored.
+    pub fn path_mtu_told(&self, packet: &[u8]) -> Result<(IpAddr, u16), NotTooBig> {
         let error = TooBig::parse(packet)?;
         let ports = self.tunnels.tables.source_ports;
         let sent = |(_, vport): (Ingress, &Vport)| path_mtu::sent(&vport.config, ports, &error.quoted);
         let destination = self.tunnels.ports.ports().find_map(sent);
-        Ok(self.learn_path_mtu(destination.ok_or(NotTooBig::NotOurs)?, error.mtu, now))
+        Ok((destination.ok_or(NotTooBig::NotOurs)?, error.mtu))
     }
 
     /// Learns that packets to `destination` must not be longer than `mtu`. Returns what became

@@ -1,6 +1,7 @@
 //! What the underlay says of packets of tunnels that are too big, on its way to the switch.
 
 use crate::state::State;
+use netdev::HostTunnelConfig;
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use tokio::sync::Notify;
@@ -18,8 +19,8 @@ const MOST: usize = 256;
 pub(crate) enum TooBig {
     /// An ICMP error that came in by a bridge, from its IP header on.
     Error(Box<[u8]>),
-    /// The host's stack has refused a packet to this destination with this mark.
-    Refused(IpAddr, u32),
+    /// The host's stack has refused a packet of such tunnels to this destination with this mark.
+    Refused(HostTunnelConfig, IpAddr, u32),
 }
 
 /// The queue, from workers to the daemon's thread.
@@ -67,34 +68,41 @@ impl State {
     pub(crate) fn learn_path_mtus(&self, all: &[TooBig]) {
         for told in all {
             match told {
-                TooBig::Error(packet) => self.shared.update(|switch, now| {
-                    switch.hear_too_big(packet, now).unwrap_or_else(|_| {
-                        IGNORED.inc();
-                        Vec::new()
-                    })
-                }),
-                TooBig::Refused(destination, mark) => self.ask_for_path_mtu(*destination, *mark),
+                TooBig::Error(packet) => {
+                    // Translations go on meanwhile: anybody can send any number of these.
+                    let told = self.shared.switch.read().path_mtu_told(packet);
+                    match told {
+                        Ok((destination, mtu)) => self.learn_path_mtu(destination, mtu),
+                        Err(_) => IGNORED.inc(),
+                    }
+                }
+                TooBig::Refused(config, destination, mark) => self.ask_for_path_mtu(*config, *destination, *mark),
             }
         }
     }
 
+    fn learn_path_mtu(&self, destination: IpAddr, mtu: u16) {
+        self.shared
+            .update(|switch, now| switch.learn_path_mtu(destination, mtu, now));
+    }
+
     /// Learns what the host's stack knows of the path to a destination.
-    fn ask_for_path_mtu(&self, destination: IpAddr, mark: u32) {
-        let mtu = match netdev::path_mtu(destination, mark) {
+    fn ask_for_path_mtu(&self, config: HostTunnelConfig, destination: IpAddr, mark: u32) {
+        let mtu = match netdev::path_mtu(config, destination, mark) {
             Ok(mtu) => u16::try_from(mtu).unwrap_or(u16::MAX),
             Err(error) => {
                 telemetry::warn_limited!(target: "tunnel", "{destination}: the kernel tells no path MTU: {error}");
                 return;
             }
         };
-        self.shared.update(|switch, now| {
+        let of_device = {
+            let switch = self.shared.switch.read();
             let underlay = switch.underlay();
             let route = underlay.routes.lookup(destination, mark);
-            let of_device = route.and_then(|route| underlay.mtus.get(&route.hop.device));
-            match of_device.is_some_and(|own| *own <= mtu) {
-                true => Vec::new(),
-                false => switch.learn_path_mtu(destination, mtu, now),
-            }
-        });
+            route.and_then(|route| underlay.mtus.get(&route.hop.device).copied())
+        };
+        if of_device.is_none_or(|own| mtu < own) {
+            self.learn_path_mtu(destination, mtu);
+        }
     }
 }

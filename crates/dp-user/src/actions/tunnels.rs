@@ -10,6 +10,7 @@ use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum};
 use std::hash::RandomState;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use too_big::Answers;
 use tunnel::format::ecn::{self, Ecn};
 use tunnel::format::{Checksums, Format, Inner, Packet, decapsulate, inner_ip};
@@ -30,12 +31,22 @@ pub(crate) struct TunnelSecrets {
     options: RandomState,
     /// Of the hashes of flows, which choose outer source ports.
     flows: Arc<FlowSecret>,
+    /// The last identification of IPv4 packets that may be fragmented, of all workers: the other
+    /// end must not join fragments of two packets (RFC 6864 §4.3).
+    identification: Arc<AtomicU16>,
+}
+
+impl TunnelSecrets {
+    /// The identification of the next packet that may be fragmented.
+    fn identify(&self) -> u16 {
+        self.identification.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 /// What a worker's tunnels need.
 pub(crate) struct Tunnels {
     secrets: TunnelSecrets,
-    /// The last identification of IPv4.
+    /// The last identification of IPv4 packets that are not fragmented.
     identification: u16,
     answers: Answers,
 }
@@ -64,10 +75,16 @@ impl Tunnels {
         if push.headers.inner() != Inner::Ethernet {
             frame.advance(ethernet_len(frame)).map_err(|_| DropCause::Malformed)?;
         }
-        self.identification = self.identification.wrapping_add(1);
+        let identification = match &push.limit {
+            Some(limit) if limit.fragments => self.secrets.identify(),
+            _ => {
+                self.identification = self.identification.wrapping_add(1);
+                self.identification
+            }
+        };
         let packet = Packet {
             hash,
-            identification: self.identification,
+            identification,
             sequence: push.sequence.as_ref().map_or(0, |sequence| sequence.next()),
             time: (now.0 / ERSPAN_TIME) as u32,
             sum: None,

@@ -217,94 +217,182 @@ fn error_about(frame: &[u8], mtu: u16) -> Vec<u8> {
     packet.protocol(1, &message).bytes()
 }
 
+/// A switch with dummy devices: `br0` with a host at `p9`, and tunnels over `under`, whose port
+/// is `p1`. Time stands still.
+struct Dummies {
+    switch: Vswitch,
+}
+
+impl Dummies {
+    /// With more configuration of `br0`.
+    fn new(more: &str) -> Dummies {
+        let switch = start(Options {
+            devices: Devices::System,
+            args: ["--enable-dummy", "--disable-system", "--disable-system-route"]
+                .map(str::to_owned)
+                .to_vec(),
+            ..Options::default()
+        });
+        let path = |port: &str| switch.sandbox.path(&format!("{port}.tx"));
+        switch.vsctl(&format!(
+            "add-br under -- set bridge under datapath_type=dummy other_config:hwaddr=aa:55:aa:55:00:00 \
+             -- add-port under p1 -- set interface p1 type=dummy options:tx_pcap={} \
+             -- add-br br0 -- set bridge br0 datapath_type=dummy \
+             -- add-port br0 p9 -- set interface p9 type=dummy ofport_request=9 options:tx_pcap={} {more}",
+            path("p1").display(),
+            path("p9").display(),
+        ));
+        for command in [
+            "time/stop",
+            "netdev-dummy/ip4addr under 1.1.2.88/24",
+            "ovs/route/add 1.1.2.0/24 under",
+            // They last longer than a path MTU.
+            "tnl/neigh/aging 3600",
+            "tnl/arp/set under 1.1.2.92 f8:bc:12:44:34:b6",
+            "tnl/arp/set under 1.1.2.93 f8:bc:12:44:34:b7",
+        ] {
+            switch.appctl(&command.split(' ').collect::<Vec<_>>());
+        }
+        Dummies { switch }
+    }
+
+    fn receive(&self, port: &str, frame: &[u8]) {
+        self.switch.appctl(&["netdev-dummy/receive", port, &to_hex(frame)]);
+    }
+
+    /// Waits until a port has sent so many frames of at least `len` bytes.
+    fn sent(&self, port: &str, most: usize, len: usize) -> Vec<Vec<u8>> {
+        let path = self.switch.sandbox.path(&format!("{port}.tx"));
+        eventually("frames leave", || {
+            let frames = pcap::frames(&path).into_iter().filter(|frame| frame.len() >= len);
+            let frames: Vec<_> = frames.collect();
+            (frames.len() == most).then_some(frames)
+        })
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        let answer = self.switch.try_appctl(&["coverage/read-counter", name]);
+        answer.stdout.trim().parse().unwrap_or(0)
+    }
+
+    fn shown(&self) -> String {
+        self.switch.appctl(&["tnl/path-mtu/show"])
+    }
+}
+
+/// A packet of TCP with "don't fragment" from one host to another. With 1430 bytes behind its IP
+/// header it has 1514 in VXLAN.
+fn packet_with_df(len: usize) -> Vec<u8> {
+    let packet = Packet::new([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let packet = packet.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let mut inner = packet.protocol(6, &vec![7; len]).bytes();
+    inner[20] = 0x40;
+    inner[24..26].fill(0);
+    let sum = checksum(&inner[14..34]).to_be_bytes();
+    inner[24..26].copy_from_slice(&sum);
+    inner
+}
+
 #[test]
 fn a_path_mtu_is_learned_from_errors_about_own_packets_and_forgotten_after_ten_minutes() {
     skip!(unless "ovs-vsctl", "ovs-appctl");
     if stand_in() {
         skip!("Open vSwitch learns no path MTUs");
     }
-    let switch = start(Options {
-        devices: Devices::System,
-        args: ["--enable-dummy", "--disable-system", "--disable-system-route"]
-            .map(str::to_owned)
-            .to_vec(),
-        ..Options::default()
-    });
-    let path = |port: &str| switch.sandbox.path(&format!("{port}.tx"));
-    switch.vsctl(&format!(
-        "add-br under -- set bridge under datapath_type=dummy other_config:hwaddr=aa:55:aa:55:00:00 \
-         -- add-port under p1 -- set interface p1 type=dummy options:tx_pcap={} \
-         -- add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
-         -- add-port br0 p9 -- set interface p9 type=dummy ofport_request=9 options:tx_pcap={} \
-         -- add-port br0 t2 -- set interface t2 type=vxlan ofport_request=2 options:key=7 options:remote_ip=1.1.2.92",
-        path("p1").display(),
-        path("p9").display(),
-    ));
-    for command in [
-        "time/stop",
-        "netdev-dummy/ip4addr under 1.1.2.88/24",
-        "ovs/route/add 1.1.2.0/24 under",
-        "tnl/arp/set under 1.1.2.92 f8:bc:12:44:34:b6",
-        // It lasts longer than the path MTU.
-        "tnl/neigh/aging 3600",
-        "tnl/arp/set under 1.1.2.92 f8:bc:12:44:34:b6",
-    ] {
-        switch.appctl(&command.split(' ').collect::<Vec<_>>());
-    }
+    let lab = Dummies::new(
+        "-- set bridge br0 fail_mode=secure -- add-port br0 t2 \
+         -- set interface t2 type=vxlan ofport_request=2 options:key=7 options:remote_ip=1.1.2.92",
+    );
     for rule in ["in_port=9,actions=output:2", "in_port=2,actions=output:9"] {
-        switch.tool("ovs-ofctl", &["add-flow", "br0", rule]).expect_ok();
+        lab.switch.tool("ovs-ofctl", &["add-flow", "br0", rule]).expect_ok();
     }
-    let receive = |port: &str, frame: &[u8]| {
-        switch.appctl(&["netdev-dummy/receive", port, &to_hex(frame)]);
-    };
-    let sent = |port: &str, most: usize, len: usize| {
-        eventually("frames leave", || {
-            let frames = pcap::frames(&path(port));
-            (frames.iter().filter(|frame| frame.len() >= len).count() == most).then_some(frames)
-        })
-    };
-    let host = Packet::new([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
-    let packet = host.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    let mut inner = packet.protocol(6, &[7; 1430]).bytes();
-    inner[20] = 0x40;
-    inner[24..26].fill(0);
-    let sum = checksum(&inner[14..34]).to_be_bytes();
-    inner[24..26].copy_from_slice(&sum);
-
-    receive("p9", &inner);
-    let outer = sent("p1", 1, 1000)
-        .into_iter()
-        .find(|frame| frame.len() == 1514)
-        .unwrap();
+    let inner = packet_with_df(1430);
+    lab.receive("p9", &inner);
+    let outer = lab.sent("p1", 1, 1000).remove(0);
+    assert_eq!(outer.len(), 1514);
     // Of another tunnel's packet, a bridge learns nothing.
     let mut other = outer.clone();
     other[48] = 8;
-    receive("p1", &error_about(&other, 1300));
-    let count = |name: &str| switch.try_appctl(&["coverage/read-counter", name]).stdout;
+    lab.receive("p1", &error_about(&other, 1300));
     eventually("the error is ignored", || {
-        (count("tunnel_path_mtus_ignored").trim() == "1").then_some(())
+        (lab.count("tunnel_path_mtus_ignored") == 1).then_some(())
     });
-    receive("p1", &error_about(&outer, 1400));
-    let shown = || switch.appctl(&["tnl/path-mtu/show"]);
-    eventually("the error is heard", || shown().contains("1.1.2.92").then_some(()));
-    assert!(shown().contains("1400   600 s"), "{}", shown());
+    lab.receive("p1", &error_about(&outer, 1400));
+    eventually("the error is heard", || lab.shown().contains("1.1.2.92").then_some(()));
+    assert!(lab.shown().contains("1400   600 s"), "{}", lab.shown());
 
-    receive("p9", &inner);
-    let answer = sent("p9", 1, 1).remove(0);
+    lab.receive("p9", &inner);
+    let answer = lab.sent("p9", 1, 1).remove(0);
     assert_eq!((&answer[..6], &answer[6..12]), (&inner[6..12], &inner[..6]));
     assert_eq!((&answer[26..30], &answer[30..34]), (&inner[30..34], &inner[26..30]));
     assert_eq!((answer[34], answer[35]), (3, 4));
     assert_eq!(u16::from_be_bytes([answer[40], answer[41]]), 1350);
     assert_eq!(answer[42..], inner[14..answer.len() - 28]);
-    assert_eq!(count("drop_tunnel_too_big").trim(), "1");
+    assert_eq!(lab.count("drop_tunnel_too_big"), 1);
     // Packets of the cached flow are answered at once, too.
-    receive("p9", &inner);
-    sent("p9", 2, 1);
+    lab.receive("p9", &inner);
+    lab.sent("p9", 2, 1);
 
-    switch.appctl(&["time/warp", "599000", "100000"]);
-    assert!(shown().contains("1400   1 s"), "{}", shown());
-    switch.appctl(&["time/warp", "1000", "1000"]);
-    assert!(!shown().contains("1.1.2.92"), "{}", shown());
-    receive("p9", &inner);
-    sent("p1", 2, 1514);
+    lab.switch.appctl(&["time/warp", "599000", "100000"]);
+    assert!(lab.shown().contains("1400   1 s"), "{}", lab.shown());
+    lab.switch.appctl(&["time/warp", "1000", "1000"]);
+    assert!(!lab.shown().contains("1.1.2.92"), "{}", lab.shown());
+    lab.receive("p9", &inner);
+    lab.sent("p1", 2, 1514);
+}
+
+#[test]
+fn an_error_does_not_teach_where_the_destination_is() {
+    skip!(unless "ovs-vsctl", "ovs-appctl");
+    if stand_in() {
+        skip!("Open vSwitch tells senders nothing");
+    }
+    let lab = Dummies::new(
+        "-- add-port br0 t2 -- set interface t2 type=vxlan options:remote_ip=1.1.2.92 \
+         -- add-port br0 t3 -- set interface t3 type=vxlan options:remote_ip=1.1.2.93",
+    );
+    // Nobody knows which of the tunnels leads to the destination.
+    let inner = packet_with_df(1430);
+    lab.receive("p9", &inner);
+    let outer = lab.sent("p1", 2, 1000);
+    let outer = outer.iter().find(|frame| frame[30..34] == [1, 1, 2, 92]).unwrap();
+    lab.receive("p1", &error_about(outer, 1400));
+    eventually("the error is heard", || lab.shown().contains("1.1.2.92").then_some(()));
+    lab.receive("p9", &inner);
+    lab.sent("p9", 1, 1);
+    let known = lab.switch.appctl(&["fdb/show", "br0"]);
+    assert!(
+        known.contains("02:00:00:00:00:01") && !known.contains("02:00:00:00:00:02"),
+        "{known}"
+    );
+    // The next packets, of any length, still go to both.
+    lab.sent("p1", 3, 1000);
+    lab.receive("p9", &packet_with_df(1000));
+    lab.sent("p1", 5, 1000);
+}
+
+#[test]
+fn a_copy_of_a_mirror_that_is_too_big_is_dropped_without_an_error() {
+    skip!(unless "ovs-vsctl", "ovs-appctl");
+    if stand_in() {
+        skip!("Open vSwitch tells senders nothing");
+    }
+    let lab = Dummies::new(
+        "-- add-port br0 p8 -- set interface p8 type=dummy \
+         -- add-port br0 t2 -- set interface t2 type=vxlan options:remote_ip=1.1.2.92 \
+         -- --id=@t get port t2 -- --id=@m create mirror name=m select_all=true output_port=@t \
+         -- set bridge br0 mirrors=@m",
+    );
+    let inner = packet_with_df(1430);
+    lab.receive("p9", &inner);
+    let outer = lab.sent("p1", 1, 1000).remove(0);
+    lab.receive("p1", &error_about(&outer, 1400));
+    eventually("the error is heard", || lab.shown().contains("1.1.2.92").then_some(()));
+    lab.receive("p9", &inner);
+    eventually("the copy is dropped", || {
+        (lab.count("drop_tunnel_too_big") == 1).then_some(())
+    });
+    assert_eq!(lab.count("tunnel_too_big_answered"), 0);
+    lab.sent("p1", 1, 1000);
+    lab.sent("p9", 0, 1);
 }

@@ -166,6 +166,7 @@ impl<'a> Pipeline<'a> {
             return self.detail(|_| String::from("Mirror truncate to ODPP_NONE, skipping output"));
         }
         self.send_with(&packet.key, tags, |copy| {
+            copy.packet.is_mirrored = true;
             if let Some(limit) = limit {
                 copy.packet.limit = Some(copy.packet.limit.map_or(limit, |own| own.min(limit)));
             }

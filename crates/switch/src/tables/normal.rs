@@ -264,7 +264,7 @@ impl<'a> Pipeline<'a> {
             received,
         };
         let learns = !bridge.settings.flood_vlans.contains(vlan);
-        if learns {
+        if learns && !self.is_own_error() {
             let src = MacAddr::from_u64(self.reader(copies.key).read(Field::EthSrc) as u64);
             if visit.bridge.fdb.has_security() && !self.admits_station(&visit, src) {
                 return self.dropped(DropCause::MacLimit);

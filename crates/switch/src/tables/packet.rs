@@ -42,6 +42,8 @@ pub(super) struct Packet<'a> {
     pub(super) untouched: bool,
     /// Whether the packet has just entered its bridge, whose mirrors have not seen it.
     pub(super) is_new: bool,
+    /// Whether it is a mirror's copy.
+    pub(super) is_mirrored: bool,
     /// The length that outputs cut the packet to.
     pub(super) limit: Option<u32>,
     /// Whether an action has chosen queue 0; without that, 0 means no queue.
@@ -106,6 +108,7 @@ impl Packet<'_> {
             typed: false,
             untouched: false,
             is_new: false,
+            is_mirrored: false,
             limit: None,
             default_queue: false,
             stack: Vec::new(),

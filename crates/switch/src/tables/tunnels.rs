@@ -71,6 +71,15 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// Whether the switch has made the packet: an ICMP error as from the other end of a tunnel.
+    pub(super) fn is_own_error(&mut self) -> bool {
+        if !self.switch.tunnels.is_device(self.original.in_port()) {
+            return false;
+        }
+        self.consult_unshown(Field::TunFlags, Tunnel::OWN_ERROR.into());
+        self.original.get(Field::TunFlags) as u16 & Tunnel::OWN_ERROR != 0
+    }
+
     /// Gives the packet the fields that the bridge has for options of its tunnel. Returns whether
     /// it may go on.
     pub(super) fn read_tunnel_options(&mut self, bridge: &Bridge) -> bool {
@@ -195,8 +204,8 @@ impl<'a> Pipeline<'a> {
         let mtu = of_device.into_iter().chain(of_path).min()?;
         Some(PathLimit {
             mtu,
-            learned: of_path == Some(mtu),
             fragments: may_fragment,
+            answers: !self.packet.is_mirrored,
             id: match config.in_key {
                 vport::Key::None => None,
                 vport::Key::Value(key) => Some(key),

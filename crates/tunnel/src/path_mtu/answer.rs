@@ -12,6 +12,8 @@ const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 /// Length of the header of an ICMP error, before the quoted packet.
 const HEADER: usize = 8;
+/// The smallest size that an error over IPv4 says (RFC 1191 §3).
+const LEAST_IPV4: usize = 68;
 /// The longest error over IPv4 (RFC 1812 §4.3.2.3).
 const LONGEST_IPV4: usize = 576;
 /// The longest error over IPv6 (RFC 4443 §2.4).
@@ -70,7 +72,7 @@ fn icmp(packet: &[u8], mtu: usize) -> Option<Vec<u8>> {
     let sum = checksum(&answer);
     answer[10..12].copy_from_slice(&sum.to_be_bytes());
     answer.extend([3, 4, 0, 0, 0, 0]);
-    answer.extend(u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes());
+    answer.extend(u16::try_from(mtu.max(LEAST_IPV4)).unwrap_or(u16::MAX).to_be_bytes());
     answer.extend(quoted);
     let sum = checksum(&answer[IPV4_LEN..]);
     answer[IPV4_LEN + 2..][..2].copy_from_slice(&sum.to_be_bytes());

@@ -17,14 +17,14 @@ const FRAGMENTATION_NEEDED: [u8; 2] = [3, 4];
 /// Packet too big (RFC 4443 §3.2).
 const PACKET_TOO_BIG: u8 = 2;
 
-/// Sizes that routers which do not say one are likely to have (RFC 1191 §7.1).
-const PLATEAUS: [u16; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
+/// Sizes that routers which do not say one are likely to have (RFC 1191 §7.1), down to the minimum.
+const PLATEAUS: [u16; 9] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, MIN_IPV4];
 
 /// An ICMP error which says that a packet was too big for a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig<'a> {
-    /// The largest packet that the link takes, in bytes from the IP header on: 68 or more for IPv4,
-    /// 1280 or more for IPv6.
+    /// The largest packet that the link takes, in bytes from the IP header on: for IPv4 576 or
+    /// more, for IPv6 1280 or more.
     pub mtu: u16,
     /// The packet, which is larger.
     pub quoted: Quoted<'a>,

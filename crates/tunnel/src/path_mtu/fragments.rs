@@ -6,12 +6,13 @@ const IPV4_LEN: usize = 20;
 /// The bit "more fragments", in its byte.
 const MORE: u8 = 0x20;
 
-/// Clears "don't fragment" in an IPv4 header without options, and corrects its checksum. Returns
-/// whether it is such a header.
-pub fn allow_fragments(packet: &mut [u8]) -> bool {
+/// Clears "don't fragment" in an IPv4 header without options and sets its identification, which no
+/// other packet between these addresses has at this time. Returns whether it is such a header.
+pub fn allow_fragments(packet: &mut [u8], identification: u16) -> bool {
     let Some(header) = packet.first_chunk_mut::<IPV4_LEN>().filter(|header| header[0] == 0x45) else {
         return false;
     };
+    header[4..6].copy_from_slice(&identification.to_be_bytes());
     header[6] &= MORE;
     with_sum(header);
     true

@@ -6,8 +6,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The smallest size over IPv4, in bytes from the IP header on (RFC 1191 §3).
-pub const MIN_IPV4: u16 = 68;
+/// The smallest size that is learned from ICMP errors over IPv4, in bytes from the IP header on:
+/// every host takes that much (RFC 791 §3.1). RFC 1191 allows 68, but links with less than 576 are
+/// rare, and a forged error with 68 would leave a tunnel no room.
+pub const MIN_IPV4: u16 = 576;
 /// The smallest size over IPv6 (RFC 8200 §5).
 pub const MIN_IPV6: u16 = 1280;
 /// Destinations at most. The size that would be forgotten first makes room for a new one.

@@ -149,7 +149,7 @@ impl Bridges {
             }
             let shared = self.shared.clone();
             let too_big = move |destination, mark| {
-                shared.path_mtus.push(TooBig::Refused(destination, mark));
+                shared.path_mtus.push(TooBig::Refused(config, destination, mark));
             };
             let device = HostTunnel::open(&name, config, Arc::new(too_big)).map_err(|error| error.to_string());
             let opened = device.and_then(|device| {

@@ -4,11 +4,21 @@ use super::*;
 use dp::{PathLimit, TunnelPush};
 use flow::Tunnel;
 use std::net::IpAddr;
+use tunnel::format::geneve::OptionsBuffer;
 use tunnel::format::{Body, Encapsulation, FlowLabel, Inner, Kind, Outer, SourcePorts};
 use wire::MacAddr;
 
 /// A tunnel to the end 172.31.0.2 or fd31::2, whose packets leave by port 1.
 fn tunnel(v6: bool, inner: Inner, limit: PathLimit) -> [Action; 2] {
+    let body = Body::Gre {
+        id: Some(42),
+        csum: false,
+        sequence: false,
+    };
+    tunnel_of(v6, inner, limit, (Kind::Gre, &body))
+}
+
+fn tunnel_of(v6: bool, inner: Inner, limit: PathLimit, (kind, body): (Kind, &Body<'_>)) -> [Action; 2] {
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     let (src, dst) = if v6 {
         ("fd31::1", "fd31::2")
@@ -25,16 +35,11 @@ fn tunnel(v6: bool, inner: Inner, limit: PathLimit) -> [Action; 2] {
         label: FlowLabel::Zero,
         ports: SourcePorts::default(),
     };
-    let body = Body::Gre {
-        id: Some(42),
-        csum: false,
-        sequence: false,
-    };
     let push = TunnelPush {
         port: PortNo(100),
         underlay: PortNo(101),
-        kind: Kind::Gre,
-        headers: Encapsulation::new(&outer, &body, inner).unwrap(),
+        kind,
+        headers: Encapsulation::new(&outer, body, inner).unwrap(),
         sequence: None,
         limit: Some(limit),
     };
@@ -44,9 +49,9 @@ fn tunnel(v6: bool, inner: Inner, limit: PathLimit) -> [Action; 2] {
 /// GRE with a key over IPv4 has 28 bytes from the IP header on.
 const LIMIT: PathLimit = PathLimit {
     mtu: 1000,
-    learned: false,
     fragments: false,
     id: Some(43),
+    answers: true,
 };
 
 /// TCP over IPv4 with "don't fragment", of so many bytes from the IP header on.
@@ -89,7 +94,7 @@ fn the_sender_gets_an_error_by_the_tunnel() {
         (back.src.to_string(), back.dst.to_string()),
         ("172.31.0.2".into(), "172.31.0.1".into())
     );
-    assert_eq!((back.id, back.flags), (43, Tunnel::KEY));
+    assert_eq!((back.id, back.flags), (43, Tunnel::KEY | Tunnel::OWN_ERROR));
     assert_eq!(f.dropped(DropCause::TunnelTooBig), 1);
 
     // With a tag, the tag is in the tunnel, and comes back.
@@ -112,7 +117,19 @@ fn the_sender_gets_an_error_by_the_tunnel() {
         (answer.data()[..12].to_vec(), error(&answer)),
         (vec![0; 12], ([3, 4], 972))
     );
-    assert_eq!(answer.meta.tunnel().unwrap().flags, Tunnel::KEY | Tunnel::NO_ETHERNET);
+    assert_eq!(
+        answer.meta.tunnel().unwrap().flags,
+        Tunnel::KEY | Tunnel::NO_ETHERNET | Tunnel::OWN_ERROR
+    );
+    // It carries no tags.
+    let mut tagged = packet(4, 973);
+    tagged.push_vlan(VlanTag { tpid: 0x8100, tci: 5 }).unwrap();
+    f.run(tagged, &actions);
+    let answer = f.actor.recirculated.pop().unwrap();
+    assert_eq!(
+        (&answer.data()[..14], error(&answer)),
+        (&[&[0; 12][..], &[8, 0]].concat()[..], ([3, 4], 972))
+    );
 
     // IPv6 in IPv6: 48 bytes of outer headers.
     let limit = PathLimit { mtu: 1400, ..LIMIT };
@@ -138,10 +155,17 @@ fn packets_without_an_answer_are_dropped_and_counted() {
         assert!(f.actor.recirculated.is_empty(), "{n}");
         assert_eq!(f.dropped(DropCause::TunnelTooBig), n as u64 + 1);
     }
+    // A mirror's copy: the packet itself may have arrived.
+    let copies = PathLimit {
+        answers: false,
+        ..LIMIT
+    };
+    f.run(packet(4, 1200), &tunnel(false, Inner::Ethernet, copies));
+    assert_eq!((f.dropped(DropCause::TunnelTooBig), f.actor.recirculated.len()), (4, 0));
     // Over IPv6, nobody fragments it.
     let limit = PathLimit { mtu: 1280, ..LIMIT };
     f.run(packet_v6(1280), &tunnel(true, Inner::Ethernet, limit));
-    assert_eq!((f.dropped(DropCause::TunnelTooBig), f.actor.recirculated.len()), (4, 0));
+    assert_eq!((f.dropped(DropCause::TunnelTooBig), f.actor.recirculated.len()), (5, 0));
 }
 
 #[test]
@@ -183,5 +207,51 @@ fn outer_packets_are_fragmented_where_that_is_asked_for_or_every_link_takes_the_
         }
         assert_eq!(data[8..], inner);
         assert_eq!(f.dropped(DropCause::TunnelTooBig), 0);
+    }
+}
+
+#[test]
+fn an_error_has_the_options_of_geneve_that_the_packet_would_have_had() {
+    let mut options = OptionsBuffer::default();
+    options.push(0x102, 0x80, &[1, 2, 3, 4]).unwrap();
+    for v6 in [false, true] {
+        let mut f = Fixture::new();
+        let body = Body::Geneve {
+            port: 6081,
+            csum: false,
+            id: 42,
+            oam: false,
+            options: options.options(),
+        };
+        let actions = tunnel_of(v6, Inner::Ethernet, LIMIT, (Kind::Geneve, &body));
+        f.run(packet(1, 1200), &actions);
+        let answer = f.actor.recirculated.pop().unwrap();
+        assert_eq!(
+            answer.meta.tunnel().unwrap().options.bytes(),
+            [1, 2, 0x80, 1, 1, 2, 3, 4]
+        );
+    }
+}
+
+#[test]
+fn fragments_of_different_workers_have_different_identifications() {
+    let fragments = PathLimit {
+        fragments: true,
+        ..LIMIT
+    };
+    let actions = tunnel(false, Inner::Ethernet, fragments);
+    let shared = Shared::default();
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let mut f = Fixture::new();
+        f.actor.tunnels = Tunnels::new(shared.tunnels.clone());
+        // The outer packet of the second one may be fragmented by a router.
+        for len in [1500, 900] {
+            let sent = f.run(packet(1, len), &actions);
+            let of = |fragment: &Vec<u8>| [fragment[18], fragment[19]];
+            let first = of(&sent[0][0]);
+            assert!(sent[0].iter().all(|fragment| of(fragment) == first));
+            assert!(seen.insert(first));
+        }
     }
 }

@@ -3,16 +3,18 @@
 //! The outer packet is fragmented where the tunnel asks for it, or where every link has to carry
 //! the inner packet. Any other packet is dropped, and its sender gets an ICMP error as from the
 //! other end of the tunnel: the bridge receives the error by the tunnel, and forwards it like any
-//! packet.
+//! packet. As with the kernel's tunnels, the error has the options of the packet's outer headers.
 
 use super::super::{Context, ETHERNET};
+use super::IPV6_LEN;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS, TunnelPush};
 use flow::{PacketMeta, Tunnel, TunnelDetails, TunnelOptionBytes};
 use nanos::Nanos;
 use netdev::{Frame, checksum};
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use tunnel::format::Inner;
-use tunnel::path_mtu::{MIN_IPV4, allow_fragments, answer, fragments, must_be_carried};
+use tunnel::format::{Inner, Kind};
+use tunnel::path_mtu::{allow_fragments, answer, fragments, must_be_carried};
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -22,6 +24,11 @@ telemetry::counters! {
     /// Outer packets that were fragmented.
     FRAGMENTED = "tunnel_fragmented";
 }
+
+/// Length of an IPv4 header.
+const IPV4_LEN: usize = 20;
+/// Lengths of the headers of UDP and of Geneve, which are before the options.
+const BEFORE_OPTIONS: usize = 16;
 
 /// Errors that a worker may send at once; it earns another one with each [`PERIOD`]
 /// (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
@@ -98,13 +105,15 @@ impl Context<'_> {
         };
         let most = usize::from(limit.mtu).saturating_sub(push.headers.len() - ETHERNET + link);
         let to_many = frame.data().first().is_none_or(|first| first & 1 != 0);
-        if self.depth < MAX_RECIRCULATIONS
+        if limit.answers
+            && self.depth < MAX_RECIRCULATIONS
             && !to_many
-            && let Some(error) = answer(kind, packet, most.max(MIN_IPV4.into()))
+            && let Some(error) = answer(kind, packet, most)
             && self.tunnels.may_answer(frame.data(), self.now)
         {
             ANSWERED.inc();
-            let frame = received(&frame.data()[..start], &error, frame.meta.mark, push);
+            let secrets = &self.tunnels.secrets;
+            let frame = received(&frame.data()[..start], &error, frame.meta.mark, push, &secrets.options);
             self.recirculated.push(frame);
         }
         self.dropped(DropCause::TunnelTooBig);
@@ -115,7 +124,9 @@ impl Context<'_> {
         if let Err(cause) = self.tunnels.push(&mut frame, push, self.now) {
             return self.dropped(cause);
         }
-        if !frame.data_mut().get_mut(ETHERNET..).is_some_and(allow_fragments) {
+        let identification = self.tunnels.secrets.identify();
+        let packet = frame.data_mut().get_mut(ETHERNET..);
+        if !packet.is_some_and(|packet| allow_fragments(packet, identification)) {
             return self.dropped(DropCause::TunnelTooBig);
         }
         FRAGMENTED.inc();
@@ -137,36 +148,45 @@ impl Context<'_> {
     }
 }
 
-/// An error as a packet that the tunnel has received, for the sender of a packet with this link
-/// layer header.
-fn received(link: &[u8], error: &[u8], mark: u32, push: &TunnelPush) -> Frame {
-    let mut frame = Frame::from_slice(&[link, error].concat());
+/// An error as a packet that the tunnel has received, for the sender of a packet with this
+/// Ethernet header and these tags.
+fn received(link: &[u8], error: &[u8], mark: u32, push: &TunnelPush, secret: &impl BuildHasher) -> Frame {
+    let mut link = link.to_vec();
     let is_ethernet = push.headers.inner() == Inner::Ethernet;
-    if let Some(addresses) = frame.data_mut().first_chunk_mut::<12>() {
+    if !is_ethernet {
+        // The tunnel does not carry tags either.
+        link.drain(12..link.len() - 2);
+    }
+    if let Some(addresses) = link.first_chunk_mut::<12>() {
         match is_ethernet {
             true => addresses.rotate_left(6),
             false => addresses.fill(0),
         }
     }
+    let mut frame = Frame::from_slice(&[&link, error].concat());
     let mut meta = PacketMeta::received(push.port);
     meta.mark = mark;
-    meta.extra_mut().tunnel = tunnel_back(push, is_ethernet);
+    meta.extra_mut().tunnel = tunnel_back(push, is_ethernet, secret);
     frame.meta = meta;
     frame
 }
 
 /// The outer headers of a packet from the other end.
-fn tunnel_back(push: &TunnelPush, is_ethernet: bool) -> Option<Tunnel> {
+fn tunnel_back(push: &TunnelPush, is_ethernet: bool, secret: &impl BuildHasher) -> Option<Tunnel> {
     let ip = push.headers.bytes().get(ETHERNET..)?;
-    let (dst, src): (IpAddr, IpAddr) = match ip.first()? >> 4 {
+    let (dst, src, rest): (IpAddr, IpAddr, &[u8]) = match ip.first()? >> 4 {
         4 => {
             let address = |at: usize| Some(Ipv4Addr::from(*ip.get(at..)?.first_chunk::<4>()?));
-            (address(12)?.into(), address(16)?.into())
+            (address(12)?.into(), address(16)?.into(), ip.get(IPV4_LEN..)?)
         }
         _ => {
             let address = |at: usize| Some(Ipv6Addr::from(*ip.get(at..)?.first_chunk::<16>()?));
-            (address(8)?.into(), address(24)?.into())
+            (address(8)?.into(), address(24)?.into(), ip.get(IPV6_LEN..)?)
         }
+    };
+    let options = match push.kind {
+        Kind::Geneve => rest.get(BEFORE_OPTIONS..).unwrap_or_default(),
+        _ => &[],
     };
     let id = push.limit.as_ref().and_then(|limit| limit.id);
     let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
@@ -178,8 +198,8 @@ fn tunnel_back(push: &TunnelPush, is_ethernet: bool) -> Option<Tunnel> {
         tp_dst: 0,
         tos: 0,
         ttl: 64,
-        flags: flag(id.is_some(), Tunnel::KEY) | flag(!is_ethernet, Tunnel::NO_ETHERNET),
+        flags: flag(id.is_some(), Tunnel::KEY) | flag(!is_ethernet, Tunnel::NO_ETHERNET) | Tunnel::OWN_ERROR,
         details: TunnelDetails::None,
-        options: TunnelOptionBytes::NONE,
+        options: TunnelOptionBytes::new(options, secret).unwrap_or_default(),
     })
 }
