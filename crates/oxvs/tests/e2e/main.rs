@@ -54,5 +54,6 @@ mod traffic;
 mod trees;
 mod tunnels;
 mod tunnels_offloaded;
+mod tunnels_packet_types;
 mod vtep;
 mod workers;

@@ -185,11 +185,14 @@ impl<'a> Pipeline<'a> {
             None => self.received_by_tunnel(in_port),
         };
         let Some(at) = at else { return };
+        let is_bare = self.comes_bare(at);
         match self.switch.bridges.get(&at.bridge) {
-            Some(bridge) if !bridge.needs_tables() => self.receive(bridge, at, false),
+            Some(bridge) if !bridge.needs_tables() && !is_bare => self.receive(bridge, at, false),
             _ => {
                 self.packet.base.key = self.visible(key);
-                self.enter(at, self.packet.base.key);
+                let as_held = self.packet.base.key;
+                let key = if is_bare { self.bare(as_held) } else { as_held };
+                self.enter(at, key);
             }
         }
     }
@@ -339,7 +342,7 @@ impl<'a> Pipeline<'a> {
             false => return,
         };
         change(self);
-        self.packet.untouched = !within;
+        self.packet.untouched = !within && !super::types::is_bare(&key);
         self.packet.state = FlowState::new(key, number);
         if within {
             // As in Open vSwitch, a tunnel does not show behind a patch port.

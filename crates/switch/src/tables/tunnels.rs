@@ -58,6 +58,14 @@ impl<'a> Pipeline<'a> {
         found
     }
 
+    /// Whether the packet has no Ethernet header, and its port is one of a tunnel that shows that
+    /// to rules (`packet_type=ptap`). On other ports it has one with addresses of zero.
+    pub(super) fn comes_bare(&self, at: Ingress) -> bool {
+        let shows = |vport: &Vport| vport.config.mode == Mode::Ptap;
+        self.original.get(Field::TunFlags) as u16 & Tunnel::NO_ETHERNET != 0
+            && self.switch.tunnels.ports().get(at).is_some_and(shows)
+    }
+
     /// Consults the fields that select the tunnel port, the ones that Open vSwitch consults.
     pub(super) fn consult_tunnel(&mut self) {
         let flags = Tunnel::DF | Tunnel::CSUM | Tunnel::KEY | Tunnel::NO_ETHERNET;

@@ -47,6 +47,16 @@ impl Pipeline<'_> {
         self.packet_type() != 0
     }
 
+    /// The packet as tables see it, if the Ethernet header that the datapath has given it is none
+    /// of its own.
+    pub(super) fn bare(&mut self, mut key: Key) -> Key {
+        self.packet.typed = true;
+        self.consult(Field::EthType, u128::MAX);
+        let kind = EtherType(key.get(Field::EthType) as u16);
+        set_type(&mut key, kind.packet_type());
+        key
+    }
+
     fn packet_type(&self) -> u32 {
         self.packet.state.key.get(Field::PacketType) as u32
     }
@@ -314,6 +324,11 @@ impl Pipeline<'_> {
         self.failed_for(DropCause::PacketType, "Unsupported packet type");
         self.line(super::report::Kind::Action, |_| text.to_owned());
     }
+}
+
+/// Whether a packet has no Ethernet header.
+pub(super) fn is_bare(key: &Key) -> bool {
+    key.get(Field::PacketType) != 0
 }
 
 /// The packet is of this type, which is not Ethernet.
