@@ -39,9 +39,44 @@ impl Topology {
             link.a.port = Port::default();
             link.b.port = Port::default();
         }
+        for tunnel in cabling.hosts.iter_mut().filter_map(|host| host.tunnel.as_mut()) {
+            tunnel.underlay = Underlay::default();
+            tunnel.number = one();
+        }
         cabling
     }
+
+    /// The ends of the tunnel to a host; none if it has none.
+    pub fn tunnel_ends(&self, name: &str) -> Option<TunnelEnds> {
+        let number = self.hosts.iter().position(|host| host.name == name)?;
+        self.hosts[number].tunnel.as_ref()?;
+        let number = u32::try_from(number).ok()?;
+        let network = UNDERLAYS.to_bits() + 4 * number;
+        Some(TunnelEnds {
+            number: number + 1,
+            host: Ipv4Addr::from_bits(network + 1),
+            switch: Ipv4Addr::from_bits(network + 2),
+        })
+    }
+
+    /// Whether a host is attached through a tunnel.
+    pub fn has_tunnels(&self) -> bool {
+        self.hosts.iter().any(|host| host.tunnel.is_some())
+    }
 }
+
+/// The networks of underlays, of 4 addresses each: those of RFC 2544, a /15.
+pub(crate) const UNDERLAYS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+
+/// Length of the prefix of an underlay's network.
+pub(crate) const UNDERLAY_PREFIX: u8 = 30;
+
+/// The MTU of all hosts of a testbed with tunnels: 1500 bytes without the outer headers of VXLAN
+/// and Geneve (50 bytes) or GRE with a key (42).
+pub(crate) const TUNNEL_MTU: u32 = 1450;
+
+/// The key of a host's tunnel.
+pub(crate) const TUNNEL_KEY: u32 = 1;
 
 /// A machine at the edge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +95,88 @@ pub struct Host {
     /// It routes between its addresses' networks.
     #[serde(default)]
     pub forwards: bool,
+    /// Its device with these addresses is the end of a tunnel, through which it is attached; none:
+    /// its end of the cable has the addresses.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A tunnel between a host and a port of the switch that its cable leads to. The host's end is the
+/// kernel's device, whatever the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tunnel {
+    /// The encapsulation.
+    pub kind: TunnelKind,
+    /// How the switch's end reaches the cable.
+    #[serde(default)]
+    pub underlay: Underlay,
+    /// How many tunnels the switch has to the host, 1 to 1000. Each has a port and a key; the host
+    /// uses the first and drops the packets of the others.
+    #[serde(default = "one")]
+    pub number: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// An encapsulation of Ethernet frames, over IPv4, with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelKind {
+    /// RFC 7348.
+    Vxlan,
+    /// RFC 8926.
+    Geneve,
+    /// RFC 2784 and 2890.
+    Gre,
+}
+
+impl TunnelKind {
+    /// Its name in Open vSwitch, the beginning of the names of its ports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Geneve => "geneve",
+            TunnelKind::Gre => "gre",
+        }
+    }
+
+    /// The words of `ip link add` behind `type` for a device of the kernel with two ends, over
+    /// `lower`.
+    pub(crate) fn device(self, key: u32, local: Ipv4Addr, remote: Ipv4Addr, lower: &str) -> String {
+        match self {
+            // Each device has one other end: there is nothing to learn.
+            TunnelKind::Vxlan => {
+                format!("vxlan id {key} local {local} remote {remote} dstport 4789 dev {lower} nolearning")
+            }
+            // The kernel chooses the device and the source by its routes.
+            TunnelKind::Geneve => format!("geneve id {key} remote {remote}"),
+            TunnelKind::Gre => format!("gretap key {key} local {local} remote {remote} dev {lower}"),
+        }
+    }
+}
+
+/// How a switch's end of a tunnel reaches its cable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Underlay {
+    /// The cable's end is a device of the host that the switch runs on, which routes.
+    #[default]
+    Host,
+    /// The cable's end is a port of another bridge of the switch, whose own port has the address.
+    Native,
+}
+
+/// The two ends of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelEnds {
+    /// Of the tunnel, unique in the testbed, from 1.
+    pub number: u32,
+    /// The host's address.
+    pub host: Ipv4Addr,
+    /// The switch's.
+    pub switch: Ipv4Addr,
 }
 
 /// An address of a host, on its only cable.

@@ -202,6 +202,39 @@ fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
 }
 
 #[test]
+fn a_tunnel_is_judged_beside_open_vswitch_where_both_have_results() {
+    let verdict = |ours: f64| {
+        let mut results = made_up::run();
+        for sample in results.samples.iter_mut().filter(|s| s.scenario == "S5.overlay") {
+            if sample.system == "ovs-userspace" {
+                sample.system = "ovs-tso".to_owned();
+            }
+            let factor = if sample.system == "oxvs" { ours } else { 1.0 };
+            sample.metrics.values_mut().for_each(|value| *value = factor);
+        }
+        results
+            .samples
+            .retain(|s| s.scenario != "S5.overlay" || s.system != "ovs-tso" || s.at["underlay"] == "native");
+        let files = report::render(&Input::new(results, None).unwrap()).unwrap();
+        let (_, text) = files.iter().find(|(name, _)| *name == "verdicts.json").unwrap();
+        let rows: serde_json::Value = serde_json::from_str(text).unwrap();
+        let row = rows
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["id"] == "S5.12")
+            .unwrap();
+        let mark = |system: &str| {
+            let marks = row["here"].as_array().unwrap();
+            marks.iter().find(|mark| mark["system"] == system).unwrap()["text"].clone()
+        };
+        [mark("oxvs"), mark("Linux bridge")].map(|text| text.as_str().unwrap().to_owned())
+    };
+    assert_eq!(verdict(9.0), ["reproduced", "not testable here"]);
+    assert_eq!(verdict(7.0), ["not reproduced", "not testable here"]);
+}
+
+#[test]
 fn every_sample_is_in_the_data_beside_the_page() {
     let results = made_up::run();
     let metrics: usize = results

@@ -445,6 +445,65 @@ fn testbeds_that_cannot_carry_the_traffic_are_refused() {
 }
 
 #[test]
+fn tunnels_that_no_host_or_port_can_have_are_refused() {
+    let plain = SMALL.replacen(", qos = { kind = \"htb\", rate = 1000 }", "", 1);
+    let with = |old: &str, new: &str| {
+        let text = plain.replacen(
+            "{ name = \"B\", address",
+            "{ name = \"B\", tunnel = { kind = \"vxlan\", number = 1000 }, address",
+            1,
+        );
+        assert!(text.contains(old), "{old}");
+        Scenario::parse("small.toml", &text.replacen(old, new, 1)).map_err(|error| error.to_string())
+    };
+    let scenario = with("", "").unwrap();
+    let topology = &scenario.cells(Profile::Full)[0].setup.topology;
+    let ends = topology.tunnel_ends("B").unwrap();
+    assert_eq!(
+        (ends.host.to_string(), ends.switch.to_string()),
+        ("198.18.0.5".to_owned(), "198.18.0.6".to_owned())
+    );
+    assert_eq!(topology.tunnel_ends("A"), None);
+    let native = with("number = 1000", "underlay = \"native\"").unwrap();
+    let other = &native.cells(Profile::Full)[0].setup.topology;
+    assert!(
+        topology != other && topology.cabling() == other.cabling(),
+        "the hosts and cables are the same"
+    );
+    for (old, new, message) in [
+        (
+            "number = 1000",
+            "number = 0",
+            "7:54: a switch has 1 to 1000 tunnels to a host, not 0",
+        ),
+        (
+            "number = 1000",
+            "number = 1001",
+            "a switch has 1 to 1000 tunnels to a host, not 1001",
+        ),
+        ("\"vxlan\"", "\"stt\"", "unknown variant `stt`"),
+        (
+            "number = 1000 }",
+            "number = 1 }, attachment = { guest = { memory = 512 } }",
+            "only a container is attached through a tunnel",
+        ),
+        (
+            "10.0.0.3",
+            "198.19.0.3",
+            "198.19.0.3 is an address of the tunnels' underlays",
+        ),
+        (
+            "b = { at = \"S\", port = { access = 10 } } },\n]",
+            "b = { at = \"S\", port = { access = 10, bfd = 10 } } },\n]",
+            "12:46: a tunnel's port has VLANs, and no other set-up",
+        ),
+    ] {
+        let error = with(old, new).expect_err(new);
+        assert!(error.contains(message), "{new}: {error}");
+    }
+}
+
+#[test]
 fn what_would_grow_without_bounds_is_refused() {
     let many = |quick: &str| {
         let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();

@@ -215,6 +215,53 @@ fn trunks_carry_vlans_or_it_is_said_that_they_cannot() {
 }
 
 #[test]
+fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let tunnel = |kind: &str, underlay: &str| {
+        topology(&format!(
+            "host = [{{ name = 'near', address = [{{ ip = '10.0.0.1', prefix = 24 }}] }},
+                     {{ name = 'far', address = [{{ ip = '10.0.0.2', prefix = 24 }}],
+                        tunnel = {{ kind = '{kind}', underlay = '{underlay}', number = 3 }} }}]
+             bridge = [{{ name = 's1' }}]
+             link = [{{ a = {{ at = 'near' }}, b = {{ at = 's1' }} }}, {{ a = {{ at = 'far' }}, b = {{ at = 's1' }} }}]"
+        ))
+    };
+    for kind in ["vxlan", "geneve", "gre"] {
+        for name in ["oxvs", "bridge", "ovs-tso", "ovs-kernel"] {
+            let mut bed: Option<Bed> = None;
+            for underlay in ["host", "native"] {
+                let topology = tunnel(kind, underlay);
+                let system = named(name).unwrap();
+                if let Some(reason) = system.missing(&topology) {
+                    assert!(reason.len() > 10, "{name}: {reason}");
+                    assert!(name != "oxvs" || reason.contains("kernel"), "{name}: {reason}");
+                    continue;
+                }
+                let bed = bed.get_or_insert_with(|| Bed::build(&topology).unwrap());
+                let before = contents(bed);
+                let running = system.start(&topology, bed).unwrap();
+                testkit::eventually("the tunnel carries packets", || {
+                    let mut command = bed.host("near").unwrap().command(&["ping", "-c1", "-W1", "10.0.0.2"]);
+                    command.output().unwrap().status.success().then_some(())
+                });
+                transfer(bed, "near", "far", "10.0.0.2");
+                transfer(bed, "far", "near", "10.0.0.1");
+                let said = running.configuration().join("\n");
+                assert!(said.contains("198.18.0.5") && said.contains("198.18.0.6/30"), "{said}");
+                assert_eq!(said.contains("underlay2"), underlay == "native", "{said}");
+                running.drops().unwrap();
+                drop(running);
+                assert_eq!(contents(bed), before, "{name} has left something behind");
+                // The next switch has other MAC addresses.
+                for host in ["near", "far"] {
+                    bed::command::run(&mut bed.host(host).unwrap().command(&["ip", "neigh", "flush", "all"])).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_dropped_is_told_by_cause_and_port() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
     let send = |bed: &Bed, from: &str, to: &str, packets: u32, payload: usize| {

@@ -4,11 +4,11 @@ use super::cable::{Cable, OFFLOADS};
 use super::command::{batch, known, run};
 use super::delay::Delay;
 use super::guest;
-use super::host::DEVICE;
+use super::host::{DEVICE, UNDERLAY};
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
-use crate::topology::{self, Topology};
+use crate::topology::{self, TUNNEL_KEY, TUNNEL_MTU, Topology, UNDERLAY_PREFIX};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,7 +76,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
     batch("ip", &plan.switch, &up)?;
     for host in topology.hosts.iter().filter(|host| guest::memory(host).is_none()) {
         let made = plan.hosts.get(&host.name).context("every host is planned")?;
-        batch("ip", &made.namespace, &set_up(host, plan))?;
+        batch("ip", &made.namespace, &set_up(host, topology, plan))?;
         if host.forwards {
             made.enter(|| write("net/ipv4/ip_forward", "1"))?;
         }
@@ -86,7 +86,7 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
 }
 
 /// Commands of `ip` that set up a host.
-pub(crate) fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
+pub(crate) fn set_up(host: &topology::Host, topology: &Topology, plan: &Plan) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     if !plan
         .cables
@@ -94,6 +94,21 @@ pub(crate) fn set_up(host: &topology::Host, plan: &Plan) -> Vec<String> {
         .any(|cable| cable.a.at == host.name || cable.b.at == host.name)
     {
         return lines;
+    }
+    if let (Some(tunnel), Some(ends), Some(made)) = (
+        host.tunnel,
+        topology.tunnel_ends(&host.name),
+        plan.hosts.get(&host.name),
+    ) {
+        let (own, mac) = (ends.host, super::cable::mac(made.mac));
+        let device = tunnel.kind.device(TUNNEL_KEY, own, ends.switch, UNDERLAY);
+        lines.push(format!("addr add {own}/{UNDERLAY_PREFIX} dev {UNDERLAY}"));
+        lines.push(format!("link set {UNDERLAY} up"));
+        lines.push(format!("link add {DEVICE} address {mac} type {device}"));
+    }
+    if topology.has_tunnels() {
+        // The hosts' frames fit into the tunnels' packets.
+        lines.push(format!("link set {DEVICE} mtu {TUNNEL_MTU}"));
     }
     lines.push(format!("link set {DEVICE} up"));
     for address in &host.addresses {

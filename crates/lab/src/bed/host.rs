@@ -19,8 +19,11 @@ pub struct Host {
     pub(crate) guest: Option<Arc<Running>>,
 }
 
-/// The device of a host.
+/// The device of a host, which has its addresses.
 pub const DEVICE: &str = "eth0";
+
+/// The device at the cable of a host whose [`DEVICE`] is the end of a tunnel.
+pub(crate) const UNDERLAY: &str = "underlay0";
 
 impl Host {
     /// Its name in the topology.

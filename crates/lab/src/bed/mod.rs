@@ -23,6 +23,7 @@ pub mod warden;
 pub use build::{missing, offloads};
 pub use counters::{Counters, Fragments};
 pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
+pub(crate) use host::UNDERLAY;
 pub use host::{DEVICE, Host};
 pub use program::use_program;
 pub(crate) use program::{lab as lab_program, switch as switch_program};
@@ -73,7 +74,7 @@ impl Bed {
         };
         bed.delays = build::build(topology, &bed.plan, &bed.record)?;
         let hosts: Vec<Host> = bed.hosts().cloned().collect();
-        let set_up = |host: &_| build::set_up(host, &bed.plan);
+        let set_up = |host: &_| build::set_up(host, topology, &bed.plan);
         for (name, running) in guest::start(topology, &hosts, &bed.plan.cables, set_up)? {
             if let Some(host) = bed.plan.hosts.get_mut(&name) {
                 host.guest = Some(running);

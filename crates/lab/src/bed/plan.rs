@@ -3,7 +3,7 @@
 
 use super::cable::{Cable, Plug, Rate, inner};
 use super::guest::memory;
-use super::host::{DEVICE, Host};
+use super::host::{DEVICE, Host, UNDERLAY};
 use super::names::{device, namespace};
 use crate::topology::Topology;
 use anyhow::{Result, bail};
@@ -79,11 +79,15 @@ impl Plan {
 
     fn plug(&self, topology: &Topology, at: &str, to: &str, ordinal: usize, number: usize) -> Result<Plug> {
         if let Some(host) = self.hosts.get(at) {
+            let (device, mac) = match topology.tunnel_ends(at) {
+                None => (DEVICE, host.mac),
+                Some(_) => (UNDERLAY, address(3, number)),
+            };
             return Ok(Plug {
                 at: at.to_owned(),
                 namespace: host.namespace.clone(),
-                device: DEVICE.to_owned(),
-                mac: host.mac,
+                device: device.to_owned(),
+                mac,
                 is_guest: topology
                     .hosts
                     .iter()
@@ -158,6 +162,29 @@ mod tests {
                 "oxvs-lab-1-0-cable-s1-s2/to-s2",
                 "oxvs-lab-1-0-switch/s2-s1.2",
                 "oxvs-lab-1-0-switch/s1-s2.2",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_host_behind_a_tunnel_has_the_tunnels_end_where_others_have_the_cables() {
+        let topology = toml::from_str(
+            "host = [{ name = 'far', address = [{ ip = '10.0.0.1', prefix = 24 }], tunnel = { kind = 'geneve' } }]
+             bridge = [{ name = 's1' }]\nlink = [{ a = { at = 'far' }, b = { at = 's1' } }]",
+        );
+        let topology: Topology = topology.unwrap();
+        let plan = Plan::of(&topology, "1-0").unwrap();
+        assert_eq!(plan.cables[0].a.device, "underlay0");
+        assert_eq!(
+            crate::bed::build::set_up(&topology.hosts[0], &topology, &plan),
+            [
+                "link set lo up",
+                "addr add 198.18.0.1/30 dev underlay0",
+                "link set underlay0 up",
+                "link add eth0 address 02:00:00:01:00:01 type geneve id 1 remote 198.18.0.2",
+                "link set eth0 mtu 1450",
+                "link set eth0 up",
+                "addr add 10.0.0.1/24 dev eth0",
             ]
         );
     }

@@ -28,8 +28,8 @@ const PROGRAMS: &[&str] = &[
     "tcpdump",
 ];
 
-/// Modules that the studies need: switches, VLANs, guests' and containers' devices, schedulers,
-/// policers.
+/// Modules that the studies need: switches, VLANs, guests' and containers' devices, tunnels,
+/// schedulers, policers.
 const MODULES: &[&str] = &[
     "act_gact",
     "act_mirred",
@@ -46,6 +46,8 @@ const MODULES: &[&str] = &[
     "cls_u32",
     "8021q",
     "dummy",
+    "geneve",
+    "ip_gre",
     "openvswitch",
     "sch_codel",
     "sch_fq",
@@ -60,6 +62,7 @@ const MODULES: &[&str] = &[
     "tcp_bbr",
     "tun",
     "veth",
+    "vxlan",
 ];
 
 /// Debian's directories of Open vSwitch's data files.

@@ -114,6 +114,7 @@ impl Network {
             }],
             gateway: None,
             forwards: false,
+            tunnel: None,
         });
         self.link(name, at);
         Some(())

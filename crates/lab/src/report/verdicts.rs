@@ -62,6 +62,8 @@ const PLACE: &str = "ovs-kernel";
 const SWITCH: &str = "switch";
 /// The one that it is compared with.
 const BRIDGE: &str = "bridge";
+/// The other one that it is compared with, where a table has a place for it.
+const USERSPACE: &str = "ovs-tso";
 
 /// All findings, judged for each system.
 pub(crate) fn rows(findings: &Findings, printed: &Printed, scenarios: &[Scenario], samples: &[Sample]) -> Vec<Row> {
@@ -87,7 +89,7 @@ struct Measured<'a> {
     /// Its own results, and those of the bridge if it replaces something else, such as a baseline's
     /// hardware.
     alone: BTreeMap<String, Table>,
-    /// The bridge too, if switches are compared.
+    /// The others too, if switches are compared.
     beside: BTreeMap<String, Table>,
     /// Its names in tables, in another system's place.
     names: BTreeSet<String>,
@@ -98,7 +100,7 @@ impl<'a> Measured<'a> {
         let mut groups: BTreeMap<(usize, &At, &str), Vec<&Sample>> = BTreeMap::new();
         for sample in samples
             .iter()
-            .filter(|sample| sample.system == system || sample.system == BRIDGE)
+            .filter(|sample| [system, BRIDGE, USERSPACE].contains(&sample.system.as_str()))
         {
             if let Some(scenario) = scenarios.iter().position(|scenario| scenario.id == sample.scenario) {
                 let group = groups.entry((scenario, &sample.at, &sample.system));
@@ -113,9 +115,13 @@ impl<'a> Measured<'a> {
         };
         for ((scenario, at, of), samples) in groups {
             let scenario = &scenarios[scenario];
-            let place = if of == BRIDGE { BRIDGE } else { PLACE };
-            // The bridge's results do not enter a table that both would fill, except tables that
-            // compare switches.
+            let place = match of {
+                BRIDGE => BRIDGE,
+                _ if of == system => PLACE,
+                other => other,
+            };
+            // The others' results do not enter a cell that both would fill; the bridge's enter
+            // tables that compare no switches too.
             let others = if of == system {
                 Vec::new()
             } else {
@@ -125,10 +131,13 @@ impl<'a> Measured<'a> {
                 let same = others
                     .iter()
                     .any(|other| (&other.table, &other.keys) == (&fed.table, &fed.keys));
-                let Some(cell) = cell(&fed, &samples).filter(|_| !same) else {
+                let switch = fed.keys.get(SWITCH);
+                // A table has a place for a switch if it gives it another name than the laboratory.
+                let no_place = switch.is_none_or(|switch| switch == of);
+                let left_out = same || of != system && of != BRIDGE && no_place;
+                let Some(cell) = cell(&fed, &samples).filter(|_| !left_out) else {
                     continue;
                 };
-                let switch = fed.keys.get(SWITCH);
                 if of == system && of != BRIDGE {
                     measured.names.extend(switch.cloned());
                 }

@@ -5,12 +5,12 @@ use super::engine::{Measurement, Stage, Standing};
 use super::ledger;
 use super::observe;
 use super::stop::Stop;
-use crate::bed::{Bed, Fragments};
+use crate::bed::{Bed, Fragments, Host};
 use crate::controller::{self, Learning};
 use crate::results::Loss;
 use crate::scenario::Setup;
 use crate::systems::{Running, System};
-use crate::topology::Topology;
+use crate::topology::{self, Topology};
 use crate::traffic::{Ends, Measured};
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::BTreeMap;
@@ -61,6 +61,9 @@ impl Stage for Here {
         if setup.topology.bridges.iter().any(|bridge| bridge.tree.is_some()) {
             ground.wait_for_trees(&setup.topology)?;
         }
+        if setup.topology.has_tunnels() {
+            ground.wait_for_tunnels(setup)?;
+        }
         let mut table = Table {
             controller: None,
             running,
@@ -91,18 +94,22 @@ impl Ground {
         let Some(first) = hosts.next() else {
             return Ok(());
         };
-        for host in &topology.hosts {
-            for address in host.addresses.iter().filter(|_| host.name != first.name()) {
-                let ip = address.ip.to_string();
-                let ping = || first.command(&["ping", "-c1", "-W1", &ip]).output();
-                while !ping().context("ping")?.status.success() {
-                    if Instant::now() > end {
-                        bail!("{} does not reach {} by the tree", first.name(), host.name);
-                    }
-                }
-            }
+        for host in topology.hosts.iter().filter(|host| host.name != first.name()) {
+            reach(first, host, end).context("by the tree")?;
         }
         std::thread::sleep(CHANGES);
+        Ok(())
+    }
+
+    /// Waits until the flows' hosts reach each other: a switch asks for the hosts' outer addresses
+    /// when it has a packet for them.
+    fn wait_for_tunnels(&self, setup: &Setup) -> Result<()> {
+        let end = Instant::now() + TUNNELS;
+        for flow in setup.measured.iter().chain(&setup.background) {
+            if let Some(to) = setup.topology.host(&flow.to) {
+                reach(self.bed.host(&flow.from)?, to, end).context("through the tunnels")?;
+            }
+        }
         Ok(())
     }
 
@@ -122,6 +129,20 @@ impl Ground {
             }
         }
     }
+}
+
+/// Waits until a host reaches all addresses of another one.
+fn reach(from: &Host, to: &topology::Host, end: Instant) -> Result<()> {
+    for address in &to.addresses {
+        let ip = address.ip.to_string();
+        let ping = || from.command(&["ping", "-c1", "-W1", &ip]).output();
+        while !ping().context("ping")?.status.success() {
+            if Instant::now() > end {
+                bail!("{} does not reach {}", from.name(), to.name);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A testbed with a system on it.
@@ -154,6 +175,9 @@ const TREES: Duration = Duration::from_secs(70);
 
 /// How long they may change after that: two hello times.
 const CHANGES: Duration = Duration::from_secs(2);
+
+/// How long it may take until tunnels carry packets.
+const TUNNELS: Duration = Duration::from_secs(10);
 
 /// Between two looks at whether the system lives and anybody wants us to stop.
 const LOOK: Duration = Duration::from_millis(50);

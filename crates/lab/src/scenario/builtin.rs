@@ -44,6 +44,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-failover.toml",
     "s5-ring.toml",
     "s5-liveness.toml",
+    "s5-overlay.toml",
 ];
 
 /// All scenarios of the program.

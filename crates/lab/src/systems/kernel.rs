@@ -1,9 +1,10 @@
 //! Probes the kernel's features for switches, once, in an unnamed namespace that ends with the
 //! probing process.
 
-use crate::topology::QosKind;
+use crate::topology::{QosKind, TunnelKind};
 use anyhow::Result;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -25,6 +26,8 @@ pub(crate) enum Part {
     PoliceBasic,
     /// Open vSwitch's kernel datapath.
     Openvswitch,
+    /// Devices that are the end of a tunnel.
+    Tunnel(TunnelKind),
 }
 
 impl Part {
@@ -45,6 +48,9 @@ impl Part {
             Part::Police => "act_police",
             Part::PoliceBasic => "act_police with cls_basic",
             Part::Openvswitch => "openvswitch",
+            Part::Tunnel(TunnelKind::Vxlan) => "vxlan",
+            Part::Tunnel(TunnelKind::Geneve) => "geneve",
+            Part::Tunnel(TunnelKind::Gre) => "ip_gre",
         }
     }
 }
@@ -121,6 +127,12 @@ fn script() -> String {
         try tun ip tuntap add t0 mode tap
         try openvswitch sh -c '[ -d /sys/module/openvswitch ] || modprobe -n -q openvswitch || { echo no such module; exit 1; }'\n"
         .to_owned();
+    for kind in [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre] {
+        let (local, remote) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+        let device = kind.device(1, local, remote, "v0");
+        let module = Part::Tunnel(kind).module();
+        text += &format!("try {module} ip link add tn0 type {device}\nip link del tn0 2>/dev/null\n");
+    }
     let qdiscs = [
         QosKind::Fifo,
         QosKind::Sfq,
@@ -202,6 +214,9 @@ mod tests {
             Part::Police,
             Part::PoliceBasic,
             Part::Openvswitch,
+            Part::Tunnel(TunnelKind::Vxlan),
+            Part::Tunnel(TunnelKind::Geneve),
+            Part::Tunnel(TunnelKind::Gre),
         ];
         for part in parts.into_iter().chain(kinds.map(Part::Qdisc)) {
             if let Some(reason) = lacks(part) {

@@ -3,6 +3,7 @@
 use super::layout::Layout;
 use crate::bed::{command::run_words, device_counters, namespace};
 use crate::results::Loss;
+use crate::traffic::stack::Stack;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,7 +48,31 @@ pub(crate) fn of_devices(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
         }
         losses.push(loss("port", "routing", &places, discards(&snmp)));
     }
+    losses.extend(of_tunnels(name, layout)?);
     losses.retain(|loss| loss.packets > 0);
+    Ok(losses)
+}
+
+/// Drops below tunnels (`port`): of the kernel's devices, and of the host's stack, such as in front
+/// of full sockets.
+fn of_tunnels(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
+    let mut tunnels = layout.tunnels().peekable();
+    if tunnels.peek().is_none() {
+        return Ok(Vec::new());
+    }
+    let places = layout.places();
+    let stack = namespace::enter(name, Stack::here)?;
+    let mut losses = vec![loss("port", "the host's stack", &places, stack.received + stack.sent)];
+    let devices = device_counters(name)?;
+    for (_, port, _) in tunnels {
+        let counted = devices.get(&port.device).copied().unwrap_or_default();
+        losses.push(loss(
+            "port",
+            &port.device,
+            &places,
+            counted.rx_dropped + counted.tx_dropped,
+        ));
+    }
     Ok(losses)
 }
 

@@ -1,7 +1,8 @@
 //! The part of a topology that a switch implements, with the bed's devices.
 
+use super::kernel::{Part, lacks};
 use crate::bed::Bed;
-use crate::topology::{Address, Bond, Class, Control, Port, Topology, Tree};
+use crate::topology::{Address, Bond, Class, Control, Port, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -33,9 +34,36 @@ pub(crate) struct BridgeLayout {
 pub(crate) struct PortLayout {
     /// The other end of the cable.
     pub(crate) to: String,
-    /// The device.
+    /// The device: of a port with a tunnel, its end.
     pub(crate) device: String,
     pub(crate) port: Port,
+    /// The tunnel that the other end is behind.
+    pub(crate) tunnel: Option<TunnelLayout>,
+}
+
+/// A port's tunnel.
+#[derive(Clone, Debug)]
+pub(crate) struct TunnelLayout {
+    pub(crate) tunnel: Tunnel,
+    pub(crate) ends: TunnelEnds,
+    /// The device at the cable.
+    pub(crate) cable: String,
+    /// The device that has the switch's address: the cable's, or that of the bridge whose port the
+    /// cable's is.
+    pub(crate) device: String,
+}
+
+impl TunnelLayout {
+    /// The devices and the keys of the tunnels that the host does not use.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (String, u32)> {
+        let (first, number) = (self.first(), self.tunnel.number);
+        (TUNNEL_KEY + 1..TUNNEL_KEY + number).map(move |key| (format!("{first}.{key}"), key))
+    }
+
+    /// The device of the tunnel that the host uses.
+    fn first(&self) -> String {
+        format!("{}{}", self.tunnel.kind.name(), self.ends.number)
+    }
 }
 
 /// An interface of the switch itself in a VLAN.
@@ -75,12 +103,14 @@ impl Layout {
                     }
                     let nth = ports.iter().filter(|port| port.to == other.at).count();
                     let device = devices(&bridge.name, &other.at).into_iter().nth(nth);
+                    let device = device
+                        .with_context(|| format!("the testbed has no device for {} at {}", other.at, bridge.name))?;
+                    let tunnel = tunnel(topology, &other.at, &device);
                     ports.push(PortLayout {
                         to: other.at.clone(),
-                        device: device.with_context(|| {
-                            format!("the testbed has no device for {} at {}", other.at, bridge.name)
-                        })?,
+                        device: tunnel.as_ref().map_or(device, TunnelLayout::first),
                         port: end.port.clone(),
+                        tunnel,
                     });
                 }
             }
@@ -123,11 +153,23 @@ impl Layout {
         port.with_context(|| format!("bridge {bridge} has no port to {to}"))
     }
 
-    /// The place in results that a device stands for; none if it is not a port.
+    /// The place in results that a device stands for; none if it is neither a port nor the underlay
+    /// of one.
     pub(crate) fn places(&self) -> BTreeMap<String, String> {
+        let of_port = |(bridge, port): (&BridgeLayout, &PortLayout)| {
+            let place = format!("{}:{}", bridge.name, port.to);
+            let tunnel = port.tunnel.as_ref();
+            let below = tunnel.map(|tunnel| [tunnel.cable.clone(), tunnel.device.clone()]);
+            let devices = below.into_iter().flatten().chain([port.device.clone()]);
+            devices.map(|device| (device, place.clone())).collect::<Vec<_>>()
+        };
+        self.ports().flat_map(of_port).collect()
+    }
+
+    /// Ports with a tunnel.
+    pub(crate) fn tunnels(&self) -> impl Iterator<Item = (&BridgeLayout, &PortLayout, &TunnelLayout)> {
         self.ports()
-            .map(|(bridge, port)| (port.device.clone(), format!("{}:{}", bridge.name, port.to)))
-            .collect()
+            .filter_map(|(bridge, port)| Some((bridge, port, port.tunnel.as_ref()?)))
     }
 
     /// Devices of the switch itself that packets pass.
@@ -161,6 +203,21 @@ impl BridgeLayout {
     }
 }
 
+/// The tunnel to a host; `cable`: the device at the switch's end of its cable.
+fn tunnel(topology: &Topology, host: &str, cable: &str) -> Option<TunnelLayout> {
+    let tunnel = topology.host(host)?.tunnel?;
+    let ends = topology.tunnel_ends(host)?;
+    Some(TunnelLayout {
+        tunnel,
+        ends,
+        cable: cable.to_owned(),
+        device: match tunnel.underlay {
+            Underlay::Host => cable.to_owned(),
+            Underlay::Native => format!("underlay{}", ends.number),
+        },
+    })
+}
+
 /// A device's name; the beginning of one that is too long.
 fn fitting(name: &str) -> String {
     name.chars().take(LONGEST).collect()
@@ -189,7 +246,15 @@ pub(crate) fn unfit(topology: &Topology) -> Option<String> {
             routers.join(" and ")
         ));
     }
-    classes(topology)
+    tunnels(topology).or_else(|| classes(topology))
+}
+
+/// The ends of tunnels are devices of the kernel: of each host, and of some switches.
+fn tunnels(topology: &Topology) -> Option<String> {
+    topology.hosts.iter().find_map(|host| {
+        let reason = lacks(Part::Tunnel(host.tunnel?.kind))?;
+        Some(format!("host {} has a tunnel's device, and {reason}", host.name))
+    })
 }
 
 /// Packets are classified at ingress, once for all ports.
@@ -313,6 +378,28 @@ pub(crate) mod tests {
                     { min = 80000000, priority = 1, hosts = ['bulk'] }, { min = 10000000, max = 20000000, priority = 0, hosts = ['voice'] }] } } } },
                 { a = { at = 's1', port = { bond = { name = 'bond0', mode = 'balance_slb' } } }, b = { at = 's2', port = { bond = { name = 'bond0', mode = 'balance_slb' } } } },
                 { a = { at = 's1', port = { bond = { name = 'bond0', mode = 'balance_slb' } } }, b = { at = 's2', port = { bond = { name = 'bond0', mode = 'balance_slb' } } } }]";
+
+    /// A host behind three VXLAN tunnels.
+    pub(crate) const TUNNELLED: &str = "
+        host = [{ name = 'near', address = [{ ip = '10.9.0.1', prefix = 24 }] },
+                { name = 'far', address = [{ ip = '10.9.0.2', prefix = 24 }], tunnel = { kind = 'vxlan', number = 3 } }]
+        bridge = [{ name = 's1' }]
+        link = [{ a = { at = 'near' }, b = { at = 's1' } }, { a = { at = 'far' }, b = { at = 's1', port = { access = 7 } } }]";
+
+    #[test]
+    fn the_port_of_a_tunnel_is_its_end_and_its_cable_has_the_same_place() {
+        let layout = layout(TUNNELLED);
+        let devices: Vec<&str> = layout.ports().map(|(_, port)| port.device.as_str()).collect();
+        assert_eq!(devices, ["s1-near", "vxlan2"]);
+        let places = layout.places();
+        assert_eq!(
+            (places["vxlan2"].as_str(), places["s1-far"].as_str()),
+            ("s1:far", "s1:far")
+        );
+        assert_eq!(places.len(), 3);
+        let native = super::tests::layout(&TUNNELLED.replace("number = 3", "underlay = 'native'"));
+        assert_eq!(native.places()["underlay2"], "s1:far");
+    }
 
     #[test]
     fn a_host_has_one_class_at_a_bridge() {

@@ -1,7 +1,7 @@
 //! Rules of a testbed.
 
 use super::{Faults, Filled, is_name};
-use crate::topology::{Address, Attachment, End, Link, Port, Qos, QosKind, Topology};
+use crate::topology::{Address, Attachment, End, Link, Port, Qos, QosKind, Topology, UNDERLAYS};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn names(topology: &Topology, filled: &Filled, faults: &mut Faults) {
@@ -255,5 +255,64 @@ pub(super) fn loops(topology: &Topology, filled: &Filled, faults: &mut Faults) {
             faults.say(&filled.link, n, &[], message);
         }
         group.values_mut().filter(|of| **of == a).for_each(|of| *of = b);
+    }
+}
+
+/// The longest prefix of all underlays' networks.
+const UNDERLAYS_PREFIX: u8 = 15;
+
+/// Hosts behind tunnels are containers at a bridge, whose port has VLANs at most.
+pub(super) fn tunnels(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    if !topology.has_tunnels() {
+        return;
+    }
+    let hosts = topology.hosts.iter().map(|host| (&host.name, &host.addresses));
+    let hosts = hosts.enumerate().map(|(n, owner)| (&filled.host, n, "address", owner));
+    let bridges = topology.bridges.iter().map(|bridge| (&bridge.name, &bridge.svis));
+    let bridges = bridges.enumerate().map(|(n, owner)| (&filled.bridge, n, "svi", owner));
+    for (list, n, key, (_, addresses)) in hosts.chain(bridges) {
+        for Address { ip, .. } in addresses {
+            let underlays = Address {
+                ip: UNDERLAYS,
+                prefix: UNDERLAYS_PREFIX,
+                vlan: None,
+            };
+            if same_network(&underlays, *ip) {
+                let message = format!("{ip} is an address of the tunnels' underlays, {UNDERLAYS}/{UNDERLAYS_PREFIX}");
+                faults.say(list, n, &[key], message);
+            }
+        }
+    }
+    for (n, host) in topology.hosts.iter().enumerate() {
+        let Some(tunnel) = host.tunnel else { continue };
+        let mut say = |path: &[&str], message: String| faults.say(&filled.host, n, path, message);
+        if !(1..=1000).contains(&tunnel.number) {
+            say(
+                &["tunnel", "number"],
+                format!("a switch has 1 to 1000 tunnels to a host, not {}", tunnel.number),
+            );
+        }
+        if host.attachment != Attachment::Container {
+            say(&["tunnel"], "only a container is attached through a tunnel".to_owned());
+        }
+    }
+    for (n, link) in topology.links.iter().enumerate() {
+        for (side, end, other) in [("a", &link.a, &link.b), ("b", &link.b, &link.a)] {
+            if topology.tunnel_ends(&other.at).is_none() {
+                continue;
+            }
+            let vlans = Port {
+                access: end.port.access,
+                trunk: end.port.trunk.clone(),
+                ..Port::default()
+            };
+            if topology.host(&end.at).is_some() {
+                let message = format!("the tunnel of '{}' leads to a bridge", other.at);
+                faults.say(&filled.link, n, &[side, "at"], message);
+            } else if end.port != vlans {
+                let message = "a tunnel's port has VLANs, and no other set-up".to_owned();
+                faults.say(&filled.link, n, &[side, "port"], message);
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::kernel_drops;
 use super::layout::{BridgeLayout, Layout, unfit};
 use super::script::Script;
 use super::{MemberChange, Running, System};
-use crate::bed::Bed;
+use crate::bed::{Bed, command};
 use crate::results::Loss;
 use crate::topology::{Control, QosKind, Topology, Tree};
 use anyhow::{Result, bail};
@@ -74,6 +74,13 @@ impl System for LinuxBridge {
             if let Some(undo) = command.undo {
                 script.undo(&undo);
             }
+        }
+        let others = setup::other_tunnels(&layout);
+        if let Some(first) = others.first() {
+            script.note(&format!("ip {first}"));
+            script.note(&format!("# and {} more with the next names and keys", others.len() - 1));
+            script.undo(&format!("ip link del group {}", setup::OTHERS));
+            command::batch("ip", bed.namespace(), &others)?;
         }
         if layout.routes() {
             script.sysctl("net.ipv4.ip_forward", "1")?;

@@ -2,9 +2,9 @@
 
 use super::qdisc;
 use crate::systems::kernel::police_classifier;
-use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi};
+use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi, TunnelLayout};
 use crate::systems::openvswitch::leaf;
-use crate::topology::{Bond, BondMode, Policing, Qos, QosKind};
+use crate::topology::{Bond, BondMode, Policing, Qos, QosKind, TUNNEL_KEY, TUNNEL_MTU, UNDERLAY_PREFIX, Underlay};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The default rate of a class: Open vSwitch's assumption for a port of unknown speed.
@@ -28,6 +28,14 @@ pub(crate) fn has_vlans(bridge: &BridgeLayout) -> bool {
 
 pub(crate) fn commands(layout: &Layout, filtering: bool) -> Vec<Line> {
     let mut lines = Vec::new();
+    for (_, port, tunnel) in layout.tunnels() {
+        underlay(tunnel, &mut lines);
+        say_with(
+            &mut lines,
+            format!("ip {}", tunnel_device(tunnel, &port.device, TUNNEL_KEY)),
+            format!("ip link del {}", port.device),
+        );
+    }
     for bridge in &layout.bridges {
         for (name, of, members) in bridge.bonds() {
             bond(&name, of, &members, &mut lines);
@@ -48,6 +56,44 @@ pub(crate) fn commands(layout: &Layout, filtering: bool) -> Vec<Line> {
         }
     }
     lines
+}
+
+/// What is below a tunnel.
+fn underlay(tunnel: &TunnelLayout, lines: &mut Vec<Line>) {
+    let (address, device) = (tunnel.ends.switch, &tunnel.device);
+    if tunnel.tunnel.underlay == Underlay::Native {
+        make(device, "", lines);
+        say(lines, format!("ip link set {} master {device}", tunnel.cable));
+        say(lines, format!("ip link set {device} up"));
+    }
+    let address = format!("{address}/{UNDERLAY_PREFIX} dev {device}");
+    say_with(
+        lines,
+        format!("ip addr add {address}"),
+        format!("ip addr del {address}"),
+    );
+}
+
+/// Makes the switch's end of a tunnel: arguments of `ip`.
+fn tunnel_device(tunnel: &TunnelLayout, device: &str, key: u32) -> String {
+    let ends = tunnel.ends;
+    let kind = tunnel.tunnel.kind.device(key, ends.switch, ends.host, &tunnel.device);
+    format!("link add {device} mtu {TUNNEL_MTU} up type {kind}")
+}
+
+/// The group of the devices of tunnels that no host uses, by which they are removed.
+pub(crate) const OTHERS: u32 = 1;
+
+/// Makes the ends of the tunnels that no host uses, and ports of them: arguments of `ip`.
+pub(crate) fn other_tunnels(layout: &Layout) -> Vec<String> {
+    let of_port = |(bridge, _, tunnel): (&BridgeLayout, &PortLayout, &TunnelLayout)| {
+        let make = |(device, key): (String, u32)| {
+            let options = format!("{device} group {OTHERS} master {}", bridge.name);
+            tunnel_device(tunnel, &options, key)
+        };
+        tunnel.others().map(make).collect::<Vec<_>>()
+    };
+    layout.tunnels().flat_map(of_port).collect()
 }
 
 /// A bridge in which a bond is one port, as its first member is set up.
@@ -308,7 +354,7 @@ fn police(device: &str, policing: &Policing, lines: &mut Vec<Line>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems::layout::tests::{BONDED, TWO_VLANS, layout};
+    use crate::systems::layout::tests::{BONDED, TUNNELLED, TWO_VLANS, layout};
 
     fn text(topology: &str, filtering: bool) -> String {
         let lines = commands(&layout(topology), filtering);
@@ -362,6 +408,35 @@ ip link set s1.20 up
 ";
         assert_eq!(text(ACCESS, false), expected);
         assert_eq!(part("fifteen-letters", 4094), "fifteen-le.4094");
+    }
+
+    #[test]
+    fn a_tunnel_is_a_device_of_the_kernel_over_the_cable_or_over_a_bridge() {
+        let plain = TUNNELLED.replace(", port = { access = 7 }", "");
+        let expected = "\
+ip addr add 198.18.0.6/30 dev s1-far
+ip link add vxlan2 mtu 1450 up type vxlan id 1 local 198.18.0.6 remote 198.18.0.5 dstport 4789 dev s1-far nolearning
+ip link add s1 type bridge
+ip link set s1-near master s1
+ip link set vxlan2 master s1
+ip link set s1 up
+";
+        assert_eq!(text(&plain, false), expected);
+        let others = other_tunnels(&layout(&plain));
+        assert_eq!(others.len(), 2);
+        assert_eq!(
+            others[1],
+            "link add vxlan2.3 group 1 master s1 mtu 1450 up type vxlan id 3 local 198.18.0.6 remote 198.18.0.5 dstport 4789 dev s1-far nolearning"
+        );
+        let native = text(&plain.replace("number", "underlay = 'native', number"), false);
+        let expected = "\
+ip link add underlay2 type bridge
+ip link set s1-far master underlay2
+ip link set underlay2 up
+ip addr add 198.18.0.6/30 dev underlay2
+ip link add vxlan2 mtu 1450 up type vxlan id 1 local 198.18.0.6 remote 198.18.0.5 dstport 4789 dev underlay2 nolearning
+";
+        assert!(native.starts_with(expected), "{native}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::bed::command::known;
 use crate::bed::{Bed, switch_program};
 use crate::systems::Running;
 use crate::systems::daemon::Daemon;
-use crate::systems::layout::{BridgeLayout, Layout};
+use crate::systems::layout::{BridgeLayout, Layout, TunnelLayout};
 use crate::systems::script::Script;
-use crate::topology::{Control, Topology};
+use crate::topology::{Control, Topology, UNDERLAY_PREFIX};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs;
@@ -125,6 +125,7 @@ fn launch(switch: &mut RunningSwitch, name: &'static str, line: &str) -> Result<
 
 /// Says the layout.
 fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
+    underlays(switch, kind)?;
     for bridge in switch.layout.bridges.clone() {
         if kind != Kind::Mininet {
             switch.vsctl(&setup::bridge(&bridge, kind))?;
@@ -137,6 +138,9 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
             }
             for line in setup::leaves(port, kind) {
                 switch.script.run(&line)?;
+            }
+            if let Some(tunnel) = &port.tunnel {
+                other_tunnels(switch, &bridge.name, tunnel)?;
             }
         }
         for (name, bond, members) in bridge.bonds() {
@@ -162,13 +166,48 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
             switch.script.run(&format!("ip link set {} up", svi.device))?;
         }
     }
+    let has_addresses = switch.layout.routes() || switch.layout.tunnels().next().is_some();
+    if has_addresses && kind.datapath() == "netdev" && !kind.is_oxvs() {
+        // The host's stack also receives the packets of Open vSwitch's packet sockets, and would
+        // answer ARP for addresses of other devices.
+        switch.script.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
+    }
     if switch.layout.routes() {
-        if kind.datapath() == "netdev" && !kind.is_oxvs() {
-            // The host's stack also receives the packets of Open vSwitch's packet sockets, and
-            // would answer ARP for addresses of other devices.
-            switch.script.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
-        }
         switch.script.sysctl("net.ipv4.ip_forward", "1")?;
+    }
+    Ok(())
+}
+
+/// What is below tunnels: bridges, and the switch's addresses.
+fn underlays(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
+    for (_, _, tunnel) in switch.layout.clone().tunnels() {
+        let (address, device) = (tunnel.ends.switch, &tunnel.device);
+        if let Some(line) = setup::underlay(tunnel, kind) {
+            switch.vsctl(&line)?;
+        }
+        switch
+            .script
+            .run(&format!("ip addr add {address}/{UNDERLAY_PREFIX} dev {device}"))?;
+        switch
+            .script
+            .undo(&format!("ip addr del {address}/{UNDERLAY_PREFIX} dev {device}"));
+        switch.script.run(&format!("ip link set {device} up"))?;
+    }
+    Ok(())
+}
+
+/// All in one transaction, of which the configuration shows the first.
+fn other_tunnels(switch: &mut RunningSwitch, bridge: &str, tunnel: &TunnelLayout) -> Result<()> {
+    let lines = setup::other_tunnels(bridge, tunnel);
+    let [first, rest @ ..] = lines.as_slice() else {
+        return Ok(());
+    };
+    switch.vsctl(first)?;
+    if let Some(last) = tunnel.others().last().filter(|_| !rest.is_empty()) {
+        switch
+            .script
+            .note(&format!("# likewise up to {} with the key {}", last.0, last.1));
+        switch.ask_vsctl(&rest.join(" -- "))?;
     }
     Ok(())
 }
@@ -176,7 +215,9 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
 /// Hosts leave checksums and segmentation to their devices, which this datapath does not make up
 /// for: it would pass on packets with wrong checksums, and TCP would hang.
 fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, bed: &Bed) -> Result<()> {
-    if !matches!(kind, Kind::Userspace | Kind::Afxdp) {
+    // Nor do Open vSwitch's tunnels, with TSO either.
+    let tunnels = kind == Kind::Tso && topology.has_tunnels();
+    if !matches!(kind, Kind::Userspace | Kind::Afxdp) && !tunnels {
         return Ok(());
     }
     for host in &topology.hosts {
@@ -185,7 +226,8 @@ fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, be
             .iter()
             .any(|link| link.a.at == host.name || link.b.at == host.name);
         if cabled {
-            let device = crate::bed::DEVICE;
+            // The device of a tunnel leaves both to the device below it.
+            let device = host.tunnel.map_or(crate::bed::DEVICE, |_| crate::bed::UNDERLAY);
             let (off, on) = (
                 format!("ethtool -K {device} tx off"),
                 format!("ethtool -K {device} tx on"),

@@ -18,7 +18,7 @@ use super::layout::unfit;
 use super::{Running, System};
 use crate::bed::Bed;
 use crate::bed::command::known;
-use crate::topology::{BondMode, End, QosKind, Topology};
+use crate::topology::{BondMode, End, QosKind, Topology, Underlay};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -97,6 +97,19 @@ impl Kind {
             }
         }
         None
+    }
+
+    /// Why it cannot have the tunnels.
+    fn no_tunnels(self, topology: &Topology) -> Option<String> {
+        let mut tunnels = topology.hosts.iter().filter_map(|host| host.tunnel).peekable();
+        tunnels.peek()?;
+        if self == Kind::Mininet {
+            return Some("Mininet's OVSSwitch makes no tunnels".to_owned());
+        }
+        let native_only = self.datapath() == "netdev" && !self.is_oxvs();
+        (native_only && tunnels.any(|tunnel| tunnel.underlay == Underlay::Host)).then(|| {
+            "Open vSwitch's userspace datapath sends tunnels' packets through its own bridges only, not through the host's stack".to_owned()
+        })
     }
 
     /// Why its ports cannot have the required type, scheduler or policer.
@@ -206,7 +219,10 @@ impl System for Kind {
             // For bridges' own devices.
             _ => Some(Part::Tap),
         };
-        needed.and_then(lacks).or_else(|| self.no_qos(topology))
+        needed
+            .and_then(lacks)
+            .or_else(|| self.no_tunnels(topology))
+            .or_else(|| self.no_qos(topology))
     }
 
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>> {
@@ -279,6 +295,26 @@ mod tests {
             lacks(Part::Qdisc(QosKind::Sfq)).is_some(),
             "{reason:?}"
         );
+    }
+
+    #[test]
+    fn open_vswitch_in_userspace_has_no_tunnels_over_the_hosts_stack() {
+        let tunnelled = crate::systems::layout::tests::TUNNELLED;
+        let missing = |kind: Kind, text: &str| kind.no_tunnels(&toml::from_str(text).unwrap());
+        assert!(
+            missing(Kind::Userspace, tunnelled)
+                .unwrap()
+                .contains("its own bridges only")
+        );
+        let native = tunnelled.replace("number", "underlay = 'native', number");
+        for (kind, text) in [
+            (Kind::Userspace, native.as_str()),
+            (Kind::Oxvs, tunnelled),
+            (Kind::Kernel, tunnelled),
+        ] {
+            assert_eq!(missing(kind, text), None, "{kind:?}");
+        }
+        assert!(missing(Kind::Mininet, &native).is_some());
     }
 
     #[test]

@@ -118,6 +118,10 @@ impl Running for RunningSwitch {
                 "hosts compute checksums and cut segments themselves (ethtool -K tx off), as AF_XDP ports of Open vSwitch need it; \
                  their thread never sleeps"
             }
+            Kind::Tso if self.layout.tunnels().next().is_some() => {
+                "hosts compute checksums and cut segments themselves (ethtool -K tx off): Open vSwitch drops packets of \
+                 tunnels whose checksums or segments are left to a device"
+            }
             Kind::Tso => return Vec::new(),
             Kind::Kernel => "the kernel forwards in interrupts: only the CPU time of upcalls is the daemon's",
             Kind::Dpdk => return Vec::new(),

@@ -1,8 +1,8 @@
 //! A layout as `ovs-vsctl` commands, without the program's name.
 
 use super::Kind;
-use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi};
-use crate::topology::{Bond, BondMode, Class, Control, Qos, QosKind, Tree};
+use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi, TunnelLayout};
+use crate::topology::{Bond, BondMode, Class, Control, Qos, QosKind, TUNNEL_KEY, Tree, Underlay};
 use std::fmt::Write;
 
 /// Makes a bridge.
@@ -32,10 +32,42 @@ pub(crate) fn bridge(bridge: &BridgeLayout, kind: Kind) -> String {
 pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
     let mut line = format!("add-port {bridge} {}", port.device);
     line += &vlans(port);
-    if kind.is_afxdp() {
+    if let Some(tunnel) = &port.tunnel {
+        line += &end(&port.device, tunnel, TUNNEL_KEY);
+    } else if kind.is_afxdp() {
         let _ = write!(line, " -- set interface {} type=afxdp", port.device);
     }
     line + &set_bfd(port) + &options(port, kind)
+}
+
+/// Makes an interface the end of a tunnel.
+fn end(device: &str, tunnel: &TunnelLayout, key: u32) -> String {
+    let (kind, remote) = (tunnel.tunnel.kind.name(), tunnel.ends.host);
+    format!(" -- set interface {device} type={kind} options:remote_ip={remote} options:key={key}")
+}
+
+/// Adds the ports of the tunnels that the host does not use, one command each.
+pub(crate) fn other_tunnels(bridge: &str, tunnel: &TunnelLayout) -> Vec<String> {
+    let others = tunnel.others();
+    others
+        .map(|(device, key)| format!("add-port {bridge} {device}{}", end(&device, tunnel, key)))
+        .collect()
+}
+
+/// Makes the bridge below a tunnel; none if the host's stack is below it.
+pub(crate) fn underlay(tunnel: &TunnelLayout, kind: Kind) -> Option<String> {
+    let TunnelLayout { cable, device, .. } = tunnel;
+    let mut line = match tunnel.tunnel.underlay {
+        Underlay::Host => return None,
+        Underlay::Native => format!(
+            "add-br {device} -- set bridge {device} datapath_type={} -- add-port {device} {cable}",
+            kind.datapath()
+        ),
+    };
+    if kind.is_afxdp() {
+        let _ = write!(line, " -- set interface {cable} type=afxdp");
+    }
+    Some(line)
 }
 
 /// The settings of a port's BFD session, each after a blank.
@@ -233,7 +265,7 @@ pub(crate) fn class_rules(layout: &Layout, bridge: &BridgeLayout) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::systems::layout::tests::{BONDED, TWO_VLANS, layout};
+    use crate::systems::layout::tests::{BONDED, TUNNELLED, TWO_VLANS, layout};
 
     #[test]
     fn a_layout_is_said_as_a_user_would_say_it() {
@@ -306,6 +338,30 @@ mod tests {
         assert_eq!(
             bond("s1", name, of, members, Kind::Tso),
             "add-bond s1 s1-bond0 s1-s2 s1-s2.2 bond_mode=balance-slb"
+        );
+    }
+
+    #[test]
+    fn a_tunnel_is_a_port_over_the_hosts_stack_or_over_a_bridge() {
+        let layout = layout(TUNNELLED);
+        let (bridge, far, tunnel) = layout.tunnels().next().unwrap();
+        assert_eq!(
+            port(&bridge.name, far, Kind::OxvsAfxdp),
+            "add-port s1 vxlan2 tag=7 -- set interface vxlan2 type=vxlan options:remote_ip=198.18.0.5 options:key=1"
+        );
+        assert_eq!(
+            other_tunnels(&bridge.name, tunnel),
+            [
+                "add-port s1 vxlan2.2 -- set interface vxlan2.2 type=vxlan options:remote_ip=198.18.0.5 options:key=2",
+                "add-port s1 vxlan2.3 -- set interface vxlan2.3 type=vxlan options:remote_ip=198.18.0.5 options:key=3",
+            ]
+        );
+        assert_eq!(underlay(tunnel, Kind::Oxvs), None);
+        let native = crate::systems::layout::tests::layout(&TUNNELLED.replace("number", "underlay = 'native', number"));
+        let (_, _, tunnel) = native.tunnels().next().unwrap();
+        assert_eq!(
+            underlay(tunnel, Kind::Tso).unwrap(),
+            "add-br underlay2 -- set bridge underlay2 datapath_type=netdev -- add-port underlay2 s1-far"
         );
     }
 
