@@ -6,13 +6,13 @@
 //!
 //! Invariants
 //! - The connection is established in both directions, and has no helper.
-//! - Before a change or the end of the connection is acknowledged, the bypass is suspended: its mark
-//!   or label, its state, a flush, its timeouts, the switch of sequence checks.
-//! - Whoever reads the connection's numbers or its time of expiry first catches up with the bypass. So
-//!   a packet that comes here meets the numbers of those that passed by, and only those decide.
+//! - Before a change or the end of the connection is acknowledged, the bypass is suspended: its
+//!   mark or label, its state, a flush, its timeouts, the switch of sequence checks.
+//! - Whoever reads the connection's numbers or its time of expiry first catches up with the bypass.
+//!   So a packet that comes here meets the numbers of those that passed by, and only those decide.
 //! - The bypass gets the numbers of packets that come here, so that it does not stay behind.
-//! - Packets that passed by are counted in the connection when it is closed; until then whoever shows
-//!   its counts adds them.
+//! - Packets that passed by are counted in the connection when it is closed; until then whoever
+//!   shows its counts adds them.
 
 use crate::conntrack::Conntrack;
 use crate::packet::Before;
@@ -148,8 +148,8 @@ struct Known {
     bytes: [u64; 2],
 }
 
-/// From so many bytes on, sequence numbers do not say which of two is the later one: with a window of
-/// up to 1 GiB before and after, they may have moved by half of all numbers.
+/// From so many bytes on, sequence numbers do not say which of two is the later one: with a window
+/// of up to 1 GiB before and after, they may have moved by half of all numbers.
 const FAR: u64 = 1 << 29;
 
 impl Known {
@@ -179,9 +179,9 @@ impl Drop for Bypassing {
 }
 
 impl Tracker {
-    /// What it would say of packets with this tuple, if they were those of a connection that packets
-    /// can bypass, and neither SYN nor FIN nor RST; `None` for others, and where a packet would change
-    /// the connection.
+    /// What it would say of packets with this tuple, if they were those of a connection that
+    /// packets can bypass, and neither SYN nor FIN nor RST; `None` for others, and where a packet
+    /// would change the connection.
     pub fn established(
         &mut self,
         request: &Request,
@@ -318,8 +318,8 @@ impl Conntrack {
         if *users > 0 {
             return;
         }
-        // Until it is done, who has a packet of the connection waits for the lock and does not take the
-        // connection's own numbers for the last ones.
+        // Until it is done, who has a packet of the connection waits for the lock and does not take
+        // the connection's own numbers for the last ones.
         if let Some(entry) = self.table.entry(of.id.index).filter(|entry| entry.life() == of.id.life)
             && let Some(passed) = of.catch_up(entry)
         {
@@ -363,16 +363,16 @@ impl Conntrack {
         }
     }
 
-    /// Lets a connection catch up with its bypass before a packet of it is looked at here. The caller
-    /// is in a batch.
+    /// Lets a connection catch up with its bypass before a packet of it is looked at here. The
+    /// caller is in a batch.
     #[cold]
     pub(crate) fn catch_up(&self, id: Id, entry: &Entry) -> Option<Passed> {
         self.table.bypasses.get(id)?.catch_up(entry)
     }
 
-    /// Says to the bypass of a connection that a packet of it was looked at here: suspends it if the
-    /// connection is not established any more. Whoever catches up from then on does not let that last
-    /// longer; the caller sets its time of expiry again, in case that someone just did.
+    /// Says to the bypass of a connection that a packet of it was looked at here: suspends it if
+    /// the connection is not established any more. Whoever catches up from then on does not let
+    /// that last longer; the caller sets its time of expiry again, in case that someone just did.
     #[cold]
     pub(crate) fn came_here(&self, id: Id, entry: &Entry) {
         let Some(of) = self.table.bypasses.get(id) else { return };
@@ -409,8 +409,8 @@ impl Bypasses {
         }
     }
 
-    /// Whether a connection whose time seems to be over lasts, by packets that passed by. The caller
-    /// is in a batch, or has its shard locked.
+    /// Whether a connection whose time seems to be over lasts, by packets that passed by. The
+    /// caller is in a batch, or has its shard locked.
     #[cold]
     pub(crate) fn keeps(&self, index: u32, entry: &Entry, now: u64) -> bool {
         if !is_bypassed(entry) {

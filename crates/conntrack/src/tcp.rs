@@ -227,12 +227,7 @@ pub(crate) fn update(
 
 /// Gives a connection in memory the numbers of packets that passed by: the later ones of both, or
 /// where they cannot be compared those of the packets. False if other workers changed it each time.
-pub(crate) fn catch_up(
-    sides: &[AtomicU64; 2],
-    stage: &AtomicU64,
-    passed: [Numbers; 2],
-    far: [bool; 2],
-) -> bool {
+pub(crate) fn catch_up(sides: &[AtomicU64; 2], stage: &AtomicU64, passed: [Numbers; 2], far: [bool; 2]) -> bool {
     for _ in 0..ATTEMPTS {
         let old_stage = stage.load(Ordering::Acquire);
         let old = [sides[0].load(Ordering::Acquire), sides[1].load(Ordering::Acquire)];

@@ -91,7 +91,7 @@ const UDP: u8 = 17;
 
 impl Headers {
     pub(crate) fn of(headers: &NewHeaders, ticket: u32) -> Headers {
-        let (old, new) = (headers.old(), headers.new());
+        let (old, new) = (headers.before(), headers.after());
         let v6 = headers.is_ipv6();
         // Type and hop limit, addresses, ports.
         let (protocol, addresses, ports) = match v6 {
@@ -211,7 +211,7 @@ mod tests {
         let made = Headers::of(&headers, 1);
         assert_eq!(made.changed, ADDRESSES | PORTS | OF_UDP);
         let mut new = packet.clone();
-        for (at, (old, byte)) in headers.old().iter().zip(headers.new()).enumerate() {
+        for (at, (old, byte)) in headers.before().iter().zip(headers.after()).enumerate() {
             if old != byte {
                 new[at] = *byte;
             }

@@ -19,9 +19,9 @@
 //! two decisions, that about the outer headers and that about what is inside; both are its owner's.
 //! Its kind has all headers ([`InnerKind`]).
 //!
-//! Connections: a flow may have connections that are established in both directions, and new headers
-//! for its packets ([`Steps`]). The flow depends on the connection's epoch, which advances when that
-//! changes. A packet that could change it goes to the worker (the module `connection`).
+//! Connections: a flow may have connections that are established in both directions, and new
+//! headers for its packets ([`Steps`]). The flow depends on the connection's epoch, which advances
+//! when that changes. A packet that could change it goes to the worker (the module `connection`).
 //!
 //! An implementation that cannot do something answers [`Refused::Unsupported`].
 //!
@@ -54,8 +54,8 @@ pub use rewrite::{Outputs, PortOutput, Rewrite, is_decided};
 pub const MAX_FLOWS: u32 = 8192;
 /// Number of ports, from 0. Number 0 is not used by any port.
 pub const MAX_PORTS: u32 = 1024;
-/// Most connections with offloaded flows: as many as all flows can have, so that the ports' shares of
-/// flows bound them too.
+/// Most connections with offloaded flows: as many as all flows can have, so that the ports' shares
+/// of flows bound them too.
 pub const MAX_CONNECTIONS: u32 = MAX_FLOWS * FLOW_CONNECTIONS as u32;
 /// Most epochs. Number 0 is for all flows; those from 1 to [`MAX_PORTS`] are the ports', the next
 /// [`MAX_CONNECTIONS`] the connections'.
@@ -79,8 +79,8 @@ pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 1 - MAX_OUTPUTS;
 /// thread, and none waits but for a system call.
 ///
 /// Flows, ports, connections and epochs have numbers, below [`MAX_FLOWS`], [`MAX_PORTS`],
-/// [`MAX_CONNECTIONS`] and [`MAX_EPOCHS`], which [`OffloadTable`] gives out. It calls `resume`, `suspend` and `carried` for open flows
-/// only.
+/// [`MAX_CONNECTIONS`] and [`MAX_EPOCHS`], which [`OffloadTable`] gives out. It calls `resume`,
+/// `suspend` and `carried` for open flows only.
 pub trait FlowOffload: Send + Sync {
     /// Takes packets of offloaded flows out of what a receive queue gets. To be called by a thread
     /// of the device's network namespace. `false` if the queue's device cannot be offloaded.
@@ -166,8 +166,8 @@ pub struct NewFlow<'a> {
     pub sum: u64,
 }
 
-/// What is done with packets of a flow, in this order, when outer headers have been removed and before
-/// they leave.
+/// What is done with packets of a flow, in this order, when outer headers have been removed and
+/// before they leave.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps<'a> {
     /// The connections that they belong to; at most [`FLOW_CONNECTIONS`].

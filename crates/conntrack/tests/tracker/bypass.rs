@@ -257,7 +257,11 @@ fn the_tracker_catches_up_with_any_number_of_bytes() {
         let next = next.wrapping_add(10);
         assert_eq!(path.of(0).passed.numbers[0].low, next, "{gib}");
         let fin = Tcp::new(ACK | FIN, next, 500);
-        assert_eq!((bench.state(&look(0), tcp(A(), B(), fin)), path.of(0).suspended), (EST, 1), "{gib}");
+        assert_eq!(
+            (bench.state(&look(0), tcp(A(), B(), fin)), path.of(0).suspended),
+            (EST, 1),
+            "{gib}"
+        );
     }
 }
 

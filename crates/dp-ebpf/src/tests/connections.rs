@@ -160,9 +160,9 @@ fn segments() -> impl Strategy<Value = (bool, u8, i64, i64, u16, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
-    /// Of two trackers one sees all packets, the other one those that the program does not take. The
-    /// program takes those that the first one takes for packets of the connection, and that change
-    /// no state. In the end both know the same.
+    /// Of two trackers one sees all packets, the other one those that the program does not take.
+    /// The program takes those that the first one takes for packets of the connection, and that
+    /// change no state. In the end both know the same.
     #[test]
     fn packets_pass_by_as_they_would_pass_the_tracker(
         packets in prop::collection::vec(segments(), 1..60),
@@ -315,14 +315,28 @@ fn packets_leave_with_new_headers_and_right_checksums() {
     for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
         let tuple = |a, b, from, to| conntrack::Tuple::new(host(v6, a), host(v6, b), protocol, from, to).unwrap();
         let old = tuple(1, 2, 1000, 80);
-        for new in [old, tuple(9, 2, 1000, 80), tuple(1, 2, 7, 80), tuple(200, 201, 65_535, 1)] {
-            for (router, push) in [false, true].into_iter().flat_map(|router| pushes.map(|push| (router, push))) {
+        for new in [
+            old,
+            tuple(9, 2, 1000, 80),
+            tuple(1, 2, 7, 80),
+            tuple(200, 201, 65_535, 1),
+        ] {
+            for (router, push) in [false, true]
+                .into_iter()
+                .flat_map(|router| pushes.map(|push| (router, push)))
+            {
                 let first = packet(v6, protocol, &old, b"", true);
                 let mut headers = NewHeaders::of(&port.kind(&first).unwrap()).unwrap();
                 headers.set_tuple(&new);
                 if router {
-                    for (field, value) in [(flow::Field::IpTtl, 63), (flow::Field::EthSrc, 7), (flow::Field::EthDst, 8)] {
-                        headers.set(&dp::SetField::new(field, value, u128::MAX).unwrap()).unwrap();
+                    for (field, value) in [
+                        (flow::Field::IpTtl, 63),
+                        (flow::Field::EthSrc, 7),
+                        (flow::Field::EthDst, 8),
+                    ] {
+                        headers
+                            .set(&dp::SetField::new(field, value, u128::MAX).unwrap())
+                            .unwrap();
                     }
                 }
                 if !headers.differ() {
@@ -342,7 +356,7 @@ fn packets_leave_with_new_headers_and_right_checksums() {
                     let sent = packet(v6, protocol, &old, &body, true);
                     let mut expected = packet(v6, protocol, &new, &body, true);
                     if router {
-                        expected[..12].copy_from_slice(&headers.new()[..12]);
+                        expected[..12].copy_from_slice(&headers.after()[..12]);
                         expected[if v6 { 21 } else { 22 }] = 63;
                         if !v6 {
                             expected[24..26].fill(0);

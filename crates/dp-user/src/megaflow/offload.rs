@@ -15,8 +15,9 @@
 //! both, and both count its packets.
 //!
 //! Packets of established connections meet several megaflows, and the tracker between ([`Way`]).
-//! Their offloaded flow belongs to the groups of all of these megaflows, and depends on the epochs of
-//! the connections too. A connection is open for the offload until its last offloaded flow is closed.
+//! Their offloaded flow belongs to the groups of all of these megaflows, and depends on the epochs
+//! of the connections too. A connection is open for the offload until its last offloaded flow is
+//! closed.
 //!
 //! Invariants
 //! - An offloaded flow is in force only while its megaflow is cached, and while nothing has changed

@@ -169,7 +169,7 @@ impl Pipeline {
                 OuterHeaders::of(
                     push,
                     self.actor.tunnels.hash(match &way {
-                        Some(way) => way.headers.new(),
+                        Some(way) => way.headers.after(),
                         None => last.kind.headers(),
                     }),
                 )

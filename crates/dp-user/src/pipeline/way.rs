@@ -1,5 +1,5 @@
-//! Finds the way of packets of established connections, for an offload: each megaflow that the packets
-//! meet, and what the tracker does with them between.
+//! Finds the way of packets of established connections, for an offload: each megaflow that the
+//! packets meet, and what the tracker does with them between.
 //!
 //! Only the headers of the packets are needed, because all that decides about them is the same for
 //! each packet of one kind, except the flags and numbers of TCP. The offload gives packets to the
@@ -88,8 +88,7 @@ impl Pipeline {
     pub(super) fn open_way(&mut self, packets: &Traveller, table: &Arc<OffloadTable>, now: Nanos) -> Option<Way> {
         let mut way = Way::new(packets.headers, packets.before.clone());
         for Passage { track, tuple, said } in &packets.tracked {
-            let (established, bypassing, epoch) =
-                self.actor.connections.bypass(&track.request, tuple, table, now)?;
+            let (established, bypassing, epoch) = self.actor.connections.bypass(&track.request, tuple, table, now)?;
             if established != *said {
                 return None;
             }

@@ -3,13 +3,13 @@
 //! Packets of an established connection bypass the tracker ([`conntrack::Bypass`]). The flows of
 //! both directions share the connection's number, and depend on its epoch. An offload
 //! - gives packets with SYN, FIN or RST to the worker, whatever their numbers are;
-//! - gives packets of TCP to the worker that the tracker would not take for ones of the connection by
-//!   their numbers, unless that is switched off. It knows the same bounds as the tracker, advances
-//!   them in the same way, and is told of those that the tracker sees;
+//! - gives packets of TCP to the worker that the tracker would not take for ones of the connection
+//! by their numbers, unless that is switched off. It knows the same bounds as the tracker, advances
+//! them in the same way, and is told of those that the tracker sees;
 //! - counts the others, and when the last one passed.
 //!
-//! It does not verify checksums of IPv4, TCP and UDP, as the tracker does: a packet with a wrong one
-//! leaves with a wrong one, since they change by the difference, and its receiver drops it.
+//! It does not verify checksums of IPv4, TCP and UDP, as the tracker does: a packet with a wrong
+//! one leaves with a wrong one, since they change by the difference, and its receiver drops it.
 
 use super::kind::{PacketKind, READ};
 use super::{MAX_CONNECTIONS, MAX_PORTS, OffloadTable, Refused};
@@ -108,12 +108,12 @@ impl NewHeaders {
     }
 
     /// Those that packets come with.
-    pub fn old(&self) -> &[u8; READ] {
+    pub fn before(&self) -> &[u8; READ] {
         &self.old
     }
 
     /// Those that packets leave with.
-    pub fn new(&self) -> &[u8; READ] {
+    pub fn after(&self) -> &[u8; READ] {
         &self.new
     }
 

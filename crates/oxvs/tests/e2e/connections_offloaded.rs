@@ -129,7 +129,10 @@ impl Lab {
     /// The lines of connections that have this text.
     fn connections(&self, text: &str) -> Vec<String> {
         let dump = self.switch.appctl(&["dpctl/dump-conntrack", "-s"]);
-        dump.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+        dump.lines()
+            .filter(|line| line.contains(text))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// A TCP connection from inside to a port outside, and its other end.
@@ -220,7 +223,10 @@ fn tcp_and_udp_pass_a_stateful_firewall_by_the_workers_and_are_counted() {
         (sent > 100_000_000 && received > 100_000_000 && all == behind).then_some(())
     });
     let [all, _] = lab.of_rules("priority=5,ip");
-    assert!(seen < all, "{seen} lookups of workers, two for each packet, of {all} packets");
+    assert!(
+        seen < all,
+        "{seen} lookups of workers, two for each packet, of {all} packets"
+    );
     assert_eq!(lab.of_rules("+inv"), [0, 0]);
 
     let udp = Udp::new(&lab, (OUTSIDE, 53), 53);
@@ -242,8 +248,10 @@ fn tcp_and_udp_pass_a_stateful_firewall_by_the_workers_and_are_counted() {
 fn translated_connections_pass_by_the_workers_with_right_addresses_and_checksums() {
     let Some(lab) = Lab::new() else { return };
     let (inner, outer) = (lab.inside.mac_of("eth0"), lab.outside.mac_of("eth0"));
-    lab.outside.ip(&format!("neigh replace 10.9.0.50 lladdr {inner} dev eth0"));
-    lab.inside.ip(&format!("neigh replace 10.9.0.80 lladdr {outer} dev eth0"));
+    lab.outside
+        .ip(&format!("neigh replace 10.9.0.50 lladdr {inner} dev eth0"));
+    lab.inside
+        .ip(&format!("neigh replace 10.9.0.80 lladdr {outer} dev eth0"));
     // The source gets 10.9.0.50 and other ports; 10.9.0.80 stands for the host outside. Packets
     // between them have other addresses of Ethernet too, as behind a router.
     lab.rule("priority=5,in_port=1,ip,actions=ct(zone=1,nat,table=1)");
@@ -302,7 +310,10 @@ fn translated_connections_pass_by_the_workers_with_right_addresses_and_checksums
         for frame in at_home.finish() {
             let [src, dst] = addresses(&frame);
             let there = to.0.octets();
-            assert!([(src, dst), (dst, src)].contains(&(INSIDE.octets(), there)), "{frame:x?}");
+            assert!(
+                [(src, dst), (dst, src)].contains(&(INSIDE.octets(), there)),
+                "{frame:x?}"
+            );
         }
     }
     // A receiver drops datagrams with a wrong checksum: senders have no device that fills them in.
@@ -372,7 +383,11 @@ fn packets_that_do_not_fit_a_connection_come_to_a_worker_and_do_not_end_it() {
     eventually("workers have found that each of them is invalid", || {
         (lab.of_rules("+inv")[0] == injected).then_some(())
     });
-    assert!(lab.connections("state=ESTABLISHED").len() == 1, "{:?}", lab.connections(""));
+    assert!(
+        lab.connections("state=ESTABLISHED").len() == 1,
+        "{:?}",
+        lab.connections("")
+    );
     lab.wait_for_offload(|| exchange(&client, &server));
     assert_eq!(lab.of_rules("+inv")[0], injected, "the numbers are still right");
 
@@ -424,7 +439,12 @@ fn a_flush_and_a_change_of_rules_are_in_force_for_the_next_packet() {
                 assert_eq!(arrives(), 0, "{command}");
             }
             begin();
-            lab.ofctl(&["ct-flush", "br0", "zone=4", "ct_nw_src=10.9.0.1,ct_nw_proto=17,ct_tp_src=5000"]);
+            lab.ofctl(&[
+                "ct-flush",
+                "br0",
+                "zone=4",
+                "ct_nw_src=10.9.0.1,ct_nw_proto=17,ct_tp_src=5000",
+            ]);
             assert_eq!(arrives(), 0, "ct-flush");
             begin();
             lab.ofctl(&["del-flows", "br0", "table=1,in_port=2"]);
@@ -465,12 +485,24 @@ fn packets_of_the_kernel_keep_a_connection_and_a_zones_timeouts_count_from_the_n
         std::thread::sleep(Duration::from_millis(100));
     }
     let counted = lab.connections("sport=5000").remove(0);
-    let packets: u64 = counted.split("packets=").nth(1).unwrap().split(',').next().unwrap().parse().unwrap();
+    let packets: u64 = counted
+        .split("packets=")
+        .nth(1)
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert!(packets > 90, "it is one connection: {counted}");
     let seen = lab.seen_by_workers() - before;
     assert!(seen < 180, "{seen} lookups for 180 packets, which need two of workers");
     lab.switch.vsctl("del-zone-tp netdev zone=4");
     udp.exchange();
-    assert!(timeout().is_some_and(|seconds| seconds > 3), "{:?}", lab.connections(""));
+    assert!(
+        timeout().is_some_and(|seconds| seconds > 3),
+        "{:?}",
+        lab.connections("")
+    );
     lab.wait_for_offload(|| drop(udp.exchange()));
 }

@@ -83,8 +83,8 @@ impl FlowTable {
         }
     }
 
-    /// Notes that packets of a kind belong to a connection and cannot be offloaded: the next ones are
-    /// not followed for a while, because that takes as long as to process one.
+    /// Notes that packets of a kind belong to a connection and cannot be offloaded: the next ones
+    /// are not followed for a while, because that takes as long as to process one.
     pub(crate) fn did_not_arrive(&mut self, kind: &PacketKind, now: Nanos) {
         let offloaded = &mut self.offloaded;
         if offloaded.unfit.is_empty() {

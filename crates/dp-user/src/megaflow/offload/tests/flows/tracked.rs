@@ -392,7 +392,7 @@ fn the_kernel_gives_packets_the_headers_that_the_worker_gives_them() {
             let received = packet(reply, 1000, ack, bench.to(reply));
             let kind = bench.kind(&received, reply);
             let new = bench.kernel.headers(&kind).unwrap();
-            assert_eq!(bench.kind(&sent, reply).headers(), new.new());
+            assert_eq!(bench.kind(&sent, reply).headers(), new.after());
         }
     }
 }
