@@ -189,8 +189,8 @@ pub(crate) fn note(connections: &SharedArray, number: u32, numbers: [Numbers; 2]
         let _ = words[NUMBERS].fetch_update(AcqRel, Relaxed, merge);
     }
     // Last: there are numbers when there is a window.
-    for n in 0..2 {
-        direction(row, n)[WINDOW].fetch_max(numbers[n].window.max(1).into(), AcqRel);
+    for (n, numbers) in numbers.iter().enumerate() {
+        direction(row, n)[WINDOW].fetch_max(numbers.window.max(1).into(), AcqRel);
     }
 }
 

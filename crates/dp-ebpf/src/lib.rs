@@ -40,7 +40,7 @@ use conntrack::{Numbers, Passed};
 use dp::Carried;
 use dp::offload::{FLOW_CONNECTIONS, FLOW_EPOCHS, FlowOffload, InnerKind};
 use dp::offload::{MAX_CONNECTIONS, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
-use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, PacketKind, PortCarried, Refused, Rewrite};
+use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, OuterHeaders, PacketKind, PortCarried, Refused, Rewrite};
 use flows::Flows;
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
@@ -243,7 +243,8 @@ impl FlowOffload for Ebpf {
             *place = output;
         }
         let [first, others @ ..] = to;
-        let longest = new.outputs.iter().map(|output| output.egress.longest).min();
+        let devices = new.outputs.iter().map(|output| output.egress.longest);
+        let longest = devices.chain(new.steps.push.map(OuterHeaders::longest)).min();
         let push = new.steps.push.map_or(0, |push| push.bytes().len() as u32);
         let connections = Tracked::all(new.steps.connections)?;
         let row = self.counters.row(new.number);

@@ -1,7 +1,7 @@
 use super::*;
 use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
 use dp::offload::{OuterHeaders, Steps};
-use dp::{PortNo, TunnelPush};
+use dp::{PathLimit, PortNo, TunnelPush};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
@@ -237,7 +237,7 @@ proptest! {
 }
 
 /// Outer headers that a flow gets, of 50 bytes.
-fn outer_headers() -> OuterHeaders {
+fn outer_headers(path_mtu: Option<u16>) -> OuterHeaders {
     let outer = Outer {
         ethernet: Some((MacAddr(mac(5)), MacAddr(mac(6)))),
         src: Ipv4Addr::new(172, 31, 0, 1).into(),
@@ -261,12 +261,18 @@ fn outer_headers() -> OuterHeaders {
         kind: Kind::Vxlan,
         headers: Encapsulation::new(&outer, &body, Inner::Ethernet).unwrap(),
         sequence: None,
+        limit: path_mtu.map(|mtu| PathLimit {
+            mtu,
+            fragments: false,
+            id: None,
+            answers: true,
+        }),
     };
     OuterHeaders::of(&push, 7).unwrap()
 }
 
 #[test]
-fn packets_and_segments_must_fit_their_device_with_outer_headers() {
+fn packets_and_segments_must_fit_their_device_and_their_path_with_outer_headers() {
     let Some((table, ebpf)) = table() else {
         skip!("needs the right to load BPF programs");
     };
@@ -274,7 +280,6 @@ fn packets_and_segments_must_fit_their_device_with_outer_headers() {
         skip!("needs Linux 5.13");
     }
     let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-    let push = outer_headers();
     // 14, 20 and 20 bytes of headers, and 40 in IPv6.
     for (packet, headers) in [
         (v4().tcp(1, 2, 0x10, &[0; 1000]).bytes(), 54),
@@ -289,16 +294,20 @@ fn packets_and_segments_must_fit_their_device_with_outer_headers() {
             (headers + 100 + 50, false, true),
             (headers + 100 + 49, false, false),
         ] {
-            let egress = Egress { longest, ..LONG };
-            let flow = port.open(&[(&exit, egress)], kind, with(&push), &[], 0).unwrap();
-            settle(&flow);
-            assert_eq!(ebpf.takes(&packet), Some(whole), "{longest}");
-            assert_eq!(ebpf.takes_segment(&packet, 100), Some(segment), "{longest}");
+            let of_device = (Egress { longest, ..LONG }, outer_headers(None));
+            let of_path = (LONG, outer_headers(Some(longest as u16 - 14)));
+            for (egress, push) in [of_device, of_path] {
+                let flow = port.open(&[(&exit, egress)], kind, with(&push), &[], 0).unwrap();
+                settle(&flow);
+                assert_eq!(ebpf.takes(&packet), Some(whole), "{longest}");
+                assert_eq!(ebpf.takes_segment(&packet, 100), Some(segment), "{longest}");
+            }
         }
     }
     // No IPv4 packet is so long, and other segments than those of TCP and UDP are not cut here.
     let long = v6().tcp(1, 2, 0x10, &[0; 65_400]).bytes();
     let echo = v4().echo(7, 1, b"some payload").bytes();
+    let push = outer_headers(None);
     for packet in [long, echo] {
         let kind = port.kind(&packet).unwrap();
         let flow = port.open(&[(&exit, LONG)], kind, with(&push), &[], 0).unwrap();

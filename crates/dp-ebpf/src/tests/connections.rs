@@ -310,7 +310,7 @@ fn packets_leave_with_new_headers_and_right_checksums() {
         skip!("needs the right to load BPF programs");
     };
     let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-    let push = outer_headers();
+    let push = outer_headers(None);
     let pushes = [None, ebpf.adds_outer.then_some(&push)];
     for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
         let tuple = |a, b, from, to| conntrack::Tuple::new(host(v6, a), host(v6, b), protocol, from, to).unwrap();

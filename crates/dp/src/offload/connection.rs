@@ -4,8 +4,8 @@
 //! both directions share the connection's number, and depend on its epoch. An offload
 //! - gives packets with SYN, FIN or RST to the worker, whatever their numbers are;
 //! - gives packets of TCP to the worker that the tracker would not take for ones of the connection
-//! by their numbers, unless that is switched off. It knows the same bounds as the tracker, advances
-//! them in the same way, and is told of those that the tracker sees;
+//!   by their numbers, unless that is switched off. It knows the same bounds as the tracker,
+//!   advances them in the same way, and is told of those that the tracker sees;
 //! - counts the others, and when the last one passed.
 //!
 //! It does not verify checksums of IPv4, TCP and UDP, as the tracker does: a packet with a wrong

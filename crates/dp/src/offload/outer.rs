@@ -144,7 +144,10 @@ impl PacketKind {
 /// The outer headers of an offloaded flow into a tunnel: Ethernet, IPv4 with "don't fragment", UDP
 /// without a checksum, and the tunnel's. Lengths and the checksum of IPv4 are those around nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OuterHeaders(SmallVec<[u8; MAX_OUTER]>);
+pub struct OuterHeaders {
+    bytes: SmallVec<[u8; MAX_OUTER]>,
+    longest: u32,
+}
 
 impl OuterHeaders {
     /// Those of packets whose flow has this hash.
@@ -173,14 +176,25 @@ impl OuterHeaders {
             ..Packet::default()
         };
         match headers.write(&mut bytes, &packet) {
-            Ok(()) => Ok(OuterHeaders(bytes)),
+            Ok(()) => Ok(OuterHeaders {
+                bytes,
+                longest: push
+                    .limit
+                    .map_or(u32::MAX, |limit| u32::from(limit.mtu) + ETHERNET as u32),
+            }),
             Err(_) => unsupported("outer headers of this length"),
         }
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        &self.bytes
+    }
+
+    /// The longest packet that the tunnel's path takes, in bytes with these headers; longer ones,
+    /// and segments that get longer, go to their worker.
+    pub fn longest(&self) -> u32 {
+        self.longest
     }
 }
 
@@ -341,6 +355,7 @@ mod tests {
             kind,
             headers: Encapsulation::new(&outer, body, Inner::Ethernet).unwrap(),
             sequence: None,
+            limit: None,
         }
     }
 

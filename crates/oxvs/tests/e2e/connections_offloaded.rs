@@ -230,7 +230,7 @@ fn tcp_and_udp_pass_a_stateful_firewall_by_the_workers_and_are_counted() {
     assert_eq!(lab.of_rules("+inv"), [0, 0]);
 
     let udp = Udp::new(&lab, (OUTSIDE, 53), 53);
-    lab.wait_for_offload(|| drop(udp.exchange()));
+    lab.wait_for_offload(|| _ = udp.exchange());
     let counts = |lab: &Lab| {
         let line = lab.connections("sport=5000").remove(0);
         let numbers = line.split("packets=").skip(1);
@@ -239,7 +239,7 @@ fn tcp_and_udp_pass_a_stateful_firewall_by_the_workers_and_are_counted() {
             .collect::<Vec<u64>>()
     };
     let before = counts(&lab);
-    (0..100).for_each(|_| drop(udp.exchange()));
+    (0..100).for_each(|_| _ = udp.exchange());
     let after = counts(&lab);
     assert_eq!([after[0] - before[0], after[1] - before[1]], [100, 100]);
 }
@@ -477,7 +477,7 @@ fn packets_of_the_kernel_keep_a_connection_and_a_zones_timeouts_count_from_the_n
         udp.exchange();
         timeout().filter(|seconds| *seconds <= 3)
     });
-    lab.wait_for_offload(|| drop(udp.exchange()));
+    lab.wait_for_offload(|| _ = udp.exchange());
     let before = lab.seen_by_workers();
     // Three times as long as it lasts without packets.
     for _ in 0..90 {
@@ -504,5 +504,5 @@ fn packets_of_the_kernel_keep_a_connection_and_a_zones_timeouts_count_from_the_n
         "{:?}",
         lab.connections("")
     );
-    lab.wait_for_offload(|| drop(udp.exchange()));
+    lab.wait_for_offload(|| _ = udp.exchange());
 }

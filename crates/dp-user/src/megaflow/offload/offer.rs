@@ -172,7 +172,6 @@ impl FlowTable {
         open.unsettled += 1;
         if open.unsettled >= PATIENCE {
             open.unsettled = 0;
-            open.is_settled = true;
             open.flow.settle(ANY_GIVEN);
         }
     }

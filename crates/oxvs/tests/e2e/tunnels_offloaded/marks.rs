@@ -12,6 +12,9 @@ const ECT1: u8 = 1;
 const ECT0: u8 = 2;
 const CE: u8 = 3;
 
+/// Marks of outer headers, and the inner mark that a packet leaves with, if it does.
+type Marks = &'static [(u8, Option<u8>)];
+
 #[test]
 fn a_mark_of_the_outer_header_changes_the_inner_one_or_drops_the_packet() {
     if skips() {
@@ -40,7 +43,7 @@ fn a_mark_of_the_outer_header_changes_the_inner_one_or_drops_the_packet() {
         };
         datagram::send(sender.as_fd(), &header, None, [&packet[..]].into_iter()).unwrap();
     };
-    let cases: [(u8, &[(u8, Option<u8>)]); 3] = [
+    let cases: [(u8, Marks); 3] = [
         (ECT0, &[(NOT_ECT, Some(ECT0)), (CE, Some(CE)), (ECT1, Some(ECT1))]),
         (ECT1, &[(NOT_ECT, Some(ECT1)), (CE, Some(CE))]),
         (NOT_ECT, &[(NOT_ECT, Some(NOT_ECT)), (ECT0, Some(NOT_ECT)), (CE, None)]),
