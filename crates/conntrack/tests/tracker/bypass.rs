@@ -244,7 +244,7 @@ fn the_tracker_catches_up_with_any_number_of_bytes() {
         let path = Arc::new(Path::default());
         established(&mut bench);
         let _bypassing = open(&mut bench, &path).unwrap();
-        let far = ((gib as u64) << 30) as u32;
+        let far = (gib << 30) as u32;
         path.set_numbers(0, |sides| {
             sides[0].low = sides[0].low.wrapping_add(far);
             sides[0].high = sides[0].high.wrapping_add(far);

@@ -128,7 +128,7 @@ impl Lab {
 
     /// The lines of connections that have this text.
     fn connections(&self, text: &str) -> Vec<String> {
-        let dump = self.switch.appctl(&["dpctl/dump-conntrack", "-s"]);
+        let dump = self.switch.appctl(&["dpctl/dump-conntrack", "-m", "-s"]);
         dump.lines()
             .filter(|line| line.contains(text))
             .map(str::to_owned)
@@ -219,7 +219,7 @@ fn tcp_and_udp_pass_a_stateful_firewall_by_the_workers_and_are_counted() {
         let [_, sent] = lab.of_rules("in_port=1 actions=output:2");
         let [_, received] = lab.of_rules("in_port=2 actions=output:1");
         let [all, _] = lab.of_rules("priority=5,ip");
-        let [behind, _] = lab.of_rules("table=1");
+        let [behind, _] = lab.of_rules("ct_state=");
         (sent > 100_000_000 && received > 100_000_000 && all == behind).then_some(())
     });
     let [all, _] = lab.of_rules("priority=5,ip");
@@ -384,7 +384,7 @@ fn packets_that_do_not_fit_a_connection_come_to_a_worker_and_do_not_end_it() {
         (lab.of_rules("+inv")[0] == injected).then_some(())
     });
     assert!(
-        lab.connections("state=ESTABLISHED").len() == 1,
+        lab.connections("state_orig=ESTABLISHED,state_reply=ESTABLISHED").len() == 1,
         "{:?}",
         lab.connections("")
     );
@@ -394,7 +394,9 @@ fn packets_that_do_not_fit_a_connection_come_to_a_worker_and_do_not_end_it() {
     // The right RST ends it, whoever has sent it.
     drop(server);
     eventually("FIN comes to a worker, which sees the end", || {
-        lab.connections("state=ESTABLISHED").is_empty().then_some(())
+        lab.connections("state_orig=ESTABLISHED,state_reply=ESTABLISHED")
+            .is_empty()
+            .then_some(())
     });
     drop(client);
     eventually("nothing is left of it below the workers", || {
