@@ -474,7 +474,7 @@ fn tunnels_that_no_host_or_port_can_have_are_refused() {
         (
             "number = 1000",
             "number = 0",
-            "7:54: a switch has 1 to 1000 tunnels to a host, not 0",
+            "7:55: a switch has 1 to 1000 tunnels to a host, not 0",
         ),
         (
             "number = 1000",
@@ -495,7 +495,7 @@ fn tunnels_that_no_host_or_port_can_have_are_refused() {
         (
             "b = { at = \"S\", port = { access = 10 } } },\n]",
             "b = { at = \"S\", port = { access = 10, bfd = 10 } } },\n]",
-            "12:46: a tunnel's port has VLANs, and no other set-up",
+            "12:48: a tunnel's port has VLANs, and no other set-up",
         ),
     ] {
         let error = with(old, new).expect_err(new);
