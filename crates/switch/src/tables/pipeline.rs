@@ -26,6 +26,7 @@ use flow::{Field, FlowState, MatchField};
 use nanos::Nanos;
 use openflow::model;
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A translation in progress.
@@ -423,11 +424,7 @@ impl<'a> Pipeline<'a> {
             // as in Open vSwitch: their actions have run.
             self.actions.retain(super::capture::is_of_received);
             self.controllers.clear();
-            self.contexts.retain(|(_, context)| context.acts());
-            let contexts = &self.contexts;
-            self.effects.retain(
-                |effect| !matches!(effect, Effect::Context(handle) if contexts.iter().all(|(kept, _)| kept != handle)),
-            );
+            self.forget_contexts();
         }
         super::commit::trim(&mut self.actions);
         super::commit::free_last_tunnel(&mut self.actions);
@@ -457,6 +454,22 @@ impl<'a> Pipeline<'a> {
             work: self.budget.work(),
             ran_out: self.budget.ran_out(),
         })
+    }
+
+    /// Forgets the contexts that only actions and controllers need, with the effects and
+    /// dependencies on them: nothing uses their handles, and another translation may have them. The
+    /// context that the packet continues from stays a dependency.
+    fn forget_contexts(&mut self) {
+        let own = self.original.get(Field::RecircId) as u32;
+        let forgotten = self.contexts.extract_if(.., |(_, context)| !context.acts());
+        let forgotten: HashSet<u32> = forgotten.map(|(handle, _)| handle).collect();
+        self.effects
+            .retain(|effect| !matches!(effect, Effect::Context(handle) if forgotten.contains(handle)));
+        let unused = forgotten.into_iter().filter(|handle| *handle != own);
+        let unused: HashSet<Dep> = unused
+            .map(|handle| Read::Context(handle).dep(self.switch.seed))
+            .collect();
+        self.deps.retain(|dep| !unused.contains(dep));
     }
 }
 

@@ -58,6 +58,38 @@ fn a_rule_that_looks_itself_up_for_ever_drops_its_packets() {
     );
 }
 
+#[test]
+fn a_packet_dropped_at_a_limit_depends_on_no_context_but_the_one_that_it_continues_from() {
+    let rules = [
+        "mpls,actions=pop_mpls:0x0800,resubmit(,1)",
+        "table=1,actions=controller,output:2,resubmit(,1)",
+        "priority=1,actions=controller,output:2,resubmit(,0)",
+    ];
+    let mut switch = frozen::bridge(&[], &rules);
+    let dropped = |switch: &Switch, key: &Key| {
+        let translated = switch.ask(key);
+        assert!(translated.contexts.is_empty(), "{:?}", translated.contexts);
+        assert_eq!(translated.translation.drop, Some(DropCause::TranslationLimit));
+        translated.translation
+    };
+    // A controller's handle would be another one each time.
+    assert_eq!(dropped(&switch, &key()).deps, dropped(&switch, &key()).deps);
+
+    let labelled = Packet::new(mac(1), mac(2)).payload(0x8847, &[0, 0, 0x51, 64, 0x45]);
+    let labelled = extract(&labelled.bytes(), &PortNo(1).into()).unwrap();
+    let first = switch.ask(&labelled);
+    switch.accept(&first, Nanos::ZERO).unwrap();
+    let Some(Step::Recirc(id)) = first.translation.actions.last() else {
+        panic!("{:?}", first.translation.actions);
+    };
+    let mut again = frozen::udp(1);
+    again.set(Field::RecircId, (*id).into());
+    let translation = dropped(&switch, &again);
+    assert_eq!(translation.deps, dropped(&switch, &again).deps);
+    let forgotten = switch.tick(Nanos::from_secs(1000));
+    assert!(forgotten.iter().any(|change| translation.depends_on(change)));
+}
+
 /// Number of rules that a packet matches, and number of ports that it leaves through.
 fn met(groups: &[&str], rules: &[String]) -> (usize, usize) {
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
@@ -161,6 +193,23 @@ fn two_hundred_and_fifty_four_tables_are_within_the_limits() {
     let translated = switch.ask(&key());
     assert_eq!(translated.translation.actions[..], [Step::Output(PortNo(2))]);
     assert_eq!(translated.rules.len(), 254);
+}
+
+#[test]
+fn the_search_with_conj_id_ignores_dimensions_and_no_other_rule() {
+    let rules = [
+        "priority=9,in_port=1,actions=conjunction(8,1/2)",
+        "priority=9,dl_src=02:00:00:00:00:01,actions=conjunction(8,2/2)",
+        "priority=5,conj_id=8,actions=output:2",
+    ];
+    let sent = |rules: &[&str]| frozen::bridge(&[], rules).ask(&key()).translation.actions.to_vec();
+    let out = |port| Step::Output(PortNo(port));
+    assert_eq!(sent(&rules), [out(2)]);
+    // Open vSwitch finds the rule of priority 5 in both cases, but 6 is higher.
+    for same in ["in_port=1", "dl_src=02:00:00:00:00:01"] {
+        let higher = format!("priority=6,{same},actions=output:3");
+        assert_eq!(sent(&[&rules[..], &[&higher]].concat()), [out(3)], "{same}");
+    }
 }
 
 #[test]
