@@ -362,11 +362,7 @@ impl Pipeline<'_> {
                     None => {}
                 }
             }
-            (
-                self.packet.place.table,
-                self.packet.place.cookie,
-                self.packet.place.rule,
-            ) = (frame.table, frame.cookie, frame.rule);
+            self.go_to((frame.table, frame.cookie, frame.rule));
             let through = self.run_rest(&frame.actions, frame.then.as_ref());
             if let Some(next) = through {
                 self.look_up(next, LookUp::default(), true);

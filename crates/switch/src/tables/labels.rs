@@ -114,7 +114,7 @@ impl Pipeline<'_> {
             self.error(|_| {
                 String::from("dropping packet on which an MPLS push action can't be performed as it would have more MPLS LSEs than the 3 supported.")
             });
-            return self.fail(dp::DropCause::Malformed);
+            return self.failed_for(dp::DropCause::Malformed, "Too many MPLS labels");
         }
         if depth == 0 {
             self.packet.covered.push(self.packet.state.key);

@@ -41,9 +41,12 @@ pub(super) enum Found {
 impl Pipeline<'_> {
     /// Looks a table up, runs the rule found, and continues with the tables that rules go to.
     /// `misses` says whether the table's miss behaviour applies.
+    ///
+    /// Afterwards the packet is at the first rule again. That is the rule that the action set, a
+    /// pause and their packet-ins belong to, as in Open vSwitch.
     pub(super) fn look_up(&mut self, table: u8, by: LookUp, misses: bool) {
         let (mut table, mut by, mut misses) = (table, by, misses);
-        let mut opened = 0;
+        let (mut opened, mut first) = (0, None);
         loop {
             if !self.another_lookup(table) {
                 break;
@@ -72,21 +75,33 @@ impl Pipeline<'_> {
             };
             misses = true;
             self.packet.place.table = table;
+            first.get_or_insert(self.at());
             match self.run_rule(&instructions) {
                 Some(next) if self.is_running() && self.has_room() => table = next,
                 _ => break,
             }
         }
+        if let Some(first) = first {
+            self.go_to(first);
+        }
         self.close(opened);
+    }
+
+    /// The table, cookie and rule that the packet is at.
+    fn at(&self) -> (u8, u64, Option<BridgeRule>) {
+        let place = &self.packet.place;
+        (place.table, place.cookie, place.rule)
+    }
+
+    /// Puts the packet at a table, cookie and rule.
+    pub(super) fn go_to(&mut self, at: (u8, u64, Option<BridgeRule>)) {
+        let place = &mut self.packet.place;
+        (place.table, place.cookie, place.rule) = at;
     }
 
     /// The action `resubmit`: looks a table up, then returns to the action list.
     pub(super) fn resubmit(&mut self, table: u8, by: LookUp) {
-        let here = (
-            self.packet.place.table,
-            self.packet.place.cookie,
-            self.packet.place.rule,
-        );
+        let here = self.at();
         if !self.has_room() {
             return;
         }
@@ -97,11 +112,7 @@ impl Pipeline<'_> {
             self.budget.unnest();
         }
         self.shallower(deeper);
-        (
-            self.packet.place.table,
-            self.packet.place.cookie,
-            self.packet.place.rule,
-        ) = here;
+        self.go_to(here);
     }
 
     /// Looks the packet up in a table. Opens a part of the report.

@@ -343,11 +343,7 @@ impl Pipeline<'_> {
             return false;
         }
         self.line(Kind::Action, |_| String::from("CONTROLLER:65535"));
-        (
-            self.packet.place.table,
-            self.packet.place.cookie,
-            self.packet.place.rule,
-        ) = (table, 0, None);
+        self.go_to((table, 0, None));
         self.hand_over(
             &Controller {
                 reason: ForController::MISS,

@@ -187,6 +187,8 @@ pub(super) fn failure(error: &str) -> &'static str {
         "No recirculation context"
     } else if error.contains("packet type") {
         "Unsupported packet type"
+    } else if error.contains("MPLS") {
+        "Too many MPLS labels"
     } else {
         "Stack too deep"
     }

@@ -9,6 +9,8 @@ use nanos::Nanos;
 use openflow::model::{Action, Controller, FlowCommand, FlowFlags, FlowMod, Instructions, Port};
 use std::time::Duration;
 use switch::Switch;
+use switch::tables::Patience;
+use switch::trace::Request;
 use testkit::{Packet, Rng, mac};
 
 fn bridge() -> (Switch, Topology) {
@@ -260,6 +262,35 @@ fn a_controller_gets_the_packet_as_it_is_where_the_action_stands() {
         .map(|(_, to)| (to.controller, to.cookie, to.max_len))
         .collect();
     assert_eq!(told, [(1, 42, 99), (2, 42, 99)]);
+}
+
+#[test]
+fn an_action_set_belongs_to_the_first_rule() {
+    let rules = [
+        "cookie=1,actions=resubmit(,5),goto_table:1",
+        "table=1,cookie=2,actions=write_actions(output:CONTROLLER),goto_table:2",
+        "table=2,cookie=3,actions=controller(id=7)",
+        "table=5,cookie=5,actions=resubmit(,6)",
+        "table=6,cookie=6,actions=set_field:1->reg0",
+    ];
+    let translated = frozen::bridge(&[], &rules).ask(&key());
+    let told = translated.controllers.iter();
+    let told: Vec<_> = told.map(|(_, to)| (to.reason, to.table, to.cookie)).collect();
+    // "apply action" and "action set".
+    assert_eq!(told, [(1, 2, 3), (3, 0, 1)]);
+}
+
+#[test]
+fn a_trace_says_that_a_packet_has_too_many_labels() {
+    let labels = [0, 0, 0x60, 64, 0, 0, 0x60, 64, 0, 0, 0x51, 64];
+    let packet = Packet::new(mac(1), mac(2)).payload(0x8847, &labels);
+    let labelled = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
+    let switch = frozen::bridge(&[], &["mpls,actions=output:2,push_mpls:0x8847"]);
+    let traced = switch.trace(&Request::new("br0", labelled, 1), Nanos::ZERO, Patience::Whole);
+    let traced = traced.flatten().unwrap();
+    assert_eq!(traced.translated.translation.drop, Some(DropCause::Malformed));
+    let end = "Datapath actions: drop\nTranslation failed (Too many MPLS labels), packet is dropped.\n";
+    assert!(traced.text.ends_with(end), "{}", traced.text);
 }
 
 #[test]
