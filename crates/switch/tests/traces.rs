@@ -62,13 +62,17 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             let (port, bytes) = packets::random(&mut rng, &topology);
             let ofport = topology.ofport(port);
             let in_port = format!("in_port={ofport}");
-            let theirs = control
-                .call("ofproto/trace", &["br0", &in_port, &to_hex(&bytes)])
-                .unwrap();
             let key = extract(&bytes, &PortNo(port).into()).unwrap();
             let mut request = Request::new("br0", key, flow::port_from_of10(ofport));
             request.effective = true;
             let traced = ours.trace(&request, Nanos::ZERO, Patience::Whole).unwrap().unwrap();
+            if let Some(reason) = known::fatal(&traced.text) {
+                *excused.entry(reason).or_default() += 1;
+                continue;
+            }
+            let theirs = control
+                .call("ofproto/trace", &["br0", &in_port, &to_hex(&bytes)])
+                .unwrap();
             ours.accept(&traced.translated, Nanos::ZERO).unwrap();
             let translation = ours.ask(&key);
             compared += 1;
@@ -118,6 +122,11 @@ fn a_trace_tells_what_open_vswitch_tells_and_what_leaves_is_the_same() {
             };
             if let Some(reason) = case.excuse() {
                 *excused.entry(reason).or_default() += 1;
+                // Different packets teach different things.
+                for bridge in BRIDGES {
+                    control.call("fdb/flush", &[bridge]).unwrap();
+                    ours.fdb_flush(bridge, None).unwrap();
+                }
                 continue;
             }
             wrong.push(format!(

@@ -3,6 +3,15 @@
 
 use crate::told;
 
+/// Why Open vSwitch must not be asked for a packet with this trace, if so.
+pub(crate) fn fatal(ours: &str) -> Option<&'static str> {
+    let writes_arp = ["->NXM_NX_ARP_THA[]\n", "->arp_op\n", "->arp_tpa\n"];
+    let fatal = ours.contains("meter:1\n")
+        && ours.contains("check_pkt_larger(")
+        && writes_arp.iter().any(|write| ours.contains(write));
+    fatal.then_some("a meter, check_pkt_larger and a write to ARP make it crash, or not end")
+}
+
 /// Two traces of a packet that differ.
 pub(crate) struct Case<'a> {
     pub(crate) theirs: &'a str,
