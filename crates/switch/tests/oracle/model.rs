@@ -341,7 +341,18 @@ impl Config {
             .collect()
         };
         let priority = shot.tags.iter().any(|tag| tag.pcp() != 0);
-        if priority && ports().any(|port| port.priority_tags != PriorityTags::Never) && alike(theirs, ours, vlans) {
+        // If a patch port keeps a tag for the priority alone, the next bridge has the packet in
+        // VLAN 0. Without that tag, the inner one names the VLAN, and other ports may carry it.
+        let keeps = |port: &Port| port.config.priority_tags != PriorityTags::Never;
+        let behind = ["x0", "x1"].iter().any(|name| self.ports.get(name).is_some_and(keeps));
+        let common = |some: &[(u32, Frame)], other: &[(u32, Frame)]| -> Vec<(u32, Frame)> {
+            let is_common = |out: &&(u32, Frame)| ports_of(other).contains(&out.0);
+            some.iter().filter(is_common).cloned().collect()
+        };
+        let (of_both, ours_of_both) = (common(theirs, ours), common(ours, theirs));
+        let same_vlans =
+            alike(theirs, ours, vlans) || behind && of_both != ours_of_both && alike(&of_both, &ours_of_both, vlans);
+        if priority && ports().any(|port| port.priority_tags != PriorityTags::Never) && same_vlans {
             return Some("with priority-tags it gives the outer of two tags the priority that the packet came with");
         }
         let zero = |port: &PortConfig| {
