@@ -35,6 +35,7 @@ step systemd ./scripts/systemd.sh 5
 step restarts ./scripts/bench/restarts.sh 100
 step recordings recordings
 step bonding ./scripts/bonding.sh
+step ipsec ./scripts/ipsec.sh
 step offload ./scripts/offload.sh
 step soak ./scripts/soak.sh 2
 [ -z "$failed" ] || echo "test-long: failed:$failed"

@@ -89,6 +89,10 @@ pub enum DropCause {
     /// With outer headers it is longer than the path to the other end of its tunnel takes. Its
     /// sender gets an ICMP error if there is one for the packet.
     TunnelTooBig,
+    /// Its tunnel has IPsec, and it came without, or would leave without.
+    TunnelNotEncrypted,
+    /// A policy of the host refused it: of IPsec, or of the firewall.
+    HostPolicy,
     /// A fragment of a packet to track: it contradicts another one, or its datagram did not become
     /// whole.
     Fragment,
@@ -98,7 +102,7 @@ pub enum DropCause {
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [DropCause; 40] = [
+    pub const ALL: [DropCause; 42] = [
         DropCause::Malformed,
         DropCause::NoDestination,
         DropCause::VlanFiltered,
@@ -137,6 +141,8 @@ impl DropCause {
         DropCause::TunnelRoute,
         DropCause::TunnelNeighbour,
         DropCause::TunnelTooBig,
+        DropCause::TunnelNotEncrypted,
+        DropCause::HostPolicy,
         DropCause::Fragment,
         DropCause::PacketType,
     ];
@@ -182,6 +188,8 @@ impl DropCause {
             DropCause::TunnelRoute => "drop_tunnel_route",
             DropCause::TunnelNeighbour => "drop_tunnel_neighbour",
             DropCause::TunnelTooBig => "drop_tunnel_too_big",
+            DropCause::TunnelNotEncrypted => "drop_tunnel_not_encrypted",
+            DropCause::HostPolicy => "drop_host_policy",
             DropCause::Fragment => "drop_fragment",
             DropCause::PacketType => "drop_packet_type",
         }

@@ -184,7 +184,7 @@ pub trait Tx: Send {
 }
 
 /// Results of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the
-/// last four.
+/// last five.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxReport {
     /// Frames that the device took.
@@ -199,6 +199,8 @@ pub struct TxReport {
     pub too_big: u64,
     /// Frames not sent because the device is down or gone.
     pub down: u64,
+    /// Frames that a policy of the host refused.
+    pub refused: u64,
 }
 
 impl std::ops::AddAssign for TxReport {
@@ -209,6 +211,7 @@ impl std::ops::AddAssign for TxReport {
         self.errors += other.errors;
         self.too_big += other.too_big;
         self.down += other.down;
+        self.refused += other.refused;
     }
 }
 

@@ -20,6 +20,7 @@ mod dummy;
 mod frame;
 pub mod gso;
 mod host_tunnel;
+pub mod ipsec;
 mod isolation;
 mod kernel;
 mod memory;

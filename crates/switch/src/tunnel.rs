@@ -14,7 +14,7 @@ use tunnel::format::{Format, SourcePorts};
 use tunnel::neighbour::{self, BridgeName, Heard, Request, Resolution};
 use tunnel::path_mtu::{self, NotTooBig, TooBig};
 use tunnel::route;
-use tunnel::vport::{Listener, Received, Table, Vport};
+use tunnel::vport::{IpsecPeer, Listener, Received, Table, Vport};
 use wire::MacAddr;
 
 /// The networks that lead to the other ends of tunnels.
@@ -29,6 +29,9 @@ pub struct Underlay {
     pub host: BTreeSet<PortNo>,
     /// The longest packets that devices of routes take, in bytes from the IP header on, by name.
     pub mtus: BTreeMap<String, u16>,
+    /// The other ends that the host's stack exchanges no unencrypted packets with: their tunnels
+    /// forward, others with IPsec do not.
+    pub encrypted: BTreeSet<IpsecPeer>,
 }
 
 /// How packets get to the other end of a tunnel.
@@ -59,11 +62,14 @@ impl TunnelTables {
 }
 
 impl Underlay {
-    /// The way to the other end of a tunnel with that datapath port, and the next hop.
-    pub fn way(&self, device: PortNo, remote: IpAddr, mark: u32) -> Option<(Way<'_>, &route::Hop)> {
+    /// The way to the other end of a tunnel, and the next hop. With IPsec it is always the host's
+    /// stack, which alone encrypts; where the route leads through a bridge, so do its packets.
+    pub fn way(&self, vport: &Vport, remote: IpAddr, mark: u32) -> Option<(Way<'_>, &route::Hop)> {
+        let device = PortNo(vport.datapath_port);
         let route = self.routes.lookup(remote, mark)?;
         let hop = &route.hop;
-        let way = match self.bridges.get_key_value(&hop.device) {
+        let bridge = self.bridges.get_key_value(&hop.device);
+        let way = match bridge.filter(|_| !vport.config.ipsec) {
             Some((name, bridge)) => Way::Native(name, bridge),
             // Packets to this host itself would come back.
             None if matches!(route.origin, route::Origin::Cached { local: true }) => return None,
@@ -71,6 +77,13 @@ impl Underlay {
             None => return None,
         };
         Some((way, hop))
+    }
+
+    /// Whether the tunnel may forward: it has no IPsec, or no packet of it is unencrypted.
+    pub fn permits(&self, vport: &Vport) -> bool {
+        let config = &vport.config;
+        let is_encrypted = |peer| self.encrypted.contains(&peer);
+        !config.ipsec || config.ipsec_peer().is_some_and(is_encrypted)
     }
 
     /// The source address of a request for a neighbour of a bridge: that of the route to it, or one
@@ -133,6 +146,8 @@ pub(crate) struct Tunnels {
     counts: BTreeMap<Ingress, PortCounts>,
     /// Tunnels that are refused because another one has the same configuration, and why.
     refused: BTreeMap<Ingress, String>,
+    /// The other ends of tunnels with IPsec.
+    ipsec_peers: BTreeSet<IpsecPeer>,
     pub(crate) underlay: Underlay,
     /// The bridge of an underlay by the datapath port of its local port.
     locals: BTreeMap<PortNo, String>,
@@ -190,6 +205,8 @@ impl Tunnels {
         }
         let listeners = ports.listeners().into_iter();
         self.listeners = listeners.map(|own| (PortNo(own.datapath_port), own)).collect();
+        let peers = ports.ports().filter_map(|(_, vport)| vport.config.ipsec_peer());
+        self.ipsec_peers = peers.collect();
         self.ports = ports;
     }
 
@@ -257,6 +274,21 @@ impl Tunnels {
         found.map(|(device, own)| (*device, own.format))
     }
 
+    /// Whether there are tunnels with IPsec that have a fixed other end.
+    pub(crate) fn have_ipsec(&self) -> bool {
+        !self.ipsec_peers.is_empty()
+    }
+
+    /// Whether packets of an IP protocol, and of UDP to a port, have to be encrypted if they come
+    /// from this address.
+    pub(crate) fn must_be_encrypted(&self, address: IpAddr, protocol: u8, port: u16) -> bool {
+        self.ipsec_peers.contains(&IpsecPeer {
+            address,
+            protocol,
+            port,
+        })
+    }
+
     /// Whether there is something that receives packets of an IP protocol, and whether it needs the
     /// UDP port.
     pub(crate) fn receives_protocol(&self, protocol: u8) -> Option<bool> {
@@ -276,7 +308,9 @@ impl Switch {
         let tunnels = &mut self.tunnels;
         let same_routes = underlay.routes.generation() == tunnels.underlay.routes.generation();
         let same_bridges = underlay.bridges == tunnels.underlay.bridges;
-        let same_host = underlay.host == tunnels.underlay.host && underlay.mtus == tunnels.underlay.mtus;
+        let before = &tunnels.underlay;
+        let same_host =
+            underlay.host == before.host && underlay.mtus == before.mtus && underlay.encrypted == before.encrypted;
         if same_routes && same_bridges && same_host {
             return Vec::new();
         }

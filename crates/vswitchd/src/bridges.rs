@@ -9,6 +9,7 @@ use self::config::switch_config;
 use crate::carriers::{Ask, Monitor};
 use crate::connections;
 use crate::desired::{self, Desired, InterfaceKind};
+use crate::ipsec::Ipsec;
 use crate::mirrors;
 use crate::ofport::{LOCAL, OfPorts, Wish};
 use crate::qos::{Applied, Found, Target};
@@ -45,6 +46,8 @@ pub(crate) struct Bridges {
     connections: connections::Applied,
     /// Sockets of the host's stack for them, by the same names.
     host_tunnels: BTreeMap<String, tunnels::HostPort>,
+    /// The policies of tunnels with IPsec.
+    ipsec: Ipsec,
 }
 
 struct OpenDevice {
@@ -104,7 +107,7 @@ pub(crate) struct InterfaceState {
     pub(crate) peer: Option<String>,
     /// The tunnel, of a tunnel.
     pub(crate) tunnel: Option<Arc<Vport>>,
-    /// Why the host's stack cannot carry the tunnel's packets.
+    /// Why the host's stack cannot carry the tunnel's packets, or not encrypt them.
     pub(crate) underlay_error: Option<String>,
     /// Errors of its queues and policers.
     pub(crate) qos: Found,
@@ -128,6 +131,7 @@ impl Bridges {
             tunnel_ports: BTreeMap::new(),
             connections: connections::Applied::default(),
             host_tunnels: BTreeMap::new(),
+            ipsec: Ipsec::default(),
         }
     }
 

@@ -117,8 +117,18 @@ fn connection_events(state: &State) -> Vec<(&'static str, u64)> {
     conntrack.statistics().named().chain(fragments).collect()
 }
 
+/// What workers and the kernel count of events, with their names.
+fn counted_events(state: &State) -> Vec<(&'static str, u64)> {
+    let mut events = state.dp().offload_events();
+    events.extend(connection_events(state));
+    if state.bridges.borrow().ipsec_events().is_some() {
+        events.extend(netdev::ipsec::blocked_by_kernel().unwrap_or_default());
+    }
+    events
+}
+
 /// `coverage/show` and `coverage/read-counter` also show the drops, offloaded flows and connections
-/// that workers count.
+/// that workers count, and what the kernel's policies of IPsec drop.
 fn coverage(server: &Server, state: &Rc<State>) {
     let counted = state.clone();
     let show = move |_: &[String]| {
@@ -128,12 +138,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        let others = counted
-            .dp()
-            .offload_events()
-            .into_iter()
-            .chain(connection_events(&counted));
-        for (name, count) in drops.chain(others) {
+        for (name, count) in drops.chain(counted_events(&counted)) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
             }
@@ -146,11 +151,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let mut events = counted
-            .dp()
-            .offload_events()
-            .into_iter()
-            .chain(connection_events(&counted));
+        let mut events = counted_events(&counted).into_iter();
         let event = events.find(|(known, _)| *known == name).map(|(_, count)| count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),

@@ -20,7 +20,7 @@ use ovsdb::rows::{
     bridge, controller, datapath, interface, manager, mirror, open_vswitch, port, select,
 };
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -145,6 +145,7 @@ pub(crate) struct Daemon {
     link_events: Watched,
     /// The same for the kernel's routes, if tunnels need them.
     route_events: Option<Watched>,
+    ipsec_events: Option<Watched>,
     /// The directory of the database if this process owns it. Then the daemon also makes the root
     /// row of an empty database.
     home: Option<PathBuf>,
@@ -177,6 +178,14 @@ async fn readable(watched: Option<&Watched>) -> std::io::Result<AsyncFdReadyGuar
     }
 }
 
+/// Watches a descriptor of the kernel's notifications, if there is one.
+fn watched(what: &str, fd: Option<BorrowedFd<'_>>) -> Option<Watched> {
+    let owned = fd?.try_clone_to_owned();
+    let watched = owned.and_then(|fd| Watched::new(fd, Interest::READABLE));
+    let complain = |error| tracing::warn!(target: "route_table", "cannot watch {what}: {error}");
+    watched.map_err(complain).ok()
+}
+
 /// The pending reports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed {
@@ -202,6 +211,7 @@ impl Daemon {
             links,
             link_events,
             route_events: None,
+            ipsec_events: None,
             home,
             keys,
             desired: Desired::default(),
@@ -258,6 +268,11 @@ impl Daemon {
                 ready = readable(self.route_events.as_ref()) => {
                     ready?.clear_ready();
                     self.owed.configuration |= state.settle_underlay();
+                }
+                ready = readable(self.ipsec_events.as_ref()) => {
+                    ready?.clear_ready();
+                    let lost = state.bridges.borrow_mut().may_have_lost_ipsec();
+                    self.owed.configuration |= lost && state.settle_underlay();
                 }
                 told = state.shared.path_mtus.take() => state.learn_path_mtus(&told),
                 wanted = state.shared.wanted_neighbours() => state.ask_for_neighbours(&wanted),
@@ -342,20 +357,15 @@ impl Daemon {
         }
     }
 
-    /// Tells the switch the routes that tunnels take, now and when they change.
+    /// Tells the switch the routes that tunnels take, now and when they change, and restores
+    /// policies of IPsec that go.
     fn follow_routes(&mut self) {
         self.state.settle_underlay();
-        if self.route_events.is_some() {
-            return;
+        if self.route_events.is_none() {
+            self.route_events = watched("the kernel's routes", self.state.routes.borrow().events());
         }
-        let routes = self.state.routes.borrow();
-        let Some(fd) = routes.events() else { return };
-        let watched = fd
-            .try_clone_to_owned()
-            .and_then(|fd| Watched::new(fd, Interest::READABLE));
-        match watched {
-            Ok(watched) => self.route_events = Some(watched),
-            Err(error) => tracing::warn!(target: "route_table", "cannot watch the kernel's routes: {error}"),
+        if self.ipsec_events.is_none() {
+            self.ipsec_events = watched("policies of IPsec", self.state.bridges.borrow().ipsec_events());
         }
     }
 
@@ -481,6 +491,7 @@ impl Daemon {
             let nothing = Desired::default();
             let mut bridges = self.state.bridges.borrow_mut();
             bridges.apply(&nothing);
+            bridges.end_host_tunnels();
             self.state.openflow.follow(&self.state, &nothing, &bridges);
             self.state.controllers.follow(&self.state, &nothing, &bridges);
             self.state.protocols.follow(&nothing, &bridges);
@@ -630,6 +641,7 @@ impl Drop for Daemon {
         // After a panic they may still be borrowed; then the kernel releases the devices.
         if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
             bridges.apply(&Desired::default());
+            bridges.end_host_tunnels();
         }
     }
 }

@@ -30,6 +30,7 @@ mod embedded;
 mod exports;
 mod fair_queue;
 mod guard;
+mod ipsec;
 mod keys;
 mod mirrors;
 mod numa;

@@ -72,8 +72,6 @@ const INTERFACE_KEYS: &[&str] = &["emc-enable", "tx-steering"];
 
 /// Documented keys of `Open_vSwitch.other_config` without an effect here.
 const ROOT_KEYS: &[&str] = &[
-    "ca_cert",
-    "certificate",
     "dpdk-alloc-mem",
     "dpdk-extra",
     "dpdk-hugepage-dir",
@@ -83,7 +81,6 @@ const ROOT_KEYS: &[&str] = &[
     "emc-insert-inv-prob",
     "enable-statistics",
     "flow-restore-wait",
-    "ipsec_skb_mark",
     "min-revalidate-pps",
     "n-handler-threads",
     "n-offload-threads",
@@ -92,7 +89,6 @@ const ROOT_KEYS: &[&str] = &[
     "per-port-memory",
     "pmd-maxsleep",
     "pmd-perf-metrics",
-    "private_key",
     "shared-mempool-config",
     "smc-enable",
     "tc-policy",

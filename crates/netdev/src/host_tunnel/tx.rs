@@ -53,6 +53,8 @@ struct Outer {
 enum Failure {
     NoRoom,
     TooBig,
+    /// By IPsec, because no policy encrypts it, or by the firewall.
+    Refused,
     Error,
 }
 
@@ -107,6 +109,7 @@ impl SocketTx {
                 report.too_big += 1;
                 (self.too_big)(outer.header.dst, outer.header.mark);
             }
+            Some(Failure::Refused) => report.refused += 1,
             Some(Failure::Error) => report.errors += 1,
         }
         sent + 1
@@ -183,6 +186,7 @@ impl Sender {
                 let failure = match Errno::from_io_error(&error) {
                     _ if is_no_room(&error) => Failure::NoRoom,
                     Some(Errno::MSGSIZE) => Failure::TooBig,
+                    Some(Errno::PERM) => Failure::Refused,
                     _ => Failure::Error,
                 };
                 return (sent, Some(failure));

@@ -1,10 +1,11 @@
-//! The few rtnetlink exchanges that devices need (`rtnetlink(7)`), synchronous.
+//! The few netlink exchanges that devices and tunnels need (`rtnetlink(7)`), synchronous.
 
 mod address;
 mod link;
 mod message;
 mod route;
 pub(crate) mod tc;
+pub(crate) mod xfrm;
 
 pub use address::{address_of, addresses_of};
 pub use link::Link;
@@ -14,7 +15,7 @@ pub use route::{KernelRoute, routes};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -26,8 +27,8 @@ pub(crate) const RTM_DELLINK: u16 = 17;
 /// Enough for the largest datagram that the kernel makes of a dump.
 const BUFFER: usize = 32 * 1024;
 
-/// A socket to the kernel's routing and link configuration, in the network namespace of the thread
-/// that opened it.
+/// A socket to a part of the kernel's configuration, that of routes and links unless named, in the
+/// network namespace of the thread that opened it.
 pub(crate) struct Netlink {
     fd: OwnedFd,
     sequence: u32,
@@ -36,19 +37,29 @@ pub(crate) struct Netlink {
 impl Netlink {
     /// Opens a socket for requests.
     pub(crate) fn open() -> io::Result<Netlink> {
-        Netlink::open_with(SocketFlags::empty(), 0)
+        Netlink::open_of(None)
+    }
+
+    /// Opens a socket for requests to another part of the kernel.
+    pub(crate) fn open_of(protocol: Option<Protocol>) -> io::Result<Netlink> {
+        Netlink::open_with(protocol, SocketFlags::empty(), 0)
     }
 
     /// Opens a non-blocking socket that receives the notifications of groups (a mask of
     /// `RTMGRP_*`).
     pub(crate) fn subscribe(groups: u32) -> io::Result<Netlink> {
-        Netlink::open_with(SocketFlags::NONBLOCK, groups)
+        Netlink::subscribe_of(None, groups)
     }
 
-    fn open_with(flags: SocketFlags, groups: u32) -> io::Result<Netlink> {
+    /// The same, of another part of the kernel with groups of its own.
+    pub(crate) fn subscribe_of(protocol: Option<Protocol>, groups: u32) -> io::Result<Netlink> {
+        Netlink::open_with(protocol, SocketFlags::NONBLOCK, groups)
+    }
+
+    fn open_with(protocol: Option<Protocol>, flags: SocketFlags, groups: u32) -> io::Result<Netlink> {
         let flags = flags | SocketFlags::CLOEXEC;
         // No protocol is the first, NETLINK_ROUTE.
-        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, protocol)?;
         bind(&fd, &SocketAddrNetlink::new(0, groups))?;
         Ok(Netlink { fd, sequence: 0 })
     }

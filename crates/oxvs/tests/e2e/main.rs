@@ -27,6 +27,7 @@ mod fixture;
 mod floods;
 mod frr;
 mod host_tunnels;
+mod ipsec;
 mod lab_controller;
 mod liveness;
 mod liveness_frr;

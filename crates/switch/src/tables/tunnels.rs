@@ -50,12 +50,31 @@ impl<'a> Pipeline<'a> {
             return None;
         }
         self.consult_tunnel();
-        let found = self.switch.tunnels.find(self.original);
-        match found {
-            Some(at) => self.credit_port(at, false),
-            None => self.dropped(DropCause::NoTunnel),
+        let Some(at) = self.switch.tunnels.find(self.original) else {
+            self.dropped(DropCause::NoTunnel);
+            return None;
+        };
+        let vport = self.switch.tunnels.ports().get(at);
+        if vport.is_some_and(|vport| !self.is_permitted(vport)) {
+            return None;
         }
-        found
+        self.credit_port(at, false);
+        Some(at)
+    }
+
+    /// Whether the tunnel may forward the packet, which it otherwise drops: no packet passes a
+    /// tunnel with IPsec unencrypted.
+    fn is_permitted(&mut self, vport: &Vport) -> bool {
+        if !vport.config.ipsec {
+            return true;
+        }
+        self.depend(Read::Underlay);
+        let permitted = self.switch.tunnels.underlay.permits(vport);
+        if !permitted {
+            self.warning(|_| format!("{}: not encrypted", vport.name));
+            self.dropped(DropCause::TunnelNotEncrypted);
+        }
+        permitted
     }
 
     /// Whether the packet has no Ethernet header, and its port is one of a tunnel that shows that
@@ -132,11 +151,14 @@ impl<'a> Pipeline<'a> {
             self.note_left_tunnel(|p| p.left_tunnel(config, ip));
             return self.dropped(DropCause::TunnelRoute);
         };
+        if !self.is_permitted(vport) {
+            return;
+        }
         let mark = self.outer_mark(config);
         self.depend(Read::Underlay);
         let device = PortNo(vport.datapath_port);
         let underlay = &self.switch.tunnels.underlay;
-        let Some((way, hop)) = underlay.way(device, remote, mark as u32) else {
+        let Some((way, hop)) = underlay.way(vport, remote, mark as u32) else {
             self.detail(|_| String::from("output to native tunnel"));
             self.warning(|_| String::from("native tunnel routing failed"));
             return self.dropped(DropCause::TunnelRoute);

@@ -261,9 +261,36 @@ pub struct Config {
     pub segments: Segments,
     /// `srv6_flowlabel`
     pub label: FlowLabel,
+    /// `psk`, `remote_cert` or `remote_name`: packets are encrypted, or dropped.
+    pub ipsec: bool,
+}
+
+/// The other end of a tunnel with IPsec, and the packets that are encrypted on the way to it and
+/// from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct IpsecPeer {
+    /// Its address.
+    pub address: IpAddr,
+    /// The outer IP protocol.
+    pub protocol: u8,
+    /// The UDP port that packets are for; 0 of protocols without UDP.
+    pub port: u16,
 }
 
 impl Config {
+    /// The other end of a tunnel with IPsec. `None` also where rules choose it: no policy can name
+    /// it.
+    pub const fn ipsec_peer(&self) -> Option<IpsecPeer> {
+        match self.remote {
+            Endpoint::Address(address) if self.ipsec => Some(IpsecPeer {
+                address,
+                protocol: self.kind.protocol(),
+                port: self.dst_port,
+            }),
+            _ => None,
+        }
+    }
+
     /// Whether the encapsulation carries Ethernet frames.
     pub const fn carries_l2(&self) -> bool {
         !matches!(self.kind, Type::Gtpu | Type::Bareudp | Type::Srv6)

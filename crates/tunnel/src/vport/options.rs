@@ -74,6 +74,7 @@ impl<'a> Reader<'a> {
             payload: Payload::Ip,
             segments: Segments::NONE,
             label: FlowLabel::Zero,
+            ipsec: false,
         };
         if kind == Type::Srv6 {
             config.label = FlowLabel::Copy;
@@ -133,8 +134,9 @@ impl<'a> Reader<'a> {
             "erspan_ver" | "erspan_idx" | "erspan_dir" | "erspan_hwid" => self.erspan(key, value)?,
             // Read when the others are known.
             "key" | "in_key" | "out_key" | "packet_type" => {}
-            // For the IPsec monitor.
-            "psk" | "remote_cert" | "remote_name" if has_csum => {}
+            // What they say is for the IPsec monitor.
+            "psk" | "remote_cert" | "remote_name" if has_csum => self.config.ipsec = true,
+            _ if has_csum && key.starts_with("ipsec_") => {}
             _ => self.complain(format_args!("unknown {} argument '{key}'", kind.name())),
         }
         Ok(())

@@ -114,13 +114,20 @@ fn what_is_odd_is_complained_of_and_set_up() {
         parsed(Type::Vxlan, "remote_ip=1.1.1.2 local_ip=x").complaints,
         ["t: bad vxlan 'local_ip'"]
     );
-    for good in ["psk=x", "remote_cert=x", "remote_name=y"] {
-        assert!(
-            parsed(Type::Gre, &format!("remote_ip=1.1.1.2 {good}"))
-                .complaints
-                .is_empty()
-        );
+    for good in ["psk=x", "remote_cert=x ipsec_encapsulation=yes", "remote_name=y"] {
+        let tunnel = parsed(Type::Gre, &format!("remote_ip=1.1.1.2 {good}"));
+        assert!(tunnel.complaints.is_empty());
+        let peer = IpsecPeer {
+            address: "1.1.1.2".parse().unwrap(),
+            protocol: 47,
+            port: 0,
+        };
+        assert_eq!(tunnel.config.unwrap().ipsec_peer(), Some(peer));
+        let anyone = parsed(Type::Gre, &format!("remote_ip=flow {good}")).config.unwrap();
+        assert!(anyone.ipsec && anyone.ipsec_peer().is_none());
     }
+    let plain = parsed(Type::Vxlan, "remote_ip=1.1.1.2").config.unwrap();
+    assert!(!plain.ipsec && plain.ipsec_peer().is_none());
     assert_eq!(
         parsed(Type::Gtpu, "remote_ip=1.1.1.2 csum=true").complaints,
         ["t: unknown gtpu argument 'csum'"]

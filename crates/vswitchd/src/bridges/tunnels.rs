@@ -9,10 +9,11 @@ use dp::{Datapath, PortNo};
 use netdev::{HostTunnel, HostTunnelConfig, Link};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use switch::{Underlay, UnderlayBridge, Way};
 use tunnel::route::{Prefix, Table};
-use tunnel::vport::{Endpoint, Vport};
+use tunnel::vport::{Endpoint, IpsecPeer, Vport};
 
 /// Sockets of the host's stack for a tunnel's datapath port.
 pub(super) struct HostPort {
@@ -98,8 +99,12 @@ impl Bridges {
     /// say something else of them.
     pub(crate) fn settle_underlay(&mut self, routes: &mut Routes) -> bool {
         let follows_kernel = routes.follows_kernel();
-        self.open_host_tunnels(follows_kernel);
+        let peers = self.ipsec_peers(follows_kernel);
+        // No packet may pass before this, and those that have come before it are dropped.
+        let secured = self.ipsec.secure(&peers);
+        self.open_host_tunnels(follows_kernel, &secured.added);
         if !self.has_tunnels() {
+            self.ipsec.release_others(&peers);
             return false;
         }
         let links = match follows_kernel {
@@ -114,15 +119,44 @@ impl Bridges {
             routes: routes.shared(),
             host: host.map(|host| host.port).collect(),
             mtus: mtus(routes.table(), &links),
+            encrypted: secured.encrypted,
         };
-        let is_shown = follows_kernel && self.show_ways(&underlay, &links);
+        let is_shown = follows_kernel && self.show_ways(&underlay, &links, &secured.errors);
         self.shared.update(|switch, _| switch.set_underlay(underlay));
+        // Tunnels that had IPsec before have ended, or forward without it from here on.
+        self.ipsec.release_others(&peers);
         is_shown
     }
 
+    /// The other ends of tunnels with IPsec, if the host's stack carries their packets.
+    fn ipsec_peers(&self, follows_kernel: bool) -> BTreeSet<IpsecPeer> {
+        let interfaces = self.interfaces().filter(|_| follows_kernel);
+        let working = interfaces.filter(|(.., interface)| interface.ofport.is_ok());
+        working
+            .filter_map(|(.., interface)| interface.tunnel.as_ref()?.config.ipsec_peer())
+            .collect()
+    }
+
+    /// Becomes readable when policies of IPsec may have gone.
+    pub(crate) fn ipsec_events(&self) -> Option<BorrowedFd<'_>> {
+        self.ipsec.events()
+    }
+
+    /// Whether policies of IPsec may have gone.
+    pub(crate) fn may_have_lost_ipsec(&mut self) -> bool {
+        self.ipsec.may_have_lost()
+    }
+
+    /// Ends the tunnels that the host's stack carries, and then leaves no policy of IPsec behind.
+    pub(crate) fn end_host_tunnels(&mut self) {
+        self.open_host_tunnels(false, &BTreeSet::new());
+        self.ipsec.release_others(&BTreeSet::new());
+    }
+
     /// Opens sockets of the host's stack for the tunnels that there are, and closes others. Where
-    /// the kernel's routes are left out, so is its stack.
-    fn open_host_tunnels(&mut self, follows_kernel: bool) {
+    /// the kernel's routes are left out, so is its stack. Sockets that may hold unencrypted packets
+    /// of `fresh` are replaced.
+    fn open_host_tunnels(&mut self, follows_kernel: bool, fresh: &BTreeSet<IpsecPeer>) {
         let mut wanted = BTreeMap::new();
         if follows_kernel && self.has_tunnels() {
             for own in self.shared.switch.read().tunnel_listeners() {
@@ -136,7 +170,9 @@ impl Bridges {
         }
         let datapath = &self.datapath;
         self.host_tunnels.retain(|name, host| {
-            let stays = wanted.get(name) == Some(&(host.port, host.config));
+            let config = (host.config.protocol, host.config.port);
+            let is_clean = fresh.iter().all(|peer| (peer.protocol, peer.port) != config);
+            let stays = wanted.get(name) == Some(&(host.port, host.config)) && is_clean;
             if !stays && host.error.is_none() {
                 close(&**datapath, name, host);
             }
@@ -164,8 +200,8 @@ impl Bridges {
         }
     }
 
-    /// Shows which way each tunnel takes. Returns whether that is new.
-    fn show_ways(&mut self, underlay: &Underlay, links: &[Link]) -> bool {
+    /// Shows which way each tunnel takes, and why it takes none. Returns whether that is new.
+    fn show_ways(&mut self, underlay: &Underlay, links: &[Link], errors: &BTreeMap<IpsecPeer, String>) -> bool {
         let mut is_new = false;
         let carrier = |device: &str| {
             let link = links.iter().find(|link| link.name == device);
@@ -179,10 +215,17 @@ impl Bridges {
             let Some(tunnel) = &interface.tunnel else { continue };
             let host = self.host_tunnels.get(&tunnel.config.datapath_port());
             let error = host.and_then(|host| host.error.clone());
+            let ipsec = match tunnel.config.ipsec_peer() {
+                Some(peer) => errors.get(&peer).cloned(),
+                None => tunnel.config.ipsec.then(|| {
+                    String::from("IPsec: remote_ip=flow names nobody to encrypt for: all packets are dropped")
+                }),
+            };
+            let error = [error, ipsec].into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
             let mut details = BTreeMap::new();
             if let Endpoint::Address(remote) = tunnel.config.remote {
                 let mark = tunnel.config.egress_pkt_mark.unwrap_or(0);
-                if let Some((way, hop)) = underlay.way(PortNo(tunnel.datapath_port), remote, mark) {
+                if let Some((way, hop)) = underlay.way(tunnel, remote, mark) {
                     let way = match way {
                         Way::Native(..) => "native",
                         Way::Host => "host",

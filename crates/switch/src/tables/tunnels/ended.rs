@@ -5,7 +5,7 @@ use super::super::pipeline::Pipeline;
 use crate::dep::Read;
 use crate::port::Egress;
 use crate::tunnel::UnderlayBridge;
-use dp::{Action, Effect, PuntReason};
+use dp::{Action, DropCause, Effect, PuntReason};
 use flow::{Field, PortNo};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tunnel::neighbour::Heard;
@@ -68,6 +68,17 @@ impl Pipeline<'_> {
         let Some((tunnel, format)) = self.switch.tunnels.listener(protocol, port) else {
             return false;
         };
+        if self.switch.tunnels.have_ipsec() {
+            let src: IpAddr = match is_v4 {
+                true => Ipv4Addr::from_bits(self.read(Field::Ipv4Src) as u32).into(),
+                false => Ipv6Addr::from_bits(self.read(Field::Ipv6Src)).into(),
+            };
+            if self.switch.tunnels.must_be_encrypted(src, protocol, port) {
+                // What was encrypted comes from the host's stack.
+                self.dropped(DropCause::TunnelNotEncrypted);
+                return true;
+            }
+        }
         if !self.another_output() {
             return true;
         }

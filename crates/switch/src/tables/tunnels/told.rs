@@ -4,7 +4,6 @@ use super::super::export::{OuterHeaders, SampledTunnel};
 use super::super::pipeline::Pipeline;
 use crate::dep::Read;
 use crate::port::Ingress;
-use flow::PortNo;
 use std::net::IpAddr;
 use tunnel::format::InnerIp;
 use tunnel::vport::Config;
@@ -29,8 +28,7 @@ impl Pipeline<'_> {
         self.depend(Read::Underlay);
         let remote = self.remote_of(config);
         let told = remote.and_then(|remote| {
-            let device = PortNo(vport.datapath_port);
-            let (_, hop) = self.switch.tunnels.underlay.way(device, remote, mark as u32)?;
+            let (_, hop) = self.switch.tunnels.underlay.way(vport, remote, mark as u32)?;
             let source = self.source_of(config, hop.source);
             Some(self.told_of(config, ip, (source, remote)))
         });

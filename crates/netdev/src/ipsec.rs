@@ -1,0 +1,185 @@
+//! Tunnels with IPsec: no unencrypted packet of them leaves or enters by the host's stack.
+//!
+//! A daemon for IKE, not the switch, installs the policies that encrypt. For each other end of a
+//! tunnel the switch installs policies that block, outward and inward, with a larger number of
+//! priority: the kernel applies the one with the smallest. So only what the daemon's policies
+//! encrypt passes, also before the daemon has installed them and after it has removed them.
+//!
+//! Policies outlive the process, so a killed switch leaves no gap. Their priority names their
+//! owner: the upper half says that they are oxvs's, the lower half is a hash of its run directory.
+//! The next process with that directory finds them by it.
+
+use crate::netlink::xfrm::{self, Direction};
+use crate::netlink::{Netlink, parse};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tunnel::vport::IpsecPeer;
+
+/// The upper half of the priorities: behind those of any IKE daemon.
+const PRIORITY: u32 = 0x6f78_0000;
+
+/// The policies that block unencrypted packets of tunnels, in the network namespace of the thread
+/// that opened it.
+pub struct IpsecBlocks {
+    requests: Netlink,
+    events: Netlink,
+    priority: u32,
+}
+
+/// What [`IpsecBlocks::add`] did.
+#[derive(Debug, Default)]
+pub struct Blocked {
+    /// The other ends whose unencrypted packets were not blocked before.
+    pub added: BTreeSet<IpsecPeer>,
+    /// The other ends whose unencrypted packets cannot be blocked, and why.
+    pub failed: BTreeMap<IpsecPeer, io::Error>,
+}
+
+impl IpsecBlocks {
+    /// For the process with this run directory.
+    ///
+    /// # Errors
+    /// The kernel's; `EPROTONOSUPPORT` if it has no IPsec.
+    pub fn open(rundir: &Path) -> io::Result<IpsecBlocks> {
+        Ok(IpsecBlocks {
+            events: xfrm::subscribe()?,
+            requests: xfrm::open()?,
+            priority: priority(rundir),
+        })
+    }
+
+    /// Blocks unencrypted packets to and from these other ends.
+    ///
+    /// # Errors
+    /// The kernel's; what was blocked before stays blocked.
+    pub fn add(&mut self, peers: &BTreeSet<IpsecPeer>) -> io::Result<Blocked> {
+        let mut done = Blocked::default();
+        if peers.is_empty() {
+            return Ok(done);
+        }
+        let present = xfrm::blocking(&mut self.requests, self.priority)?;
+        let present: BTreeSet<_> = present.iter().map(|own| (own.direction, own.selector)).collect();
+        for peer in peers {
+            for direction in [Direction::In, Direction::Out] {
+                let selector = xfrm::selector(peer, direction);
+                if present.contains(&(direction as u8, selector)) {
+                    continue;
+                }
+                let ask = xfrm::block(&selector, direction, self.priority);
+                match self.requests.request(ask) {
+                    Ok(()) => done.added.insert(*peer),
+                    Err(error) => done.failed.insert(*peer, error).is_none(),
+                };
+            }
+        }
+        Ok(done)
+    }
+
+    /// Blocks only packets to and from these other ends: removes all other policies of this owner,
+    /// also of processes before.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn keep(&mut self, peers: &BTreeSet<IpsecPeer>) -> io::Result<()> {
+        let selectors = |peer: &IpsecPeer| {
+            let both = [Direction::In, Direction::Out];
+            both.map(|direction| (direction as u8, xfrm::selector(peer, direction)))
+        };
+        let kept: BTreeSet<_> = peers.iter().flat_map(selectors).collect();
+        for policy in xfrm::blocking(&mut self.requests, self.priority)? {
+            if !kept.contains(&(policy.direction, policy.selector)) {
+                match self.requests.request(xfrm::unblock(&policy)) {
+                    Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Readable when policies may have gone.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// Whether policies may have gone since the last call. Never waits.
+    pub fn may_have_lost(&mut self) -> bool {
+        let mut lost = false;
+        let mut buffer = vec![0; 32 * 1024];
+        loop {
+            match self.events.receive(&mut buffer) {
+                Ok(n @ 1..) => lost |= parse(&buffer[..n]).any(|part| xfrm::is_loss(part.kind)),
+                // The kernel dropped notifications.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => lost = true,
+                Ok(0) | Err(_) => return lost,
+            }
+        }
+    }
+}
+
+/// Whether the kernel has ESP. It loads the module if that is missing.
+///
+/// # Errors
+/// Why it has not.
+pub fn probe_esp(ipv6: bool) -> io::Result<()> {
+    match xfrm::open()?.request(xfrm::without_cipher(ipv6)) {
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::INVAL) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// How many packets the kernel has dropped in the process's network namespace because of policies,
+/// by cause: those of tunnels and all others. `None` if it does not count them.
+pub fn blocked_by_kernel() -> Option<Vec<(&'static str, u64)>> {
+    Some(count(&std::fs::read_to_string("/proc/net/xfrm_stat").ok()?))
+}
+
+/// Names of the kernel's counters (`Documentation/networking/xfrm_proc.rst`), and ours.
+const COUNTERS: [(&str, &str); 5] = [
+    ("XfrmInPolBlock", "ipsec_in_blocked"),
+    ("XfrmInTmplMismatch", "ipsec_in_not_encrypted"),
+    ("XfrmInNoStates", "ipsec_in_no_state"),
+    ("XfrmOutPolBlock", "ipsec_out_blocked"),
+    ("XfrmOutNoStates", "ipsec_out_no_state"),
+];
+
+fn count(text: &str) -> Vec<(&'static str, u64)> {
+    let counter = |line: &str| {
+        let (name, count) = line.split_once(char::is_whitespace)?;
+        let (_, own) = COUNTERS.iter().find(|(kernels, _)| *kernels == name)?;
+        Some((*own, count.trim().parse().ok()?))
+    };
+    text.lines().filter_map(counter).collect()
+}
+
+fn priority(rundir: &Path) -> u32 {
+    // FNV-1a, folded to 16 bits.
+    let bytes = rundir.as_os_str().as_bytes().iter();
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    });
+    PRIORITY | (hash >> 16 ^ hash & 0xffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_priority_is_ours_and_differs_between_run_directories() {
+        let one = priority(Path::new("/var/run/openvswitch"));
+        let other = priority(Path::new("/tmp/other"));
+        assert_ne!(one, other);
+        assert_eq!((one & 0xffff_0000, other & 0xffff_0000), (PRIORITY, PRIORITY));
+    }
+
+    #[test]
+    fn the_kernels_counters_are_read_by_name() {
+        let text = "XfrmInError             \t1\nXfrmInPolBlock          \t7\nXfrmOutNoStates         \t9\nXfrmOut\n";
+        assert_eq!(count(text), [("ipsec_in_blocked", 7), ("ipsec_out_no_state", 9)]);
+    }
+}

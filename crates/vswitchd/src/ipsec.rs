@@ -1,0 +1,114 @@
+//! Tunnels with IPsec: which may forward, and why others may not.
+
+use netdev::ipsec::{Blocked, IpsecBlocks, probe_esp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use tunnel::vport::IpsecPeer;
+
+/// How long a missing ESP stays missing: asking for it makes the kernel look for a module.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Policies of the kernel that block unencrypted packets of tunnels.
+#[derive(Default)]
+pub(crate) struct Ipsec {
+    /// Open once there was a tunnel with IPsec.
+    blocks: Option<IpsecBlocks>,
+    /// The other ends whose policies stayed last; `None` while those of a process before may be
+    /// there.
+    kept: Option<BTreeSet<IpsecPeer>>,
+    /// Whether there is ESP over IPv4 and over IPv6, and when that was asked.
+    esp: BTreeMap<bool, (Instant, Result<(), String>)>,
+}
+
+/// What became of the tunnels' other ends.
+#[derive(Default)]
+pub(crate) struct Secured {
+    /// No unencrypted packet is exchanged with these, and encrypted ones may be.
+    pub(crate) encrypted: BTreeSet<IpsecPeer>,
+    /// Unencrypted packets of these were not blocked before.
+    pub(crate) added: BTreeSet<IpsecPeer>,
+    /// Why there are others.
+    pub(crate) errors: BTreeMap<IpsecPeer, String>,
+}
+
+impl Ipsec {
+    /// Blocks unencrypted packets to and from these.
+    pub(crate) fn secure(&mut self, peers: &BTreeSet<IpsecPeer>) -> Secured {
+        let mut secured = Secured::default();
+        if peers.is_empty() {
+            return secured;
+        }
+        let Blocked { added, failed } = match self.open().and_then(|blocks| blocks.add(peers)) {
+            Ok(blocked) => blocked,
+            Err(error) => {
+                let text = format!("IPsec: the kernel has no policies ({error}): all packets are dropped");
+                secured.errors = peers.iter().map(|peer| (*peer, text.clone())).collect();
+                return secured;
+            }
+        };
+        secured.added = added;
+        for peer in peers {
+            let error = match failed.get(peer) {
+                Some(error) => Some(format!("IPsec: cannot block unencrypted packets ({error})")),
+                None => self.esp(peer.address.is_ipv6()).err(),
+            };
+            match error {
+                Some(error) => secured
+                    .errors
+                    .insert(*peer, format!("{error}: all packets are dropped"))
+                    .is_none(),
+                None => secured.encrypted.insert(*peer),
+            };
+        }
+        secured
+    }
+
+    /// Lets unencrypted packets to and from all others pass again.
+    pub(crate) fn release_others(&mut self, peers: &BTreeSet<IpsecPeer>) {
+        if self.kept.as_ref() == Some(peers) {
+            return;
+        }
+        let kept = self.open().and_then(|blocks| blocks.keep(peers));
+        let is_first = self.kept.replace(peers.clone()).is_none();
+        if peers.is_empty() && is_first {
+            // Without a tunnel with IPsec an error matters to nobody.
+            self.blocks = None;
+        } else if let Err(error) = kept {
+            tracing::warn!(target: "tunnel", "cannot remove policies of IPsec: {error}");
+            self.kept = None;
+        }
+    }
+
+    /// Becomes readable when policies may have gone; `None` while there were none.
+    pub(crate) fn events(&self) -> Option<BorrowedFd<'_>> {
+        self.blocks.as_ref().map(IpsecBlocks::fd)
+    }
+
+    /// Whether policies may have gone since the last call.
+    pub(crate) fn may_have_lost(&mut self) -> bool {
+        self.blocks.as_mut().is_some_and(IpsecBlocks::may_have_lost)
+    }
+
+    fn open(&mut self) -> io::Result<&mut IpsecBlocks> {
+        let blocks = match self.blocks.take() {
+            Some(blocks) => blocks,
+            None => IpsecBlocks::open(&mgmt::paths::rundir())?,
+        };
+        Ok(self.blocks.insert(blocks))
+    }
+
+    fn esp(&mut self, ipv6: bool) -> Result<(), String> {
+        let now = Instant::now();
+        if let Some((asked, known)) = self.esp.get(&ipv6)
+            && (known.is_ok() || now.duration_since(*asked) < AGAIN)
+        {
+            return known.clone();
+        }
+        let version = if ipv6 { "IPv6" } else { "IPv4" };
+        let found = probe_esp(ipv6).map_err(|error| format!("IPsec: the kernel has no ESP over {version} ({error})"));
+        self.esp.insert(ipv6, (now, found.clone()));
+        found
+    }
+}
