@@ -75,6 +75,9 @@ no_ike() {
     on "$1" ip xfrm policy flush
 }
 
+mkdir -p /var
+# Before `ip netns` makes a directory of it.
+ln -s /run /var/run
 # The user of tcpdump.
 echo 'root:x:0:0:root:/:/bin/sh' >/etc/passwd
 ip netns add near
@@ -135,14 +138,11 @@ sleep 1
 kill $capture
 
 [ -e /bin/ike.tar ] || exit 0
-mkdir -p /usr /var
+mkdir -p /usr
 export PATH=/bin:/usr/bin:/usr/sbin
 tar -xf /bin/ike.tar -C /
 rm /bin/ike.tar
-ln -sf /run /var/run
-mkdir -p /usr/bin /usr/sbin /sbin
-ldconfig 2>/dev/null || true
-for program in sh env; do ln -sf /bin/$program /usr/bin/$program 2>/dev/null || true; done
+for program in sh env; do ln -sf /bin/$program /usr/bin/$program; done
 for side in near far; do
     mkdir -p /tmp/$side/run
     cp -r /etc /tmp/$side/etc

@@ -63,12 +63,12 @@ impl PortStats {
     pub(crate) fn count_sent(&self, report: &TxReport, drops: DropSink<'_>) {
         self.tx_packets.add(report.packets);
         self.tx_bytes.add(report.bytes);
-        let dropped = report.dropped + report.too_big + report.down + report.refused;
+        let dropped = report.dropped + report.too_big + report.down;
         if dropped + report.errors > 0 {
             self.tx_dropped.add(dropped);
             self.tx_errors.add(report.errors);
             drops.count(DropCause::DeviceFull, report.dropped);
-            drops.count(DropCause::DeviceError, report.errors);
+            drops.count(DropCause::DeviceError, report.errors - report.refused);
             drops.count(DropCause::TooBig, report.too_big);
             drops.count(DropCause::PortDown, report.down);
             drops.count(DropCause::HostPolicy, report.refused);

@@ -183,8 +183,8 @@ pub trait Tx: Send {
     }
 }
 
-/// Results of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of the
-/// last five.
+/// Results of one or more [`Tx::send`]s. Every frame is counted once, in `packets` or in one of
+/// `dropped`, `errors`, `too_big` and `down`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TxReport {
     /// Frames that the device took.
@@ -199,7 +199,7 @@ pub struct TxReport {
     pub too_big: u64,
     /// Frames not sent because the device is down or gone.
     pub down: u64,
-    /// Frames that a policy of the host refused.
+    /// Of the errors, frames that a policy of the host refused.
     pub refused: u64,
 }
 

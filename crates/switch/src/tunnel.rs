@@ -29,8 +29,8 @@ pub struct Underlay {
     pub host: BTreeSet<PortNo>,
     /// The longest packets that devices of routes take, in bytes from the IP header on, by name.
     pub mtus: BTreeMap<String, u16>,
-    /// The other ends that the host's stack exchanges no unencrypted packets with: their tunnels
-    /// forward, others with IPsec do not.
+    /// The other ends of tunnels with IPsec that the host's stack exchanges no unencrypted packets
+    /// with: these tunnels may forward, others with IPsec not.
     pub encrypted: BTreeSet<IpsecPeer>,
 }
 

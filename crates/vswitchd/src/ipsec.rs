@@ -25,11 +25,11 @@ pub(crate) struct Ipsec {
 /// What became of the tunnels' other ends.
 #[derive(Default)]
 pub(crate) struct Secured {
-    /// No unencrypted packet is exchanged with these, and encrypted ones may be.
+    /// The kernel exchanges no unencrypted packet with these.
     pub(crate) encrypted: BTreeSet<IpsecPeer>,
     /// Unencrypted packets of these were not blocked before.
     pub(crate) added: BTreeSet<IpsecPeer>,
-    /// Why there are others.
+    /// Why packets of these cannot pass.
     pub(crate) errors: BTreeMap<IpsecPeer, String>,
 }
 
@@ -52,15 +52,13 @@ impl Ipsec {
         for peer in peers {
             let error = match failed.get(peer) {
                 Some(error) => Some(format!("IPsec: cannot block unencrypted packets ({error})")),
-                None => self.esp(peer.address.is_ipv6()).err(),
+                None => {
+                    secured.encrypted.insert(*peer);
+                    self.esp(peer.address.is_ipv6()).err()
+                }
             };
-            match error {
-                Some(error) => secured
-                    .errors
-                    .insert(*peer, format!("{error}: all packets are dropped"))
-                    .is_none(),
-                None => secured.encrypted.insert(*peer),
-            };
+            let dropped = |error| format!("{error}: all packets are dropped");
+            secured.errors.extend(error.map(|error| (*peer, dropped(error))));
         }
         secured
     }

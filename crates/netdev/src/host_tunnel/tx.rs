@@ -109,7 +109,10 @@ impl SocketTx {
                 report.too_big += 1;
                 (self.too_big)(outer.header.dst, outer.header.mark);
             }
-            Some(Failure::Refused) => report.refused += 1,
+            Some(Failure::Refused) => {
+                report.errors += 1;
+                report.refused += 1;
+            }
             Some(Failure::Error) => report.errors += 1,
         }
         sent + 1
