@@ -10,9 +10,7 @@ mod options;
 mod show;
 mod table;
 
-pub use config::{
-    Config, Endpoint, ErspanConfig, Extensions, IpsecPeer, Key, Local, Mode, Segments, Tos, Ttl, Type,
-};
+pub use config::{Config, Endpoint, ErspanConfig, Extensions, IpsecPeer, Key, Local, Mode, Segments, Tos, Ttl, Type};
 pub use options::{Parsed, parse};
 pub use table::{Listener, Received, Refused, Table, Vport};
 

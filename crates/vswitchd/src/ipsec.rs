@@ -68,7 +68,11 @@ impl Ipsec {
         if self.kept.as_ref() == Some(peers) {
             return;
         }
-        let kept = self.open().and_then(|blocks| blocks.keep(peers));
+        let Ok(blocks) = self.open() else {
+            // The kernel has no policies.
+            return;
+        };
+        let kept = blocks.keep(peers);
         let is_first = self.kept.replace(peers.clone()).is_none();
         if peers.is_empty() && is_first {
             // Without a tunnel with IPsec an error matters to nobody.

@@ -15,7 +15,9 @@ pub use route::{KernelRoute, routes};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

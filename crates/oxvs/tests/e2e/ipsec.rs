@@ -122,7 +122,8 @@ fn policies_outlive_a_killed_switch_and_come_back_when_somebody_removes_them() {
     }
     let mut lab = Lab::new();
     // Those of others stay.
-    lab.ns.ip("xfrm policy add dir out src 10.1.1.1/32 dst 10.1.1.2/32 proto udp priority 7 action allow");
+    lab.ns
+        .ip("xfrm policy add dir out src 10.1.1.1/32 dst 10.1.1.2/32 proto udp priority 7 action allow");
     lab.switch.vsctl(&format!(
         "add-port br-int t0 -- set interface t0 {VXLAN} options:psk=swordfish"
     ));
@@ -146,7 +147,8 @@ fn policies_outlive_a_killed_switch_and_come_back_when_somebody_removes_them() {
     lab.awaits_blocks(&["in", "out"]);
     // Those of a killed switch go where the next one has no use for them.
     lab.switch.kill();
-    lab.ns.ip("xfrm policy add dir out src 10.1.1.1/32 dst 10.1.1.2/32 proto udp priority 7 action allow");
+    lab.ns
+        .ip("xfrm policy add dir out src 10.1.1.1/32 dst 10.1.1.2/32 proto udp priority 7 action allow");
     lab.switch.boot();
     lab.switch.vsctl("set interface t0 options:remote_ip=172.31.0.3");
     eventually("the policies of another end", || {

@@ -221,7 +221,10 @@ impl Bridges {
                     String::from("IPsec: remote_ip=flow names nobody to encrypt for: all packets are dropped")
                 }),
             };
-            let error = [error, ipsec].into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
+            let error = [error, ipsec]
+                .into_iter()
+                .flatten()
+                .reduce(|all, one| format!("{all}; {one}"));
             let mut details = BTreeMap::new();
             if let Endpoint::Address(remote) = tunnel.config.remote {
                 let mark = tunnel.config.egress_pkt_mark.unwrap_or(0);
