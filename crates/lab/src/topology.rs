@@ -34,6 +34,8 @@ impl Topology {
             bridge.svis.clear();
             bridge.control = Control::default();
             bridge.tree = None;
+            bridge.stateful = None;
+            bridge.offload = true;
         }
         for link in &mut cabling.links {
             link.a.port = Port::default();
@@ -220,6 +222,54 @@ pub struct Bridge {
     /// Its spanning tree protocol, if any: bridges that have one may be joined in a circle. The
     /// first bridge of the testbed is the root.
     pub tree: Option<Tree>,
+    /// Rules that track connections; none: it tracks none.
+    pub stateful: Option<Stateful>,
+    /// Whether oxvs lets the kernel forward flows, on all of its bridges if on one; other switches
+    /// have no such setting.
+    #[serde(default = "yes")]
+    pub offload: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Rules that track connections. Those that one host begins pass, with the packets of both
+/// directions; the switch drops all other packets of IP, and those that a rule should have
+/// translated and has not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Stateful {
+    /// A firewall.
+    Firewall {
+        /// The host whose connections pass.
+        from: String,
+    },
+    /// The connections get another source address (SNAT).
+    Snat {
+        /// The host whose connections pass.
+        from: String,
+        /// The other address: one more of that host, which answers ARP for it.
+        address: Ipv4Addr,
+    },
+    /// A select group gives each connection to an address one of several others (DNAT).
+    Balance {
+        /// The host whose connections pass.
+        from: String,
+        /// The address that it connects to.
+        address: Ipv4Addr,
+        /// The other ones.
+        servers: Vec<Ipv4Addr>,
+    },
+}
+
+impl Stateful {
+    /// The host whose connections pass.
+    pub fn from(&self) -> &str {
+        match self {
+            Stateful::Firewall { from } | Stateful::Snat { from, .. } | Stateful::Balance { from, .. } => from,
+        }
+    }
 }
 
 /// A spanning tree protocol, with the default timers of its standard.

@@ -504,6 +504,71 @@ fn tunnels_that_no_host_or_port_can_have_are_refused() {
 }
 
 #[test]
+fn rules_about_connections_of_hosts_that_cannot_have_them_are_refused() {
+    let with = |stateful: &str| {
+        let text = SMALL
+            .replacen(
+                "{ ip = \"10.0.0.2\", prefix = 24 }",
+                "{ ip = \"10.0.0.2\", prefix = 24 }, { ip = \"10.0.0.22\", prefix = 24 }",
+                1,
+            )
+            .replacen(
+                "{ name = \"S\"",
+                &format!("{{ name = \"S\", stateful = {{ {stateful} }}"),
+                1,
+            );
+        Scenario::parse("small.toml", &text).map_err(|error| error.to_string())
+    };
+    let good = [
+        "kind = 'firewall', from = 'A'",
+        "kind = 'snat', from = 'B', address = '10.0.0.22'",
+        "kind = 'balance', from = 'A', address = '10.0.0.2', servers = ['10.0.0.22']",
+    ];
+    for stateful in good {
+        let scenario = with(stateful).unwrap_or_else(|error| panic!("{error}"));
+        let topology = &scenario.cells(Profile::Full)[0].setup.topology;
+        assert!(topology.bridges[0].stateful.is_some() && topology.cabling().bridges[0].stateful.is_none());
+    }
+    for (stateful, message) in [
+        ("kind = 'firewall', from = 'C'", "there is no host 'C'"),
+        (
+            "kind = 'firewall', from = 'A', address = '10.0.0.1'",
+            "unknown field `address`",
+        ),
+        ("kind = 'fire', from = 'A'", "unknown variant `fire`"),
+        (
+            "kind = 'snat', from = 'B', address = '10.0.0.2'",
+            "10.0.0.2 is not one more address of 'B'",
+        ),
+        (
+            "kind = 'balance', from = 'A', address = '10.0.0.1', servers = ['10.0.0.22']",
+            "10.0.0.1 is no address of another host",
+        ),
+        (
+            "kind = 'balance', from = 'A', address = '10.0.0.2', servers = []",
+            "there are 1 to 64 servers, not 0",
+        ),
+        (
+            "kind = 'balance', from = 'A', address = '10.0.0.2', servers = ['10.0.0.2']",
+            "10.0.0.2 is not one more address of the host with 10.0.0.2",
+        ),
+    ] {
+        let error = with(stateful).map(|_| ()).expect_err(stateful);
+        assert!(error.contains(message), "{stateful}: {error}");
+    }
+    let by_rules = with("kind = 'firewall', from = 'A' }, control = 'rules' }] #");
+    let error = by_rules.map(|_| ()).unwrap_err();
+    assert!(error.contains("the rules of 'S' are not the switch's own"), "{error}");
+    let two = SMALL.replacen(
+        "{ ip = \"10.0.0.2\", prefix = 24 }",
+        "{ ip = \"10.0.0.2\", prefix = 24 }, { ip = \"10.0.1.2\", prefix = 24 }",
+        1,
+    );
+    let error = Scenario::parse("small.toml", &two).unwrap_err().to_string();
+    assert!(error.contains("'B' has addresses of two networks untagged"), "{error}");
+}
+
+#[test]
 fn what_would_grow_without_bounds_is_refused() {
     let many = |quick: &str| {
         let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();

@@ -67,7 +67,9 @@ fn ping(bed: &Bed, from: &str, to: &str) {
 fn transfer(bed: &Bed, from: &str, to: &str, address: &str) {
     const BYTES: usize = 1 << 20;
     let address: SocketAddr = format!("{address}:7777").parse().unwrap();
-    let listener = bed.host(to).unwrap().enter(|| Ok(TcpListener::bind(address)?)).unwrap();
+    // The switch may translate the address.
+    let any = SocketAddr::from(([0; 4], address.port()));
+    let listener = bed.host(to).unwrap().enter(|| Ok(TcpListener::bind(any)?)).unwrap();
     let receiver = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -256,6 +258,93 @@ fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
                 for host in ["near", "far"] {
                     bed::command::run(&mut bed.host(host).unwrap().command(&["ip", "neigh", "flush", "all"])).unwrap();
                 }
+            }
+        }
+    }
+}
+
+/// A client and a server with four more addresses.
+fn tracked(stateful: &str, offload: bool) -> Topology {
+    topology(&format!(
+        "host = [{{ name = 'client', address = [{{ ip = '10.0.0.1', prefix = 24 }}, {{ ip = '10.0.0.101', prefix = 24 }}] }},
+                 {{ name = 'server', address = [{{ ip = '10.0.0.2', prefix = 24 }}, {{ ip = '10.0.0.11', prefix = 24 }},
+                    {{ ip = '10.0.0.12', prefix = 24 }}, {{ ip = '10.0.0.13', prefix = 24 }}, {{ ip = '10.0.0.14', prefix = 24 }}] }}]
+         bridge = [{{ name = 's1', offload = {offload}, stateful = {{ from = 'client', {stateful} }} }}]
+         link = [{{ a = {{ at = 'client' }}, b = {{ at = 's1' }} }}, {{ a = {{ at = 'server' }}, b = {{ at = 's1' }} }}]"
+    ))
+}
+
+/// The addresses of both ends as the server sees them, of so many connections with an answer each;
+/// none of one that could not be made within a second.
+fn connections(bed: &Bed, from: &str, to: &str, address: &str, number: usize) -> Vec<Option<[String; 2]>> {
+    let listener = bed
+        .host(to)
+        .unwrap()
+        .enter(|| Ok(TcpListener::bind("0.0.0.0:7777")?))
+        .unwrap();
+    let address: SocketAddr = format!("{address}:7777").parse().unwrap();
+    let connection = |_| {
+        let second = Duration::from_secs(1);
+        let connect = || Ok(TcpStream::connect_timeout(&address, second)?);
+        let mut stream = bed.host(from).unwrap().enter(connect).ok()?;
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let (mut accepted, peer) = listener.accept().unwrap();
+        accepted.write_all(b"!").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        Some([peer.ip(), accepted.local_addr().unwrap().ip()].map(|ip| ip.to_string()))
+    };
+    (0..number).map(connection).collect()
+}
+
+#[test]
+fn connections_are_tracked_and_translated_or_it_is_said_that_they_cannot_be() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let balance =
+        "kind = 'balance', address = '10.0.0.2', servers = ['10.0.0.11', '10.0.0.12', '10.0.0.13', '10.0.0.14']";
+    for (name, offload) in [
+        ("oxvs", true),
+        ("oxvs", false),
+        ("ovs-tso", true),
+        ("ovs-kernel", true),
+        ("bridge", true),
+    ] {
+        let mut bed: Option<Bed> = None;
+        for stateful in ["kind = 'firewall'", "kind = 'snat', address = '10.0.0.101'", balance] {
+            let topology = tracked(stateful, offload);
+            let system = named(name).unwrap();
+            if let Some(reason) = system.missing(&topology) {
+                assert!(reason.len() > 10 && name != "oxvs", "{name}: {reason}");
+                continue;
+            }
+            let bed = bed.get_or_insert_with(|| Bed::build(&topology).unwrap());
+            let running = system.start(&topology, bed).unwrap();
+            let seen = connections(bed, "client", "server", "10.0.0.2", 40);
+            let seen: Vec<[String; 2]> = seen.into_iter().map(Option::unwrap).collect();
+            let from = if stateful.contains("snat") {
+                "10.0.0.101"
+            } else {
+                "10.0.0.1"
+            };
+            assert!(seen.iter().all(|[peer, _]| peer == from), "{name}: {seen:?}");
+            let reached: std::collections::BTreeSet<&str> = seen.iter().map(|[_, own]| own.as_str()).collect();
+            match stateful == balance {
+                true => assert!(
+                    reached.len() > 1 && !reached.contains("10.0.0.2"),
+                    "{name}: {reached:?}"
+                ),
+                false => assert_eq!(reached.into_iter().collect::<Vec<_>>(), ["10.0.0.2"], "{name}"),
+            }
+            assert_eq!(
+                connections(bed, "server", "client", "10.0.0.1", 1),
+                [None],
+                "{name}: {stateful}"
+            );
+            transfer(bed, "client", "server", "10.0.0.2");
+            let said = running.configuration().join("\n");
+            assert_eq!(said.contains("kernel-offload=false"), !offload, "{said}");
+            drop(running);
+            for host in ["client", "server"] {
+                bed::command::run(&mut bed.host(host).unwrap().command(&["ip", "neigh", "flush", "all"])).unwrap();
             }
         }
     }

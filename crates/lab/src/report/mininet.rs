@@ -93,6 +93,8 @@ impl Network {
             svis: Vec::new(),
             control: Control::Learning,
             tree: None,
+            stateful: None,
+            offload: true,
         });
         name
     }

@@ -45,6 +45,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-ring.toml",
     "s5-liveness.toml",
     "s5-overlay.toml",
+    "s5-stateful.toml",
 ];
 
 /// All scenarios of the program.

@@ -2,7 +2,9 @@
 
 use super::kernel::{Part, lacks};
 use crate::bed::Bed;
-use crate::topology::{Address, Bond, Class, Control, Port, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay};
+use crate::topology::{
+    Address, Bond, Class, Control, Port, Stateful, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay,
+};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -25,6 +27,8 @@ pub(crate) struct BridgeLayout {
     pub(crate) control: Control,
     /// Its spanning tree, with its priority: the first bridge is the root.
     pub(crate) tree: Option<(Tree, u16)>,
+    pub(crate) stateful: Option<Stateful>,
+    pub(crate) offload: bool,
     pub(crate) ports: Vec<PortLayout>,
     pub(crate) svis: Vec<Svi>,
 }
@@ -118,6 +122,8 @@ impl Layout {
                 name: bridge.name.clone(),
                 control: bridge.control,
                 tree: bridge.tree.map(|tree| (tree, priority)),
+                stateful: bridge.stateful.clone(),
+                offload: bridge.offload,
                 ports,
                 svis: svis(&bridge.name, &bridge.svis),
             });
@@ -264,7 +270,8 @@ fn classes(topology: &Topology) -> Option<String> {
         let ends = topology.links.iter().flat_map(|link| [&link.a, &link.b]);
         let of_bridge = ends.filter(|end| end.at == bridge.name);
         for qos in of_bridge.filter_map(|end| end.port.qos.as_ref()) {
-            if !qos.classes.is_empty() && bridge.control != Control::Learning {
+            let own = bridge.control == Control::Learning && bridge.stateful.is_none();
+            if !qos.classes.is_empty() && !own {
                 return Some(format!(
                     "bridge {} has classes, and rules that are not the switch's own",
                     bridge.name

@@ -1,7 +1,7 @@
 //! A testbed, drawn: bridges in a row, hosts beside and below them, and labels on the cables.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
-use crate::topology::{Address, Attachment, Bridge, Control, Host, Link, Port, QosKind, Topology};
+use crate::topology::{Address, Attachment, Bridge, Control, Host, Link, Port, QosKind, Stateful, Topology};
 use std::collections::BTreeMap;
 
 /// Least width of a box.
@@ -388,6 +388,11 @@ fn bridge_lines(bridge: &Bridge) -> Vec<String> {
         Control::Rules => lines.push("by rules".into()),
         Control::Reactive => lines.push("controller decides".into()),
     }
+    lines.extend(bridge.stateful.as_ref().map(|stateful| match stateful {
+        Stateful::Firewall { .. } => "stateful firewall".to_owned(),
+        Stateful::Snat { address, .. } => format!("SNAT to {address}"),
+        Stateful::Balance { servers, .. } => format!("balances over {} addresses", servers.len()),
+    }));
     for svi in &bridge.svis {
         lines.push(match svi.vlan {
             Some(vlan) => format!("vlan{vlan} {}", svi.ip),

@@ -85,6 +85,8 @@ fn cell(bed: &str, number: u32) -> Cell {
         svis: Vec::new(),
         control: Control::Learning,
         tree: None,
+        stateful: None,
+        offload: true,
     };
     Cell {
         at: BTreeMap::from([("bed".to_owned(), bed.to_owned()), ("n".to_owned(), number.to_string())]),

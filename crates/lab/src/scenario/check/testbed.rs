@@ -1,8 +1,9 @@
 //! Rules of a testbed.
 
 use super::{Faults, Filled, is_name};
-use crate::topology::{Address, Attachment, End, Link, Port, Qos, QosKind, Topology, UNDERLAYS};
+use crate::topology::{Address, Attachment, Control, End, Link, Port, Qos, QosKind, Stateful, Topology, UNDERLAYS};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 pub(super) fn names(topology: &Topology, filled: &Filled, faults: &mut Faults) {
     let mut seen = BTreeSet::new();
@@ -33,8 +34,9 @@ pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Fault
     let bridges = topology.bridges.iter().enumerate();
     let bridges = bridges.map(|(n, bridge)| (&filled.bridge, n, "svi", &bridge.name, &bridge.svis));
     for (list, n, key, owner, addresses) in hosts.chain(bridges) {
-        let mut vlans = BTreeSet::new();
-        for Address { ip, prefix, vlan } in addresses {
+        let mut vlans: BTreeMap<Option<u16>, &Address> = BTreeMap::new();
+        for address in addresses {
+            let Address { ip, prefix, vlan } = address;
             if *prefix > 32 {
                 faults.say(
                     list,
@@ -49,9 +51,15 @@ pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Fault
             if let Some(vlan) = vlan {
                 vid(*vlan, &mut |message| faults.say(list, n, &[key], message));
             }
-            if !vlans.insert(vlan) {
+            let first = *vlans.entry(*vlan).or_insert(address);
+            if first.prefix != *prefix || !same_network(first, *ip) {
                 let where_ = vlan.map_or("untagged".to_owned(), |vlan| format!("in VLAN {vlan}"));
-                faults.say(list, n, &[key], format!("'{owner}' has two addresses {where_}"));
+                faults.say(
+                    list,
+                    n,
+                    &[key],
+                    format!("'{owner}' has addresses of two networks {where_}"),
+                );
             }
             if let Some(other) = seen.insert(*ip, owner.clone()) {
                 faults.say(list, n, &[key], format!("'{other}' has the address {ip} already"));
@@ -312,6 +320,60 @@ pub(super) fn tunnels(topology: &Topology, filled: &Filled, faults: &mut Faults)
             } else if end.port != vlans {
                 let message = "a tunnel's port has VLANs, and no other set-up".to_owned();
                 faults.say(&filled.link, n, &[side, "port"], message);
+            }
+        }
+    }
+}
+
+/// The most servers of a load balancer, as many as a select group's buckets by `dp_hash` are for.
+const SERVERS: usize = 64;
+
+/// Rules that track connections are about hosts with addresses that belong to them.
+pub(super) fn stateful(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    for (n, bridge) in topology.bridges.iter().enumerate() {
+        let Some(stateful) = &bridge.stateful else { continue };
+        let mut say = |key: &str, message: String| faults.say(&filled.bridge, n, &["stateful", key], message);
+        if bridge.control != Control::Learning {
+            say(
+                "kind",
+                format!("the rules of '{}' are not the switch's own", bridge.name),
+            );
+        }
+        let Some(from) = topology.host(stateful.from()) else {
+            say("from", format!("there is no host '{}'", stateful.from()));
+            continue;
+        };
+        let owner = |ip: &Ipv4Addr| {
+            let mut hosts = topology.hosts.iter();
+            hosts.find(|host| host.addresses.iter().any(|address| address.ip == *ip))
+        };
+        match stateful {
+            Stateful::Firewall { .. } => {}
+            Stateful::Snat { address, .. } => {
+                if !from.addresses.iter().skip(1).any(|own| own.ip == *address) {
+                    say(
+                        "address",
+                        format!("{address} is not one more address of '{}'", from.name),
+                    );
+                }
+            }
+            Stateful::Balance { address, servers, .. } => {
+                let server = owner(address);
+                if server.is_none_or(|server| server.name == from.name) {
+                    say("address", format!("{address} is no address of another host"));
+                }
+                if !(1..=SERVERS).contains(&servers.len()) {
+                    say(
+                        "servers",
+                        format!("there are 1 to {SERVERS} servers, not {}", servers.len()),
+                    );
+                }
+                for ip in servers.iter().filter(|ip| owner(ip) != server || *ip == address) {
+                    say(
+                        "servers",
+                        format!("{ip} is not one more address of the host with {address}"),
+                    );
+                }
             }
         }
     }

@@ -55,6 +55,12 @@ impl System for LinuxBridge {
                 bridge.name
             ));
         }
+        if let Some(bridge) = topology.bridges.iter().find(|bridge| bridge.stateful.is_some()) {
+            return Some(format!(
+                "bridge {} tracks connections: Linux's bridge leaves that to nftables, which the laboratory does not set up",
+                bridge.name
+            ));
+        }
         unfit(topology)
             .or_else(|| protocols(topology))
             .or_else(|| lacks(Part::Bridge))

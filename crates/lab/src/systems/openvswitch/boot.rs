@@ -1,7 +1,7 @@
 //! Starting daemons, and telling them the layout.
 
 use super::running::{RunningSwitch, Tools};
-use super::{Kind, open_vswitch, setup};
+use super::{Kind, open_vswitch, setup, stateful};
 use crate::bed::command::known;
 use crate::bed::{Bed, switch_program};
 use crate::systems::Running;
@@ -126,6 +126,9 @@ fn launch(switch: &mut RunningSwitch, name: &'static str, line: &str) -> Result<
 /// Says the layout.
 fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     underlays(switch, kind)?;
+    if kind.is_oxvs() && switch.layout.bridges.iter().any(|bridge| !bridge.offload) {
+        switch.vsctl("set open_vswitch . other_config:kernel-offload=false")?;
+    }
     for bridge in switch.layout.bridges.clone() {
         if kind != Kind::Mininet {
             switch.vsctl(&setup::bridge(&bridge, kind))?;
@@ -148,6 +151,9 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
         }
         for rule in setup::class_rules(&switch.layout, &bridge) {
             switch.ofctl(&format!("add-flow {} {rule}", bridge.name))?;
+        }
+        for command in stateful::commands(&switch.layout, &bridge)? {
+            switch.ofctl(&command)?;
         }
         for svi in &bridge.svis {
             if let Some(line) = setup::svi(&bridge.name, svi) {
@@ -302,7 +308,7 @@ fn mininet_program(layout: &Layout) -> String {
     let mut text = "from mininet.link import Intf\nfrom mininet.node import OVSSwitch\nOVSSwitch.setup()\n".to_owned();
     for (number, bridge) in layout.bridges.iter().enumerate() {
         let variable = variable(bridge);
-        let mode = if bridge.control == Control::Learning {
+        let mode = if bridge.control == Control::Learning && bridge.stateful.is_none() {
             "standalone"
         } else {
             "secure"

@@ -1,6 +1,6 @@
 //! oxvs, Open vSwitch, and Mininet's switch: the systems set up by `ovs-vsctl`.
 //!
-//! - `setup`: a layout as `ovs-vsctl` commands.
+//! - `setup`: a layout as `ovs-vsctl` commands. `stateful`: rules that track connections.
 //! - `boot`: the daemons of each kind.
 //! - `running`: what answers while they run. `drops`: their counters, read.
 
@@ -8,6 +8,7 @@ mod boot;
 mod drops;
 mod running;
 mod setup;
+mod stateful;
 
 pub(crate) use boot::PYTHON;
 pub(crate) use drops::interface_error;
