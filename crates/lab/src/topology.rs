@@ -32,7 +32,9 @@ impl Topology {
         let mut cabling = self.clone();
         for bridge in &mut cabling.bridges {
             bridge.svis.clear();
-            bridge.control = Control::default();
+            if bridge.control != Control::Ovn {
+                bridge.control = Control::default();
+            }
             bridge.tree = None;
             bridge.stateful = None;
             bridge.offload = true;
@@ -61,6 +63,20 @@ impl Topology {
         })
     }
 
+    /// Whether OVN controls the bridges: each is a machine of its own.
+    pub fn is_cluster(&self) -> bool {
+        self.bridges.iter().any(|bridge| bridge.control == Control::Ovn)
+    }
+
+    /// The MTU of all hosts, so that their frames fit into tunnels' packets; none: the default.
+    pub(crate) fn mtu(&self) -> Option<u32> {
+        match (self.has_tunnels(), self.is_cluster()) {
+            (_, true) => Some(CLUSTER_MTU),
+            (true, false) => Some(TUNNEL_MTU),
+            (false, false) => None,
+        }
+    }
+
     /// Whether a host is attached through a tunnel.
     pub fn has_tunnels(&self) -> bool {
         self.hosts.iter().any(|host| host.tunnel.is_some())
@@ -76,6 +92,9 @@ pub(crate) const UNDERLAY_PREFIX: u8 = 30;
 /// The MTU of all hosts of a testbed with tunnels: 1500 bytes without the outer headers of VXLAN
 /// and Geneve (50 bytes) or GRE with a key (42).
 pub(crate) const TUNNEL_MTU: u32 = 1450;
+
+/// The same in a cluster: 1500 bytes without the outer headers of Geneve with OVN's option (58).
+const CLUSTER_MTU: u32 = 1442;
 
 /// The key of a host's tunnel.
 pub(crate) const TUNNEL_KEY: u32 = 1;
@@ -293,6 +312,8 @@ pub enum Control {
     Rules,
     /// The lab's controller, asked for every new flow.
     Reactive,
+    /// OVN: each bridge is the integration bridge of a chassis, a machine of its own.
+    Ovn,
 }
 
 /// A cable with two ends.

@@ -569,6 +569,49 @@ fn rules_about_connections_of_hosts_that_cannot_have_them_are_refused() {
 }
 
 #[test]
+fn a_cluster_is_two_chassis_with_one_cable_between_them() {
+    let all = built_in().unwrap();
+    let source = &all.iter().find(|scenario| scenario.id == "S5.cluster").unwrap().source;
+    let with = |old: &str, new: &str| {
+        assert!(source.contains(old), "{old}");
+        Scenario::parse("cluster.toml", &source.replacen(old, new, 1)).map_err(|error| error.to_string())
+    };
+    let topology = with("", "").unwrap().cells(Profile::Full)[0].setup.topology.clone();
+    assert!(topology.is_cluster() && topology.cabling().is_cluster());
+    let cable = "{ a = { at = \"one\" }, b = { at = \"two\" } },";
+    for (old, new, message) in [
+        (
+            "{ name = \"two\", control = \"ovn\" }",
+            "{ name = \"two\" }",
+            "a cluster is two bridges, both controlled by OVN",
+        ),
+        (
+            "{ name = \"two\", control = \"ovn\" }",
+            "{ name = \"two\", control = \"ovn\", tree = \"rstp\" }",
+            "a chassis has neither addresses of its own nor a tree",
+        ),
+        (
+            cable,
+            &format!("{cable} {cable}"),
+            "this joins 'one' and 'two' in a circle",
+        ),
+        (
+            "{ at = \"two\" } },\n]",
+            "{ at = \"two\", port = { access = 1 } } },\n]",
+            "ports of a chassis have no set-up",
+        ),
+        (
+            "10.15.0.3\", prefix = 24 ",
+            "10.16.0.3\", prefix = 24 ",
+            "hosts of a cluster are containers in one network, untagged",
+        ),
+    ] {
+        let error = with(old, new).map(|_| ()).expect_err(new);
+        assert!(error.contains(message), "{new}: {error}");
+    }
+}
+
+#[test]
 fn what_would_grow_without_bounds_is_refused() {
     let many = |quick: &str| {
         let values: Vec<String> = (0..50).map(|n| n.to_string()).collect();

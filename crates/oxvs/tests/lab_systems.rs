@@ -351,6 +351,55 @@ fn connections_are_tracked_and_translated_or_it_is_said_that_they_cannot_be() {
 }
 
 #[test]
+fn hosts_of_a_cluster_reach_each_other_or_it_is_said_that_they_cannot() {
+    skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let topology = topology(
+        "host = [{ name = 'near', address = [{ ip = '10.0.0.1', prefix = 24 }] }, { name = 'beside', address = [{ ip = '10.0.0.2', prefix = 24 }] },
+                 { name = 'far', address = [{ ip = '10.0.0.3', prefix = 24 }] }]
+         bridge = [{ name = 'one', control = 'ovn' }, { name = 'two', control = 'ovn' }]
+         link = [{ a = { at = 'near' }, b = { at = 'one' } }, { a = { at = 'beside' }, b = { at = 'one' } },
+                 { a = { at = 'far' }, b = { at = 'two' } }, { a = { at = 'one' }, b = { at = 'two' } }]",
+    );
+    let mut bed: Option<Bed> = None;
+    for name in ["oxvs", "ovs-tso", "ovs-kernel", "bridge"] {
+        let system = named(name).unwrap();
+        if let Some(reason) = system.missing(&topology) {
+            assert!(reason.len() > 10, "{name}: {reason}");
+            continue;
+        }
+        let bed = bed.get_or_insert_with(|| Bed::build(&topology).unwrap());
+        let before = contents(bed);
+        let mut running = system.start(&topology, bed).unwrap();
+        for (from, to, address) in [
+            ("near", "beside", "10.0.0.2"),
+            ("near", "far", "10.0.0.3"),
+            ("far", "near", "10.0.0.1"),
+        ] {
+            // A switch asks for the other end of a tunnel when it has a packet for it.
+            testkit::eventually("the hosts reach each other", || {
+                let mut command = bed.host(from).unwrap().command(&["ping", "-c1", "-W1", address]);
+                command.output().unwrap().status.success().then_some(())
+            });
+            transfer(bed, from, to, address);
+        }
+        running.check().unwrap();
+        running.drops().unwrap();
+        let said = running.configuration().join("\n");
+        for part in [
+            "# chassis two\n",
+            "iface-id=far",
+            "ovn-encap-type=geneve",
+            "ovn-northd ",
+            "ovn-controller unix:",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        drop(running);
+        assert_eq!(contents(bed), before, "{name} has left something behind");
+    }
+}
+
+#[test]
 fn what_is_dropped_is_told_by_cause_and_port() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
     let send = |bed: &Bed, from: &str, to: &str, packets: u32, payload: usize| {

@@ -8,7 +8,7 @@ use super::host::{DEVICE, UNDERLAY};
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
-use crate::topology::{self, TUNNEL_KEY, TUNNEL_MTU, Topology, UNDERLAY_PREFIX};
+use crate::topology::{self, TUNNEL_KEY, Topology, UNDERLAY_PREFIX};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,14 +66,13 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
             batch("ip", own, &cable.inside())?;
         }
     }
-    let ports = plan
-        .cables
-        .iter()
-        .flat_map(|cable| [&cable.a, &cable.b])
-        .filter(|plug| plug.namespace == plan.switch);
-    let up = ["lo"].into_iter().chain(ports.map(|plug| plug.device.as_str()));
-    let up: Vec<String> = up.map(|device| format!("link set {device} up")).collect();
-    batch("ip", &plan.switch, &up)?;
+    for namespace in plan.of_switches() {
+        let plugs = plan.cables.iter().flat_map(|cable| [&cable.a, &cable.b]);
+        let ports = plugs.filter(|plug| plug.namespace == namespace);
+        let up = ["lo"].into_iter().chain(ports.map(|plug| plug.device.as_str()));
+        let up: Vec<String> = up.map(|device| format!("link set {device} up")).collect();
+        batch("ip", namespace, &up)?;
+    }
     for host in topology.hosts.iter().filter(|host| guest::memory(host).is_none()) {
         let made = plan.hosts.get(&host.name).context("every host is planned")?;
         batch("ip", &made.namespace, &set_up(host, topology, plan))?;
@@ -106,10 +105,7 @@ pub(crate) fn set_up(host: &topology::Host, topology: &Topology, plan: &Plan) ->
         lines.push(format!("link set {UNDERLAY} up"));
         lines.push(format!("link add {DEVICE} address {mac} type {device}"));
     }
-    if topology.has_tunnels() {
-        // The hosts' frames fit into the tunnels' packets.
-        lines.push(format!("link set {DEVICE} mtu {TUNNEL_MTU}"));
-    }
+    lines.extend(topology.mtu().map(|mtu| format!("link set {DEVICE} mtu {mtu}")));
     lines.push(format!("link set {DEVICE} up"));
     for address in &host.addresses {
         let device = match address.vlan {

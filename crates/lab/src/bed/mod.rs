@@ -88,6 +88,11 @@ impl Bed {
         &self.plan.switch
     }
 
+    /// The namespace of a bridge: of one in a cluster its own.
+    pub(crate) fn namespace_of(&self, bridge: &str) -> &str {
+        self.plan.chassis.get(bridge).unwrap_or(&self.plan.switch)
+    }
+
     /// A directory for files of the system under test; removed with the testbed.
     pub fn directory(&self) -> &Path {
         self.record.directory()

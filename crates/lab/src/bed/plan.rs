@@ -5,7 +5,7 @@ use super::cable::{Cable, Plug, Rate, inner};
 use super::guest::memory;
 use super::host::{DEVICE, Host, UNDERLAY};
 use super::names::{device, namespace};
-use crate::topology::Topology;
+use crate::topology::{Control, Topology};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Plan {
     /// Where the bridges will be.
     pub(crate) switch: String,
+    /// Where each bridge of a cluster will be instead.
+    pub(crate) chassis: BTreeMap<String, String>,
     pub(crate) hosts: BTreeMap<String, Host>,
     pub(crate) cables: Vec<Cable>,
 }
@@ -32,8 +34,11 @@ impl Plan {
                 bail!("two hosts are named {}", host.name);
             }
         }
+        let ovn = topology.bridges.iter().filter(|bridge| bridge.control == Control::Ovn);
+        let chassis = ovn.map(|bridge| (bridge.name.clone(), namespace(id, &format!("chassis-{}", bridge.name))));
         let mut plan = Plan {
             switch,
+            chassis: chassis.collect(),
             hosts,
             cables: Vec::new(),
         };
@@ -100,7 +105,7 @@ impl Plan {
         }
         Ok(Plug {
             at: at.to_owned(),
-            namespace: self.switch.clone(),
+            namespace: self.chassis.get(at).unwrap_or(&self.switch).clone(),
             device: device(at, to, ordinal),
             mac: address(2, number),
             is_guest: false,
@@ -108,9 +113,17 @@ impl Plan {
         })
     }
 
+    /// The namespaces in which switches run.
+    pub(crate) fn of_switches(&self) -> impl Iterator<Item = &str> {
+        [&self.switch]
+            .into_iter()
+            .chain(self.chassis.values())
+            .map(String::as_str)
+    }
+
     /// All namespaces, the switch's first.
     pub(crate) fn namespaces(&self) -> Vec<&str> {
-        let mut all = vec![self.switch.as_str()];
+        let mut all: Vec<&str> = self.of_switches().collect();
         all.extend(self.hosts.values().map(|host| host.namespace.as_str()));
         all.extend(self.cables.iter().filter_map(|cable| cable.namespace.as_deref()));
         all

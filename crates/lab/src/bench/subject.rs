@@ -150,7 +150,7 @@ impl Subject {
         let bed = Bed::build(&Topology::default())?;
         let directory = bed.directory().join("run");
         fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-        let mut script = Script::new(&bed);
+        let mut script = Script::new(bed.namespace());
         for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"] {
             script.set(name, &directory.to_string_lossy());
         }

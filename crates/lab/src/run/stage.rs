@@ -61,7 +61,7 @@ impl Stage for Here {
         if setup.topology.bridges.iter().any(|bridge| bridge.tree.is_some()) {
             ground.wait_for_trees(&setup.topology)?;
         }
-        if setup.topology.has_tunnels() {
+        if setup.topology.has_tunnels() || setup.topology.is_cluster() {
             ground.wait_for_tunnels(setup)?;
         }
         let mut table = Table {

@@ -46,6 +46,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-liveness.toml",
     "s5-overlay.toml",
     "s5-stateful.toml",
+    "s5-cluster.toml",
 ];
 
 /// All scenarios of the program.

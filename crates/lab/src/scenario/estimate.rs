@@ -11,6 +11,8 @@ const CABLE_SECONDS: f64 = 0.15;
 const GUEST_SECONDS: f64 = 6.0;
 /// To start, set up and stop a switch, in seconds.
 const SWITCH_SECONDS: f64 = 0.6;
+/// To start and stop OVN's daemons, and until they have told the switches, in seconds.
+const CLUSTER_SECONDS: f64 = 6.0;
 /// The overhead of a repetition beside warm-up and measurement, in seconds.
 const REPETITION_SECONDS: f64 = 0.35;
 
@@ -21,12 +23,13 @@ pub(crate) fn repetition(setup: &Setup) -> f64 {
 
 /// The time to set up a switch, in seconds, with the testbed if that is new.
 pub(crate) fn bed(topology: &Topology, new: bool) -> f64 {
+    let switch = SWITCH_SECONDS + if topology.is_cluster() { CLUSTER_SECONDS } else { 0.0 };
     if !new {
-        return SWITCH_SECONDS;
+        return switch;
     }
     let mut hosts = topology.hosts.iter();
     let guests = hosts.any(|host| host.attachment != Attachment::Container);
-    SWITCH_SECONDS + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
+    switch + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
 }
 
 /// How long these scenarios take on this many systems. Each set-up starts a switch, and all

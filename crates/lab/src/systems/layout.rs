@@ -31,6 +31,8 @@ pub(crate) struct BridgeLayout {
     pub(crate) offload: bool,
     pub(crate) ports: Vec<PortLayout>,
     pub(crate) svis: Vec<Svi>,
+    /// Of a chassis: the other one, and the device at the cable to it.
+    pub(crate) other_chassis: Option<(String, String)>,
 }
 
 /// A port with a cable in it.
@@ -100,6 +102,7 @@ impl Layout {
         let priorities = (0..16).map(|number| 4096 * number).chain(std::iter::repeat(61_440));
         for (bridge, priority) in topology.bridges.iter().zip(priorities) {
             let mut ports: Vec<PortLayout> = Vec::new();
+            let mut other_chassis = None;
             for link in &topology.links {
                 for (end, other) in [(&link.a, &link.b), (&link.b, &link.a)] {
                     if end.at != bridge.name {
@@ -109,6 +112,10 @@ impl Layout {
                     let device = devices(&bridge.name, &other.at).into_iter().nth(nth);
                     let device = device
                         .with_context(|| format!("the testbed has no device for {} at {}", other.at, bridge.name))?;
+                    if bridge.control == Control::Ovn && topology.host(&other.at).is_none() {
+                        other_chassis = Some((other.at.clone(), device));
+                        continue;
+                    }
                     let tunnel = tunnel(topology, &other.at, &device);
                     ports.push(PortLayout {
                         to: other.at.clone(),
@@ -126,6 +133,7 @@ impl Layout {
                 offload: bridge.offload,
                 ports,
                 svis: svis(&bridge.name, &bridge.svis),
+                other_chassis,
             });
         }
         Ok(layout)
@@ -169,7 +177,20 @@ impl Layout {
             let devices = below.into_iter().flatten().chain([port.device.clone()]);
             devices.map(|device| (device, place.clone())).collect::<Vec<_>>()
         };
-        self.ports().flat_map(of_port).collect()
+        let of_chassis = |bridge: &BridgeLayout| {
+            let (other, device) = bridge.other_chassis.clone()?;
+            Some((device, format!("{}:{other}", bridge.name)))
+        };
+        let chassis = self.bridges.iter().filter_map(of_chassis);
+        self.ports().flat_map(of_port).chain(chassis).collect()
+    }
+
+    /// A layout of each bridge alone.
+    pub(crate) fn of_each_bridge(&self) -> impl Iterator<Item = Layout> {
+        self.bridges.iter().map(|bridge| Layout {
+            bridges: vec![bridge.clone()],
+            hosts: self.hosts.clone(),
+        })
     }
 
     /// Ports with a tunnel.

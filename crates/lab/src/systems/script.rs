@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs commands in the namespace of a bed's bridges. Dropping it runs the undo commands in reverse
+/// Runs commands in the namespace of bridges. Dropping it runs the undo commands in reverse
 /// order.
 pub(crate) struct Script {
     namespace: String,
@@ -28,9 +28,9 @@ enum Undo {
 }
 
 impl Script {
-    pub(crate) fn new(bed: &Bed) -> Script {
+    pub(crate) fn new(namespace: &str) -> Script {
         Script {
-            namespace: bed.namespace().to_owned(),
+            namespace: namespace.to_owned(),
             env: Vec::new(),
             programs: Vec::new(),
             shown: Vec::new(),

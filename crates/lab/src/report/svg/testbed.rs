@@ -387,6 +387,7 @@ fn bridge_lines(bridge: &Bridge) -> Vec<String> {
         Control::Learning => {}
         Control::Rules => lines.push("by rules".into()),
         Control::Reactive => lines.push("controller decides".into()),
+        Control::Ovn => lines.push("chassis of OVN".into()),
     }
     lines.extend(bridge.stateful.as_ref().map(|stateful| match stateful {
         Stateful::Firewall { .. } => "stateful firewall".to_owned(),

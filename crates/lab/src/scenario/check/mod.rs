@@ -9,7 +9,7 @@ use super::read::{Values, used};
 use super::setup::{Observe, Setup};
 use super::{Figure, Pace, Scenario};
 use std::collections::BTreeSet;
-use testbed::{addresses, cable, loops, names, plugs, stateful, tunnels};
+use testbed::{addresses, cable, cluster, loops, names, plugs, stateful, tunnels};
 use traffic::{flows, observations};
 
 /// A cell's parts with their positions in the file, for errors.
@@ -148,6 +148,7 @@ pub(super) fn setup(setup: &Setup, filled: &Filled) -> Result<(), Vec<Fault>> {
         loops(&setup.topology, filled, &mut faults);
         tunnels(&setup.topology, filled, &mut faults);
         stateful(&setup.topology, filled, &mut faults);
+        cluster(&setup.topology, filled, &mut faults);
         flows(setup, filled, &mut faults);
         observations(setup, filled, &mut faults);
     }

@@ -378,3 +378,47 @@ pub(super) fn stateful(topology: &Topology, filled: &Filled, faults: &mut Faults
         }
     }
 }
+
+/// A cluster is two chassis, which one cable joins, and one logical switch.
+pub(super) fn cluster(topology: &Topology, filled: &Filled, faults: &mut Faults) {
+    if !topology.is_cluster() {
+        return;
+    }
+    let bridges = &topology.bridges;
+    for (n, bridge) in bridges.iter().enumerate() {
+        let mut say = |key: &str, message: &str| faults.say(&filled.bridge, n, &[key], message.to_owned());
+        if bridge.control != Control::Ovn || bridges.len() != 2 {
+            say("control", "a cluster is two bridges, both controlled by OVN");
+        }
+        if !bridge.svis.is_empty() || bridge.tree.is_some() {
+            say("name", "a chassis has neither addresses of its own nor a tree");
+        }
+    }
+    let is_bridge = |end: &End| topology.host(&end.at).is_none();
+    let between = topology
+        .links
+        .iter()
+        .filter(|link| is_bridge(&link.a) && is_bridge(&link.b));
+    if between.count() != 1 {
+        faults.say(
+            &filled.bridge,
+            0,
+            &["name"],
+            "one cable joins the two chassis".to_owned(),
+        );
+    }
+    for (n, link) in topology.links.iter().enumerate() {
+        if link.a.port != Port::default() || link.b.port != Port::default() {
+            faults.say(&filled.link, n, &["a"], "ports of a chassis have no set-up".to_owned());
+        }
+    }
+    let first = topology.hosts.first().and_then(|host| host.addresses.first());
+    for (n, host) in topology.hosts.iter().enumerate() {
+        let plain = host.attachment == Attachment::Container && host.tunnel.is_none();
+        let alike = |own: &Address| own.vlan.is_none() && first.is_none_or(|first| same_network(first, own.ip));
+        if !plain || !host.addresses.iter().all(alike) {
+            let message = "hosts of a cluster are containers in one network, untagged".to_owned();
+            faults.say(&filled.host, n, &["name"], message);
+        }
+    }
+}

@@ -73,7 +73,7 @@ impl System for LinuxBridge {
             bail!("{reason}");
         }
         let layout = Layout::new(topology, bed)?;
-        let mut script = Script::new(bed);
+        let mut script = Script::new(bed.namespace());
         let filtering = lacks(Part::VlanFiltering).is_none();
         for command in setup::commands(&layout, filtering) {
             script.run(&command.line)?;

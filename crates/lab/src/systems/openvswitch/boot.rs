@@ -27,12 +27,21 @@ pub(crate) const PYTHON: &str = "/usr/bin/python3";
 pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<RunningSwitch> {
     let layout = Layout::new(topology, bed)?;
     let directory = bed.directory().join(kind_directory(kind));
+    let mut switch = boot(kind, layout, bed.namespace(), directory)?;
+    configure(&mut switch, kind)?;
+    prepare_hosts(&mut switch, kind, topology, bed)?;
+    switch.verify()?;
+    Ok(switch)
+}
+
+/// Starts the daemons of a kind in a namespace.
+pub(super) fn boot(kind: Kind, layout: Layout, namespace: &str, directory: PathBuf) -> Result<RunningSwitch> {
     let make = || {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory)
     };
     make().with_context(|| directory.display().to_string())?;
-    let mut script = Script::new(bed);
+    let mut script = Script::new(namespace);
     for name in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR"] {
         script.set(name, &directory.to_string_lossy());
     }
@@ -43,7 +52,7 @@ pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<Runnin
         } else {
             Tools::OpenVswitch
         },
-        namespace: bed.namespace().to_owned(),
+        namespace: namespace.to_owned(),
         directory,
         layout,
         helper: None,
@@ -56,13 +65,10 @@ pub(crate) fn start(kind: Kind, topology: &Topology, bed: &Bed) -> Result<Runnin
         Kind::Mininet => boot_mininet(&mut switch)?,
         _ => boot_open_vswitch(&mut switch, kind)?,
     }
-    configure(&mut switch, kind)?;
-    prepare_hosts(&mut switch, kind, topology, bed)?;
-    switch.verify()?;
     Ok(switch)
 }
 
-fn kind_directory(kind: Kind) -> &'static str {
+pub(super) fn kind_directory(kind: Kind) -> &'static str {
     if kind.is_oxvs() { "oxvs" } else { "ovs" }
 }
 
@@ -124,7 +130,7 @@ fn launch(switch: &mut RunningSwitch, name: &'static str, line: &str) -> Result<
 }
 
 /// Says the layout.
-fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
+pub(super) fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
     underlays(switch, kind)?;
     if kind.is_oxvs() && switch.layout.bridges.iter().any(|bridge| !bridge.offload) {
         switch.vsctl("set open_vswitch . other_config:kernel-offload=false")?;
@@ -172,7 +178,13 @@ fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
             switch.script.run(&format!("ip link set {} up", svi.device))?;
         }
     }
-    let has_addresses = switch.layout.routes() || switch.layout.tunnels().next().is_some();
+    let has_addresses = switch.layout.routes()
+        || switch.layout.tunnels().next().is_some()
+        || switch
+            .layout
+            .bridges
+            .iter()
+            .any(|bridge| bridge.other_chassis.is_some());
     if has_addresses && kind.datapath() == "netdev" && !kind.is_oxvs() {
         // The host's stack also receives the packets of Open vSwitch's packet sockets, and would
         // answer ARP for addresses of other devices.
@@ -220,9 +232,9 @@ fn other_tunnels(switch: &mut RunningSwitch, bridge: &str, tunnel: &TunnelLayout
 
 /// Hosts leave checksums and segmentation to their devices, which this datapath does not make up
 /// for: it would pass on packets with wrong checksums, and TCP would hang.
-fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, bed: &Bed) -> Result<()> {
+pub(super) fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, bed: &Bed) -> Result<()> {
     // Nor do Open vSwitch's tunnels, with TSO either.
-    let tunnels = kind == Kind::Tso && topology.has_tunnels();
+    let tunnels = kind == Kind::Tso && (topology.has_tunnels() || topology.is_cluster());
     if !matches!(kind, Kind::Userspace | Kind::Afxdp) && !tunnels {
         return Ok(());
     }
@@ -359,7 +371,7 @@ impl RunningSwitch {
     }
 
     /// Errors in the switch's database, and schedulers that differ from the configured ones.
-    fn verify(&mut self) -> Result<()> {
+    pub(super) fn verify(&mut self) -> Result<()> {
         for daemon in &mut self.daemons {
             daemon.check()?;
         }

@@ -1,10 +1,11 @@
 //! oxvs, Open vSwitch, and Mininet's switch: the systems set up by `ovs-vsctl`.
 //!
 //! - `setup`: a layout as `ovs-vsctl` commands. `stateful`: rules that track connections.
-//! - `boot`: the daemons of each kind.
+//! - `boot`: the daemons of each kind. `cluster`: several of them, and OVN's.
 //! - `running`: what answers while they run. `drops`: their counters, read.
 
 mod boot;
+mod cluster;
 mod drops;
 mod running;
 mod setup;
@@ -222,6 +223,7 @@ impl System for Kind {
         };
         needed
             .and_then(lacks)
+            .or_else(|| cluster::missing(*self, topology))
             .or_else(|| self.no_tunnels(topology))
             .or_else(|| self.no_qos(topology))
     }
@@ -229,6 +231,9 @@ impl System for Kind {
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>> {
         if let Some(reason) = self.missing(topology) {
             bail!("{reason}");
+        }
+        if topology.is_cluster() {
+            return Ok(Box::new(cluster::start(*self, topology, bed)?));
         }
         Ok(Box::new(boot::start(*self, topology, bed)?))
     }

@@ -8,6 +8,7 @@ use crate::systems::kernel_drops;
 use crate::systems::layout::{BridgeLayout, Layout};
 use crate::systems::script::Script;
 use crate::systems::{Alarms, Counted, MemberChange, Running};
+use crate::topology::Control;
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -118,7 +119,10 @@ impl Running for RunningSwitch {
                 "hosts compute checksums and cut segments themselves (ethtool -K tx off), as AF_XDP ports of Open vSwitch need it; \
                  their thread never sleeps"
             }
-            Kind::Tso if self.layout.tunnels().next().is_some() => {
+            Kind::Tso
+                if self.layout.bridges.iter().any(|bridge| bridge.control == Control::Ovn)
+                    || self.layout.tunnels().next().is_some() =>
+            {
                 "hosts compute checksums and cut segments themselves (ethtool -K tx off): Open vSwitch drops packets of \
                  tunnels whose checksums or segments are left to a device"
             }

@@ -11,7 +11,7 @@ pub(crate) fn bridge(bridge: &BridgeLayout, kind: Kind) -> String {
     let mut line = format!("add-br {name} -- set bridge {name} datapath_type={}", kind.datapath());
     match bridge.control {
         Control::Learning if bridge.stateful.is_none() => {}
-        Control::Learning | Control::Rules => line += " fail_mode=secure",
+        Control::Learning | Control::Rules | Control::Ovn => line += " fail_mode=secure",
         // The controller is not reached through the bridge.
         Control::Reactive => line += " fail_mode=secure other_config:disable-in-band=true",
     }
