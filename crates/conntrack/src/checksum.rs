@@ -67,3 +67,30 @@ pub(crate) fn is_right(data: &[u8], v6: bool, protocol: u8, l4: usize, end: usiz
         _ => true,
     }
 }
+
+/// Writes the header checksum of IPv4. `start` is the header's length.
+pub(crate) fn write_header(data: &mut [u8], start: usize) {
+    if let Some(header) = data.get_mut(..start) {
+        header[10..12].fill(0);
+        let sum = checksum(header).to_be_bytes();
+        header[10..12].copy_from_slice(&sum);
+    }
+}
+
+/// Writes the checksum of a TCP segment that begins at `l4` and ends with the data; where a device
+/// completes it, the pseudo header's sum.
+pub(crate) fn write_tcp(data: &mut [u8], v6: bool, l4: usize, sum: Checksum) {
+    let len = data.len().saturating_sub(l4);
+    let Some(pseudo) = pseudo(data, v6, TCP, len) else {
+        return;
+    };
+    let Some(body) = data.get_mut(l4..).filter(|body| body.len() >= 20) else {
+        return;
+    };
+    body[16..18].fill(0);
+    let sum = match sum {
+        Checksum::Partial => pseudo.fold(),
+        Checksum::Verify | Checksum::Good => pseudo.bytes(body).finish(),
+    };
+    body[16..18].copy_from_slice(&sum.to_be_bytes());
+}

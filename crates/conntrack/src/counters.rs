@@ -83,7 +83,8 @@ counters! {
     nat_exhausted,
     /// Announced connections that are not expected, since there are too many.
     expectations_refused,
-    /// Announcements of an address that is not the sender's own, or that NAT hides.
+    /// Announcements of an address that is not the sender's own, or in lines that cannot be changed
+    /// as NAT needs it.
     announcements_ignored,
     /// Packets that are cut short or contradict themselves.
     malformed,

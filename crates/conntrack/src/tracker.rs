@@ -1,6 +1,6 @@
 //! A thread's handle on the connections: tracks packets, one by one or in batches.
 
-use crate::alg::{Control, Helper};
+use crate::alg::{Control, Helped, Helper};
 use crate::bypass::is_bypassed;
 use crate::commit::Commit;
 use crate::conntrack::Conntrack;
@@ -15,6 +15,7 @@ use crate::timeout::{PolicyId, Timeout};
 use crate::tuple::Tuple;
 use crate::{datagram, sctp, tcp};
 use nanos::Nanos;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -80,6 +81,8 @@ pub struct Outcome {
     pub connection: Option<ConnectionId>,
     /// Whether addresses or ports in the packet changed.
     pub translated: bool,
+    /// Whether another packet takes the place of this one: the next of [`Tracker::replaced`].
+    pub replaced: bool,
     /// Why the packet belongs to no connection.
     pub invalid: Option<Invalid>,
     /// Why the connection was not committed. The packet is new; Open vSwitch's userspace datapath
@@ -96,6 +99,8 @@ pub struct Tracker {
     pub(crate) number: u32,
     /// The packets of a batch.
     batch: Box<[Read; BATCH]>,
+    /// See [`Tracker::replaced`].
+    replaced: RefCell<Vec<Vec<u8>>>,
 }
 
 /// How the packets of a batch are tracked.
@@ -104,6 +109,7 @@ struct How<'a> {
     now: Nanos,
     /// Nobody else counts packets.
     alone: bool,
+    replaced: &'a RefCell<Vec<Vec<u8>>>,
 }
 
 /// A packet of a batch as it was read.
@@ -138,6 +144,7 @@ impl Tracker {
             number: shared.number(),
             shared,
             batch: Box::new([Read::BLANK; BATCH]),
+            replaced: RefCell::default(),
         }
     }
 
@@ -153,6 +160,13 @@ impl Tracker {
         outcome[0]
     }
 
+    /// What takes the place of packets of the last batch, from the IP header on, in their order:
+    /// lines of FTP behind NAT may have another length.
+    #[inline]
+    pub fn replaced(&mut self) -> &mut Vec<Vec<u8>> {
+        self.replaced.get_mut()
+    }
+
     /// Tracks packets in their order. The lookups of up to 32 packets wait for memory together.
     ///
     /// # Panics
@@ -165,12 +179,15 @@ impl Tracker {
             pin,
             number,
             batch,
+            replaced,
         } = self;
+        replaced.get_mut().clear();
         pin.enter(&shared.table.epochs);
         let how = How {
             request,
             now,
             alone: shared.counts_alone(*number, pin),
+            replaced,
         };
         for (packets, outcomes) in packets.chunks_mut(BATCH).zip(outcomes.chunks_mut(BATCH)) {
             chunk(shared, views, batch, &how, packets, outcomes);
@@ -326,15 +343,16 @@ fn unknown(
     };
     match shared.commit(request, &commit, now) {
         Ok((id, translated)) => {
+            if let Some((to, _)) = &translated {
+                nat::translate(packet.data, parsed, to, packet.checksum);
+            }
             if let Some(entry) = shared.table.entry(id.index) {
-                help(shared, packet.data, parsed, id, entry, false, now);
+                // The first packet has no line before the answer of the other side.
+                help(shared, packet, parsed, id, entry, false, now);
             }
             Outcome {
                 state: new.state | translated.map_or(State::NONE, |(_, state)| state),
-                translated: translated.is_some_and(|(to, _)| {
-                    nat::translate(packet.data, parsed, &to, packet.checksum);
-                    to != parsed.tuple
-                }),
+                translated: translated.is_some_and(|(to, _)| to != parsed.tuple),
                 mark: commit.mark,
                 label: commit.label,
                 connection: Some(ConnectionId(id)),
@@ -362,8 +380,73 @@ fn known(
     entry: &Entry,
     outcome: &mut Outcome,
 ) -> bool {
-    let How { request, now, alone } = *how;
     let kind = entry.kind();
+    match kind.helper() {
+        None => pass(shared, how, packet, parsed, found, (entry, kind), outcome),
+        Some(helper) => helped(shared, how, packet, parsed, found, (entry, helper), outcome),
+    }
+}
+
+/// The same of a control connection.
+#[cold]
+#[inline(never)]
+fn helped(
+    shared: &Conntrack,
+    how: &How<'_>,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed,
+    found: Found,
+    (entry, helper): (&Entry, Helper),
+    outcome: &mut Outcome,
+) -> bool {
+    let kind = entry.kind();
+    let id = Id {
+        index: found.index,
+        life: entry.life(),
+    };
+    let again = packet
+        .before
+        .as_ref()
+        .is_some_and(|before| was_translated(before, how.request.zone));
+    let mut own = *parsed;
+    if let (Helper::Ftp, Content::Tcp(segment)) = (helper, &mut own.content) {
+        shared.alg.own_numbers(id, found.reply, again, segment);
+    }
+    if !pass(shared, how, packet, &own, found, (entry, kind), outcome) {
+        return false;
+    }
+    // A packet is read, and its lines are changed, where it is translated.
+    let here = !kind.is_translated() || how.request.nat.is_some() && !again;
+    if outcome.invalid.is_none() && here {
+        match help(shared, packet, parsed, id, entry, found.reply, how.now) {
+            Helped::Unchanged => {}
+            Helped::Replaced(new) => {
+                how.replaced.borrow_mut().push(new);
+                outcome.replaced = true;
+            }
+            Helped::Cut => {
+                shared.counters.invalid(Invalid::OutOfState);
+                outcome.state = State::TRK | State::INV;
+                outcome.invalid = Some(Invalid::OutOfState);
+            }
+        }
+    }
+    true
+}
+
+#[inline]
+fn pass(
+    shared: &Conntrack,
+    how: &How<'_>,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed,
+    found: Found,
+    (entry, kind): (&Entry, Kind),
+    outcome: &mut Outcome,
+) -> bool {
+    let How {
+        request, now, alone, ..
+    } = *how;
     let reply = if found.reply { State::RPL } else { State::NONE };
     let check = shared.checks_sequence();
     let life = entry.life();
@@ -420,9 +503,6 @@ fn known(
             stay(shared, entry, kind, timeout, now);
         }
     }
-    if valid && kind.helper().is_some() {
-        help(shared, packet.data, parsed, id, entry, found.reply, now);
-    }
     let mut translated = false;
     if valid && kind.is_translated() {
         if let Some(before) = packet
@@ -450,15 +530,27 @@ fn known(
     outcome.original = Some(original(shared, entry, kind));
     outcome.connection = Some(ConnectionId(id));
     outcome.translated = translated;
+    outcome.replaced = false;
     outcome.invalid = (!valid).then_some(Invalid::OutOfState);
     outcome.refused = None;
     true
 }
 
-/// Hands a packet of a control connection to its helper.
+/// Hands a packet of a control connection to its helper, which gets its numbers as its sender has
+/// them.
 #[cold]
-fn help(shared: &Conntrack, data: &[u8], parsed: &Parsed, id: Id, entry: &Entry, reply: bool, now: Nanos) {
-    let Some(helper) = entry.kind().helper() else { return };
+fn help(
+    shared: &Conntrack,
+    packet: &Packet<'_>,
+    parsed: &Parsed,
+    id: Id,
+    entry: &Entry,
+    reply: bool,
+    now: Nanos,
+) -> Helped {
+    let Some(helper) = entry.kind().helper() else {
+        return Helped::Unchanged;
+    };
     let (original, answer) = shared.table.tuples(entry);
     let control = Control {
         id,
@@ -470,14 +562,17 @@ fn help(shared: &Conntrack, data: &[u8], parsed: &Parsed, id: Id, entry: &Entry,
         label: entry.label(),
         from_server: reply,
     };
+    let data = &*packet.data;
     match (helper, &parsed.content) {
         (Helper::Ftp, Content::Tcp(segment)) => {
-            let payload = parsed.end - segment.len as usize..parsed.end;
-            shared.alg.read_ftp(&control, segment, &data[payload], now);
+            return shared
+                .alg
+                .read_ftp(&control, (data, packet.checksum), parsed, segment, now);
         }
         (Helper::Tftp, Content::Datagram) => shared.alg.read_tftp(&control, &data[parsed.l4 + 8..parsed.end], now),
         _ => {}
     }
+    Helped::Unchanged
 }
 
 pub(crate) fn masked(old: u32, change: Option<(u32, u32)>) -> u32 {

@@ -1,7 +1,10 @@
 //! Expected connections, and the control connections that announce them.
 
 use super::lines::Lines;
+use super::shift::{Edit, Shift, rewrite};
 use super::{Helper, ftp};
+use crate::checksum::Checksum;
+use crate::packet::Parsed;
 use crate::table::Id;
 use crate::table::entry::Entry;
 use crate::tcp::Segment;
@@ -21,6 +24,8 @@ const MOST_OF_ONE: usize = 8;
 const MOST: usize = 4096;
 /// FTP control connections whose lines are read at the same time.
 const MOST_CONTROLS: usize = 4096;
+/// Ports to try for an announced connection through a translated address.
+const PORTS: u16 = 64;
 
 /// What helpers know.
 #[derive(Default)]
@@ -30,7 +35,8 @@ pub(crate) struct Alg {
     state: Mutex<State>,
     /// Announced connections for which there was no room.
     pub(crate) refused: AtomicU64,
-    /// Announcements of an address that is not the sender's, or that NAT hides.
+    /// Announcements of an address that is not the sender's, or whose line cannot be changed as NAT
+    /// needs it.
     pub(crate) ignored: AtomicU64,
 }
 
@@ -39,7 +45,25 @@ struct State {
     expected: BTreeMap<Key, Expectation>,
     /// Expectations of each control connection, the oldest first.
     controls: BTreeMap<Id, Vec<Key>>,
-    lines: BTreeMap<Id, [Lines; 2]>,
+    ftp: BTreeMap<Id, Ftp>,
+}
+
+/// Both directions of an FTP control connection, that of the client first.
+#[derive(Default)]
+struct Ftp {
+    lines: [Lines; 2],
+    shifts: [Shift; 2],
+}
+
+/// What becomes of a packet of a control connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Helped {
+    /// It stays as it is.
+    Unchanged,
+    /// This packet takes its place.
+    Replaced(Vec<u8>),
+    /// It has a part only of what NAT has to replace: it must not go on.
+    Cut,
 }
 
 /// What the first packet of an expected connection has; its source port may be any.
@@ -92,38 +116,101 @@ impl Control<'_> {
 }
 
 impl Alg {
-    /// Reads a packet of an FTP control connection.
+    /// Reads a packet of an FTP control connection, and says what it is behind NAT.
     #[cold]
-    pub(crate) fn read_ftp(&self, control: &Control<'_>, segment: &Segment, data: &[u8], now: Nanos) {
-        let mut found = Vec::new();
+    pub(crate) fn read_ftp(
+        &self,
+        control: &Control<'_>,
+        (data, sum): (&[u8], Checksum),
+        parsed: &Parsed,
+        segment: &Segment,
+        now: Nanos,
+    ) -> Helped {
+        let side = usize::from(control.from_server);
         let mut state = self.state.lock();
         if !control.lives() {
-            return;
+            return Helped::Unchanged;
         }
-        if !state.lines.contains_key(&control.id) {
-            if state.lines.len() >= MOST_CONTROLS {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            state.lines.insert(control.id, Default::default());
+        if !state.ftp.contains_key(&control.id) && state.ftp.len() >= MOST_CONTROLS {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Helped::Unchanged;
         }
-        if let Some(both) = state.lines.get_mut(&control.id) {
-            let lines = &mut both[usize::from(control.from_server)];
-            let mut seq = segment.seq;
-            if segment.flags & crate::tcp::SYN != 0 {
-                seq = seq.wrapping_add(1);
-                lines.begin(seq);
-            }
-            lines.take(seq, data, |line| {
-                found.extend(ftp::announced(line, control.from_server))
-            });
+        // Taken out, since what it announces is put in beside it.
+        let mut ftp = state.ftp.remove(&control.id).unwrap_or_default();
+        let mut seq = segment.seq;
+        if segment.flags & crate::tcp::SYN != 0 {
+            seq = seq.wrapping_add(1);
+            ftp.lines[side].begin(seq);
         }
-        drop(state);
-        for announced in found {
-            match data_connection(control, &announced) {
-                Some((key, expected)) => self.expect(control, key, expected, now),
-                None => drop(self.ignored.fetch_add(1, Ordering::Relaxed)),
+        let payload = &data[parsed.end - segment.len as usize..parsed.end];
+        let mut found = Vec::new();
+        ftp.lines[side].take(seq, payload, |line, at| {
+            found.extend(ftp::announced(line, control.from_server).map(|announced| (announced, at)));
+        });
+        for (announced, at) in found {
+            if let Some(edit) = self.announce(&mut state, control, &announced, at, now) {
+                ftp.shifts[side].add(edit);
             }
+        }
+        let helped = match ftp.shifts.iter().all(Shift::is_empty) {
+            true => Helped::Unchanged,
+            false => rewrite(data, parsed, sum, segment, (&ftp.shifts[side], &ftp.shifts[1 - side]))
+                .map_or(Helped::Cut, Helped::Replaced),
+        };
+        state.ftp.insert(control.id, ftp);
+        helped
+    }
+
+    /// Expects an announced connection. Returns what takes the place of the line's address and
+    /// port, if NAT changes them.
+    fn announce(
+        &self,
+        state: &mut State,
+        control: &Control<'_>,
+        announced: &ftp::Announced,
+        at: Option<u32>,
+        now: Nanos,
+    ) -> Option<Edit> {
+        let ignored = || {
+            self.ignored.fetch_add(1, Ordering::Relaxed);
+        };
+        let Some((mut key, expected)) = data_connection(control, announced) else {
+            ignored();
+            return None;
+        };
+        if key.dst != expected.dst && !state.find_port(&mut key, control.id, now) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let stays = announced.address.is_none_or(|address| address == key.dst) && announced.port == key.dst_port;
+        if stays {
+            self.expect(state, control, key, expected, now);
+            return None;
+        }
+        let Some(at) = at else {
+            ignored();
+            return None;
+        };
+        self.expect(state, control, key, expected, now);
+        Some(Edit {
+            seq: at.wrapping_add(announced.text.start as u32),
+            len: announced.text.len() as u32,
+            text: announced.with(key.dst, key.dst_port),
+        })
+    }
+
+    /// A segment of a control connection with the numbers that its sender and the sender of what it
+    /// acknowledges have: the tracker knows each side by its own numbers. `again`: the packet was
+    /// replaced already.
+    #[cold]
+    pub(crate) fn own_numbers(&self, id: Id, from_server: bool, again: bool, segment: &mut Segment) {
+        let state = self.state.lock();
+        let Some(ftp) = state.ftp.get(&id) else { return };
+        let side = usize::from(from_server);
+        match again {
+            true => segment.seq = ftp.shifts[side].back(segment.seq),
+            false if segment.flags & crate::tcp::ACK != 0 => segment.ack = ftp.shifts[1 - side].back(segment.ack),
+            false => {}
         }
     }
 
@@ -134,14 +221,17 @@ impl Alg {
         if !control.from_server && matches!(data, [0, 1 | 2, _, ..]) {
             let port = (control.reply.dst_port(), control.original.src_port());
             let (key, expected) = from_server(control, port);
-            self.expect(control, key, expected, now);
+            let mut state = self.state.lock();
+            if control.lives() {
+                self.expect(&mut state, control, key, expected, now);
+            }
         }
     }
 
     /// Forgets a control connection and what it announced.
     pub(crate) fn forget(&self, id: Id) {
         let mut state = self.state.lock();
-        state.lines.remove(&id);
+        state.ftp.remove(&id);
         for key in state.controls.remove(&id).unwrap_or_default() {
             state.expected.remove(&key);
         }
@@ -171,11 +261,7 @@ impl Alg {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn expect(&self, control: &Control<'_>, key: Key, expected: Expected, now: Nanos) {
-        let mut state = self.state.lock();
-        if !control.lives() {
-            return;
-        }
+    fn expect(&self, state: &mut State, control: &Control<'_>, key: Key, expected: Expected, now: Nanos) {
         let control = control.id;
         state.remove(&key);
         if state.expected.len() >= MOST {
@@ -211,6 +297,17 @@ impl Alg {
 }
 
 impl State {
+    /// Takes the first port, from that of the key on, at which nobody else expects a connection;
+    /// false without one.
+    fn find_port(&self, key: &mut Key, control: Id, now: Nanos) -> bool {
+        let first = key.dst_port;
+        (0..PORTS).any(|n| {
+            key.dst_port = first.checked_add(n).unwrap_or(first - n);
+            let other = self.expected.get(key);
+            other.is_none_or(|other| other.control == control || other.until <= now)
+        })
+    }
+
     fn remove(&mut self, key: &Key) {
         let Some(old) = self.expected.remove(key) else { return };
         if let Some(own) = self.controls.get_mut(&old.control) {
@@ -234,23 +331,22 @@ impl Key {
     }
 }
 
-/// The data connection that a line of FTP announces; `None` if its address is of no use.
+/// The data connection that a line of FTP announces; `None` if its address is of no use: neither
+/// the sender's own nor the one by which the other side knows it (RFC 2577 §3).
 fn data_connection(control: &Control<'_>, announced: &ftp::Announced) -> Option<(Key, Expected)> {
     let port = announced.port;
     match control.from_server {
         true => {
             // The client will connect to what it calls the server.
-            let server = control.reply.src();
-            let plain = control.original.dst() == server;
-            announced
+            let (own, outer) = (control.reply.src(), control.original.dst());
+            let right = announced
                 .address
-                .is_none_or(|address| address == server && plain)
-                .then_some(())?;
+                .is_none_or(|address| address == own || address == outer);
             let key = Key {
                 zone: control.zone,
                 protocol: control.original.protocol(),
                 src: control.original.src(),
-                dst: control.original.dst(),
+                dst: outer,
                 dst_port: port,
             };
             let expected = Expected {
@@ -258,16 +354,18 @@ fn data_connection(control: &Control<'_>, announced: &ftp::Announced) -> Option<
                 mark: control.mark,
                 label: control.label,
                 src: control.reply.dst(),
-                dst: server,
+                dst: own,
                 dst_port: port,
             };
-            Some((key, expected))
+            right.then_some((key, expected))
         }
         false => {
-            // The server will connect to the address in the line: the client's own, not hidden.
-            let client = control.original.src();
-            let plain = control.reply.dst() == client;
-            (announced.address == Some(client) && plain).then(|| from_server(control, (port, port)))
+            // The server will connect to what it calls the client.
+            let (own, outer) = (control.original.src(), control.reply.dst());
+            let right = announced
+                .address
+                .is_some_and(|address| address == own || address == outer);
+            right.then(|| from_server(control, (port, port)))
         }
     }
 }

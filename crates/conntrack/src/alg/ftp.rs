@@ -1,14 +1,37 @@
 //! The lines of FTP that announce data connections.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 
 /// What a line announces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announced {
     /// The address, if the line has one.
     pub(super) address: Option<IpAddr>,
     /// The port.
     pub(super) port: u16,
+    /// Where in the line both are.
+    pub(super) text: Range<usize>,
+    /// The delimiter of RFC 2428; `None` in lines of RFC 959.
+    delimiter: Option<char>,
+}
+
+impl Announced {
+    /// The text of another address and port in the same form.
+    pub(super) fn with(&self, address: IpAddr, port: u16) -> Vec<u8> {
+        let text = match (self.delimiter, self.address) {
+            (Some(d), None) => format!("{d}{d}{d}{port}{d}"),
+            (Some(d), Some(_)) => {
+                let family = if address.is_ipv6() { 2 } else { 1 };
+                format!("{d}{family}{d}{address}{d}{port}{d}")
+            }
+            (None, _) => {
+                let [high, low] = port.to_be_bytes();
+                format!("{},{high},{low}", address.to_string().replace('.', ","))
+            }
+        };
+        text.into_bytes()
+    }
 }
 
 /// Reads a line of the server (227: RFC 959 §4.1.2, 229: RFC 2428 §3), or of the client (PORT,
@@ -17,25 +40,19 @@ pub(super) fn announced(line: &[u8], from_server: bool) -> Option<Announced> {
     let line = std::str::from_utf8(line).ok()?;
     let found = match from_server {
         true => match line.split_at_checked(4)? {
-            ("227 ", text) => six(text.get(text.find(|c: char| c.is_ascii_digit())?..)?),
+            ("227 ", text) => six(line, 4 + text.find(|c: char| c.is_ascii_digit())?),
             ("229 ", text) => {
                 let inside = text.split_once('(')?.1.split_once(')')?.0;
-                let (address, port) = extended(inside)?;
-                address.is_empty().then_some(Announced { address: None, port })
+                extended(line, inside).filter(|found| found.address.is_none())
             }
             _ => None,
         },
         false => {
             let (command, text) = line.split_once(' ')?;
+            let text = text.trim();
             match command.to_ascii_uppercase().as_str() {
-                "PORT" => six(text.trim()),
-                "EPRT" => {
-                    let (address, port) = extended(text.trim())?;
-                    Some(Announced {
-                        address: Some(address.parse().ok()?),
-                        port,
-                    })
-                }
+                "PORT" => six(line, place(line, text).start),
+                "EPRT" => extended(line, text).filter(|found| found.address.is_some()),
                 _ => None,
             }
         }
@@ -43,8 +60,15 @@ pub(super) fn announced(line: &[u8], from_server: bool) -> Option<Announced> {
     found.filter(|found| found.port != 0)
 }
 
-/// `h1,h2,h3,h4,p1,p2` at the beginning of a text.
-fn six(text: &str) -> Option<Announced> {
+/// Where a part of a line is in it.
+fn place(line: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr().saturating_sub(line.as_ptr().addr());
+    start..start + part.len()
+}
+
+/// `h1,h2,h3,h4,p1,p2` at a place of a line.
+fn six(line: &str, start: usize) -> Option<Announced> {
+    let text = line.get(start..)?;
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != ',')
         .unwrap_or(text.len());
@@ -57,26 +81,33 @@ fn six(text: &str) -> Option<Announced> {
     numbers.next().is_none().then_some(Announced {
         address: Some(Ipv4Addr::new(a, b, c, d).into()),
         port: u16::from_be_bytes([high, low]),
+        text: start..start + end,
+        delimiter: None,
     })
 }
 
 /// `|family|address|port|`, with any delimiter; family and address may be empty.
-fn extended(text: &str) -> Option<(&str, u16)> {
+fn extended(line: &str, text: &str) -> Option<Announced> {
     let delimiter = text
         .chars()
         .next()
         .filter(|c| c.is_ascii_graphic() && !c.is_ascii_digit())?;
     let mut fields = text[1..].split(delimiter);
     let (family, address, port) = (fields.next()?, fields.next()?, fields.next()?);
-    let right = match family {
-        "" => address.is_empty(),
-        "1" => address.parse::<Ipv4Addr>().is_ok(),
-        "2" => address.contains(':'),
-        _ => false,
+    let address = match family {
+        "" if address.is_empty() => None,
+        "1" => Some(IpAddr::V4(address.parse().ok()?)),
+        "2" => Some(IpAddr::V6(address.parse().ok()?)),
+        _ => return None,
     };
     // The last delimiter ends the text.
-    (right && fields.next() == Some("") && fields.next().is_none()).then_some(())?;
-    Some((address, number(port)?))
+    (fields.next() == Some("") && fields.next().is_none()).then_some(())?;
+    Some(Announced {
+        address,
+        port: number(port)?,
+        text: place(line, text),
+        delimiter: Some(delimiter),
+    })
 }
 
 /// A number of digits only.
@@ -106,6 +137,33 @@ mod tests {
         assert_eq!(read("port 10,0,0,1,4,5", false), v4(1029));
         assert_eq!(read("EPRT |1|10.0.0.1|6275|", false), v4(6275));
         assert_eq!(read("EPRT !2!fd00::1!6275!", false), Some(("fd00::1".to_owned(), 6275)));
+    }
+
+    #[test]
+    fn another_address_and_port_take_the_place_of_the_old_ones() {
+        let replaced = |line: &str, from_server, address: &str, port| {
+            let found = announced(line.as_bytes(), from_server).expect("an announcement");
+            let text = String::from_utf8(found.with(address.parse().unwrap(), port)).unwrap();
+            format!("{}{text}{}", &line[..found.text.start], &line[found.text.end..])
+        };
+        let line = "227 Entering Passive Mode (10,0,0,1,4,5).";
+        assert_eq!(
+            replaced(line, true, "192.0.2.111", 1029),
+            "227 Entering Passive Mode (192,0,2,111,4,5)."
+        );
+        assert_eq!(replaced("229 Ok (|||6446|)", true, "fd00::2", 7), "229 Ok (|||7|)");
+        assert_eq!(
+            replaced("PORT  10,0,0,1,4,5 ", false, "1.2.3.4", 256),
+            "PORT  1,2,3,4,1,0 "
+        );
+        assert_eq!(
+            replaced("EPRT |1|10.0.0.1|6275|", false, "1.2.3.4", 9),
+            "EPRT |1|1.2.3.4|9|"
+        );
+        assert_eq!(
+            replaced("EPRT !2!fd00::1!6275!", false, "fd00::2", 9),
+            "EPRT !2!fd00::2!9!"
+        );
     }
 
     #[test]

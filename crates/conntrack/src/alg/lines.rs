@@ -26,8 +26,9 @@ impl Lines {
         };
     }
 
-    /// Takes a segment, and calls `read` with each line that ends in it, without its end.
-    pub(super) fn take(&mut self, seq: u32, mut data: &[u8], mut read: impl FnMut(&[u8])) {
+    /// Takes a segment, and calls `read` with each line that ends in it, without its end, and with
+    /// the line's sequence number if it begins there too.
+    pub(super) fn take(&mut self, seq: u32, mut data: &[u8], mut read: impl FnMut(&[u8], Option<u32>)) {
         if data.is_empty() {
             return;
         }
@@ -50,7 +51,7 @@ impl Lines {
             }
         }
         let end = data.len() as u32;
-        let begins = match self.next {
+        let mut begins = match self.next {
             Some(next) if (seq.wrapping_sub(next) as i32) <= 0 => next,
             _ => seq,
         };
@@ -58,13 +59,15 @@ impl Lines {
         while let Some(at) = data.iter().position(|byte| *byte == b'\n') {
             let (head, rest) = data.split_at(at);
             data = &rest[1..];
+            let whole = self.line.is_empty();
             if !self.skips && self.line.len() + head.len() <= LONGEST {
                 self.line.extend_from_slice(head);
                 let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
-                read(line);
+                read(line, whole.then_some(begins));
             }
             self.line.clear();
             self.skips = false;
+            begins = begins.wrapping_add(at as u32 + 1);
         }
         if self.line.len() + data.len() > LONGEST {
             self.line.clear();
@@ -86,7 +89,7 @@ mod tests {
         lines.begin(1000);
         let mut found = Vec::new();
         for (seq, data) in segments {
-            lines.take(*seq, data, |line| {
+            lines.take(*seq, data, |line, _| {
                 found.push(String::from_utf8_lossy(line).into_owned())
             });
         }
@@ -122,8 +125,14 @@ mod tests {
         );
         let mut lines = Lines::default();
         let mut found = Vec::new();
-        lines.take(5, b"227 half\r\nwhole\r\n", |line| found.push(line.to_vec()));
-        assert_eq!(found, [b"whole"]);
+        lines.take(5, b"227 half\r\nwhole\r\n", |line, at| found.push((line.to_vec(), at)));
+        assert_eq!(found, [(b"whole".to_vec(), Some(15))]);
+        lines.take(22, b"in two", |_, _| unreachable!());
+        lines.take(28, b" parts\r\nnext\r\n", |line, at| found.push((line.to_vec(), at)));
+        assert_eq!(
+            found[1..],
+            [(b"in two parts".to_vec(), None), (b"next".to_vec(), Some(36))]
+        );
     }
 
     #[test]

@@ -6,16 +6,18 @@
 //! control connection opens a way between its own two ends only. An address in a line that is not
 //! the sender's own is ignored (RFC 2577 §3).
 //!
-//! NAT: a data connection is translated like its control connection. The tracker does not change
-//! lines. Where a line has an address that NAT hides (PORT and EPRT of a translated source, 227 of
-//! a translated destination), the other side cannot use it; there is no expectation, and the packet
-//! is counted. EPSV, and 227 of an untranslated server, work through NAT.
+//! NAT: a data connection is translated like its control connection. Where a line has an address or
+//! a port that the other side must not see, the line is changed, and the numbers of TCP behind it
+//! in both directions (the module `shift`). A line is changed only if one segment has all of it;
+//! else it stays, and is counted. A segment that comes again with a part only of what was changed
+//! is invalid.
 
 mod expect;
 mod ftp;
 mod lines;
+mod shift;
 
-pub(crate) use expect::{Alg, Control, Expected};
+pub(crate) use expect::{Alg, Control, Expected, Helped};
 
 /// A helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +54,7 @@ pub fn read_ftp(segments: &[(u32, &[u8])], from_server: bool) -> Vec<u16> {
     }
     let mut found = Vec::new();
     for (seq, data) in segments {
-        lines.take(*seq, data, |line| {
+        lines.take(*seq, data, |line, _| {
             found.extend(ftp::announced(line, from_server).map(|data| data.port))
         });
     }

@@ -183,8 +183,12 @@ fn passive_ftp_works_through_a_translated_source() {
         .bench
         .state(&look(0), tcp(client, server, Tcp::new(ACK, 101, 501)));
     let line = b"227 Passive (10,0,0,2,19,137)\r\n";
+    let behind = Request {
+        nat: Some(Nat::Existing),
+        ..look(0)
+    };
     control.bench.state(
-        &look(0),
+        &behind,
         tcp_with(server, (outside, client.1), Tcp::new(ACK, 501, 101), line),
     );
     let translated = Request {
@@ -202,16 +206,179 @@ fn passive_ftp_works_through_a_translated_source() {
         (ends(&packet), is_sound(&packet)),
         (((outside, 7), (server.0, 5001)), true)
     );
-    // The client's own address in a line is hidden from the server.
-    let before = control.bench.tracker.conntrack().statistics().announcements_ignored;
-    let line = b"PORT 10,0,0,1,19,137\r\n";
-    control
-        .bench
-        .state(&look(0), tcp_with(client, server, Tcp::new(ACK, 101, 532), line));
-    assert_eq!(
-        control.bench.tracker.conntrack().statistics().announcements_ignored,
-        before + 1
-    );
+}
+
+/// An address and a port.
+type End = (IpAddr, u16);
+
+/// A control connection through translated addresses. Each side has the other's outer address, and
+/// numbers that differ from those of the other side.
+struct Behind {
+    bench: Bench,
+    client: End,
+    /// The client as the server knows it, and the server as the client knows it.
+    outer: [End; 2],
+    server: End,
+}
+
+impl Behind {
+    /// A translated source, or a translated destination.
+    fn open(v6: bool, source: bool) -> Behind {
+        let (client, server, outer) = ((host(v6, 1), 4000), (host(v6, 2), 21), host(v6, 200));
+        let mut behind = Behind {
+            bench: Bench::new(),
+            client,
+            outer: if source {
+                [(outer, 4000), server]
+            } else {
+                [client, (outer, 21)]
+            },
+            server,
+        };
+        behind.begin(client);
+        behind
+    }
+
+    /// The handshake of a client.
+    fn begin(&mut self, client: End) {
+        self.client = client;
+        let to = if self.outer[1] == self.server {
+            self.outer[0].0
+        } else {
+            self.server.0
+        };
+        let range = Range {
+            addresses: Some((to, to)),
+            ..Range::default()
+        };
+        let nat = if self.outer[1] == self.server {
+            Nat::Source(range)
+        } else {
+            Nat::Destination(range)
+        };
+        let request = Request {
+            nat: Some(nat),
+            ..with(Helper::Ftp, 0)
+        };
+        let mut syn = tcp(client, self.outer[1], Tcp::new(SYN, 100, 0));
+        assert!(self.bench.pass(&request, &mut syn).refused.is_none());
+        self.outer[0] = ends(&syn).0;
+        self.send(true, SYN | ACK, (500, 101), "");
+        self.send(false, ACK, (101, 501), "");
+    }
+
+    /// A packet with these numbers; the numbers and the text with which it arrives.
+    fn send(
+        &mut self,
+        from_server: bool,
+        flags: u8,
+        (seq, ack): (u32, u32),
+        text: &str,
+    ) -> (State, (u32, u32), String) {
+        let (src, dst) = if from_server {
+            (self.server, self.outer[0])
+        } else {
+            (self.client, self.outer[1])
+        };
+        let request = Request {
+            nat: Some(Nat::Existing),
+            ..look(0)
+        };
+        let mut packet = tcp_with(src, dst, Tcp::new(flags, seq, ack), text.as_bytes());
+        let outcome = self.bench.pass(&request, &mut packet);
+        if outcome.replaced {
+            packet = self.bench.tracker.replaced().remove(0);
+        }
+        assert!(is_sound(&packet), "{packet:x?}");
+        let at = if src.0.is_ipv6() { 40 } else { 20 };
+        let number = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+        let text = String::from_utf8(packet[at + 20..].to_vec()).unwrap();
+        (outcome.state, (number(at + 4), number(at + 8)), text)
+    }
+
+    fn data(&mut self, from: End, to: End) -> (State, (End, End)) {
+        let request = Request {
+            nat: Some(Nat::Existing),
+            ..commit(0)
+        };
+        let mut packet = tcp(from, to, Tcp::new(SYN, 1, 0));
+        let outcome = self.bench.pass(&request, &mut packet);
+        (outcome.state, ends(&packet))
+    }
+}
+
+#[test]
+fn lines_have_the_address_that_the_other_side_knows_and_numbers_follow() {
+    let cases = [
+        (false, true, "PORT 10,0,0,1,19,137\r\n", "PORT 10,0,0,200,19,137\r\n"),
+        (true, true, "EPRT |2|fd00::1|5001|\r\n", "EPRT |2|fd00::c8|5001|\r\n"),
+        (
+            false,
+            false,
+            "227 Ok (10,0,0,2,19,137)\r\n",
+            "227 Ok (10,0,0,200,19,137)\r\n",
+        ),
+        (true, false, "229 Ok (|||5001|)\r\n", "229 Ok (|||5001|)\r\n"),
+    ];
+    for (v6, source, line, changed) in cases {
+        let mut behind = Behind::open(v6, source);
+        // Who says the line, and both sides' next numbers.
+        let (says, own, other) = if source { (false, 101, 501) } else { (true, 501, 101) };
+        let (old, new) = (line.len() as u32, changed.len() as u32);
+        for _ in 0..2 {
+            // Also when it is sent again.
+            let sent = behind.send(says, ACK, (own, other), line);
+            assert_eq!((sent.1, sent.2.as_str()), ((own, other), changed), "{line}");
+            assert!(sent.0.has(State::EST));
+        }
+        // The answer acknowledges what arrived; what follows comes behind it.
+        let answer = behind.send(!says, ACK, (other, own + new), "200 ok\r\n");
+        assert_eq!(answer.1, (other, own + old));
+        let more = behind.send(says, ACK, (own + old, other + 8), "more\r\n");
+        assert_eq!((more.1, more.2.as_str()), ((own + new, other + 8), "more\r\n"));
+        if line != changed {
+            let part = behind.send(says, ACK, (own, other), &line[..12]);
+            assert!(part.0.has(State::INV), "a part of the line alone");
+        }
+        let (client, server, outer) = (behind.client.0, behind.server.0, behind.outer);
+        let (from, to, there) = match source {
+            true => (server, (outer[0].0, 5001), ((server, 9), (client, 5001))),
+            false => (client, (outer[1].0, 5001), ((client, 9), (server, 5001))),
+        };
+        let (state, arrived) = behind.data((from, 9), to);
+        assert!(state.has(RELATED), "{state:?}");
+        assert_eq!(arrived, there);
+        // A reset has the sender's own next number.
+        let reset = behind.send(says, RST | ACK, (own + old + 6, other + 8), "");
+        assert!(reset.0.has(State::EST), "{:?}", reset.0);
+    }
+}
+
+#[test]
+fn clients_behind_one_address_that_announce_one_port_get_two() {
+    let mut behind = Behind::open(false, true);
+    let line = behind.send(false, ACK, (101, 501), "PORT 10,0,0,1,19,137\r\n");
+    assert_eq!(line.2, "PORT 10,0,0,200,19,137\r\n");
+    behind.begin((host(false, 3), 4000));
+    let line = behind.send(false, ACK, (101, 501), "PORT 10,0,0,3,19,137\r\n");
+    assert_eq!(line.2, "PORT 10,0,0,200,19,138\r\n");
+    let server = (behind.server.0, 20);
+    for (port, last) in [(5002, 3), (5001, 1)] {
+        let (_, arrived) = behind.data(server, (host(false, 200), port));
+        assert_eq!(arrived, (server, (host(false, last), 5001)));
+    }
+}
+
+#[test]
+fn a_line_in_two_segments_is_not_changed_and_announces_nothing() {
+    let mut behind = Behind::open(false, true);
+    let before = behind.bench.tracker.conntrack().statistics().announcements_ignored;
+    behind.send(false, ACK, (101, 501), "PORT 10,0,");
+    let rest = behind.send(false, ACK, (111, 501), "0,1,19,137\r\n");
+    assert_eq!(rest.2, "0,1,19,137\r\n");
+    let conntrack = behind.bench.tracker.conntrack();
+    assert_eq!(conntrack.statistics().announcements_ignored, before + 1);
+    assert_eq!(conntrack.expected(), 0);
 }
 
 #[test]

@@ -115,6 +115,9 @@ impl Connections {
         self.tracker
             .track_batch(&track.request, &mut packets, now, &mut self.outcomes[..]);
         drop(packets);
+        if !self.tracker.replaced().is_empty() {
+            replace(frames, others, self.tracker.replaced(), &self.outcomes[..]);
+        }
         let mut outcomes = self.outcomes.iter();
         for (n, frame) in frames.iter_mut().enumerate() {
             if others & 1 << n != 0 {
@@ -197,6 +200,11 @@ impl Context<'_> {
             before: before(&frame.meta),
         };
         let outcome = self.connections.tracker.track(&track.request, &mut packet, self.now);
+        if outcome.replaced {
+            // A control connection's short lines do not come in fragments; these would need other
+            // sizes.
+            return self.dropped(DropCause::Fragment);
+        }
         let Some(fragments) = whole.split() else {
             return self.dropped(DropCause::Malformed);
         };
@@ -206,6 +214,21 @@ impl Context<'_> {
             note(&mut own, &mut self.connections.spare, track, &outcome);
             self.steps(actions, own, limit);
         }
+    }
+}
+
+/// Puts the tracker's packets in the places of those that they replace. `others` has a bit for each
+/// frame that the tracker has not seen.
+#[cold]
+fn replace(frames: &mut [Frame], others: u32, replaced: &mut Vec<Vec<u8>>, outcomes: &[Outcome]) {
+    let tracked = frames.iter_mut().enumerate().filter(|(n, _)| others & 1 << n == 0);
+    let places = tracked.zip(outcomes).filter(|(_, outcome)| outcome.replaced);
+    for (((_, frame), _), packet) in places.zip(replaced.drain(..)) {
+        let header = ip(frame.data()).map_or(0, |(start, _)| start);
+        let mut new = Frame::from_slice(&[&frame.data()[..header], &packet].concat());
+        new.offload = frame.offload;
+        std::mem::swap(&mut new.meta, &mut frame.meta);
+        *frame = new;
     }
 }
 

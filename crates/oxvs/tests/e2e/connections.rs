@@ -1,6 +1,8 @@
 //! Connection tracking between hosts: a stateful firewall, translation of addresses, fragments,
 //! errors of connections. The same with Debian's Open vSwitch as a stand-in.
 
+mod helpers;
+
 use crate::fixture::in_namespace;
 use testkit::{Iperf3, Netns, Vswitch, eventually, ping, skip};
 
