@@ -125,13 +125,19 @@ impl Drop for Daemon {
 /// # Panics
 /// If it never does; `what` names the awaited condition.
 #[track_caller]
-pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(10);
+pub fn eventually<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    eventually_within(Duration::from_secs(10), what, probe)
+}
+
+/// The same for another time.
+#[track_caller]
+pub fn eventually_within<T>(limit: Duration, what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
     loop {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(Instant::now() < end, "waited 10 s in vain until {what}");
+        assert!(Instant::now() < end, "waited {limit:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -44,7 +44,7 @@ mod vswitch;
 
 pub use collector::{Collector, dissect};
 pub use command::{Done, run, try_run, try_run_in};
-pub use daemon::{Daemon, eventually};
+pub use daemon::{Daemon, eventually, eventually_within};
 pub use netns::Netns;
 pub use packet::{ArpOp, Packet, checksum, from_hex, mac, source_of, to_hex};
 pub use rng::Rng;

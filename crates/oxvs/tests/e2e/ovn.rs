@@ -5,10 +5,14 @@ mod access_lists;
 mod balancers;
 mod cluster_page;
 mod encapsulations;
+mod ipv6;
 mod networks;
+mod outside;
+mod scale;
 mod services;
+mod switching;
 
-use crate::fixture::{binary, debian_in_namespace, in_namespace};
+use crate::fixture::{binary, debian_in_namespace, in_namespace, stand_in};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -142,7 +146,7 @@ impl Chassis {
         let (network, length) = plan.underlay;
         let address = format!("{network}{number}");
         let mut end = "under";
-        if !is_ours {
+        if !is_ours && plan.kinds.len() > 1 {
             // Open vSwitch's userspace tunnels end at addresses of its bridges.
             switch.vsctl("add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy under");
             ns.ip("link set br-phy up");
@@ -250,10 +254,11 @@ struct Network {
 }
 
 impl Network {
-    /// With so many chassis of ours: `pa` is behind the first one, `pb` behind the last one.
+    /// With so many chassis of the switch under test: `pa` is behind the first one, `pb` behind the
+    /// last one.
     fn new(number: usize) -> Network {
         Network::of(Plan {
-            kinds: &vec![true; number],
+            kinds: &vec![!stand_in(); number],
             ..Plan::default()
         })
     }
@@ -266,7 +271,7 @@ impl Network {
         // Open vSwitch takes checksums that the kernel leaves to devices for wrong ones. Its
         // hosts are without offloads.
         let leaves_checksums = !plan.kinds.contains(&false);
-        if !leaves_checksums {
+        if !leaves_checksums && wire.is_some() {
             for ns in &namespaces {
                 ns.run(&["ethtool", "-K", "under", "tx", "off"]);
             }

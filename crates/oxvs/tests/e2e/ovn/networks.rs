@@ -5,7 +5,7 @@ use testkit::{eventually, ping, skip};
 
 impl Network {
     #[track_caller]
-    fn filters(&self) {
+    pub(super) fn filters(&self) {
         self.acl("to-lport", "1001", "outport==\"pb\" && ip", "drop");
         let web = "outport==\"pb\" && ip4 && tcp.dst==8080";
         self.acl("to-lport", "1002", web, "allow-related");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::{Capture, eventually, ping};
 
 /// Asks until there is an answer.
-fn ask(socket: &UdpSocket, to: &str, question: &[u8]) -> Vec<u8> {
+pub(super) fn ask(socket: &UdpSocket, to: &str, question: &[u8]) -> Vec<u8> {
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     eventually("there is an answer", || {
         socket.send_to(question, to).unwrap();
