@@ -1,6 +1,8 @@
 //! Controllers as their users run them: Faucet, and applications of os-ken, from the virtual
 //! environment that `scripts/setup.sh` makes.
 
+mod faucet;
+
 use crate::fixture::in_namespace;
 use std::path::{Path, PathBuf};
 use testkit::{Capture, Daemon, Iperf3, Netns, Vswitch, eventually, ping, skip};
@@ -197,83 +199,4 @@ fn a_router_whose_routes_are_rules() {
     );
     Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.2.1");
     lab.no_errors();
-}
-
-const FAUCET: &str = "
-vlans:
-  office: {vid: 100}
-  guests: {vid: 200}
-dps:
-  sw1:
-    dp_id: 0xa1
-    hardware: Open vSwitch
-    interfaces:
-      1: {native_vlan: office}
-      2: {native_vlan: office}
-      3: {native_vlan: guests}
-      4: {native_vlan: guests, acl_in: no-telnet}
-acls:
-  no-telnet:
-    - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 23, actions: {allow: 0}}
-    - rule: {actions: {allow: 1}}
-";
-
-#[test]
-fn faucet_runs_vlans_and_an_acl() {
-    if let Some(reason) = cannot() {
-        skip!("{reason}");
-    }
-    let lab = Lab::new(
-        "OpenFlow13",
-        &["10.1.0.1/24", "10.1.0.2/24", "10.1.0.3/24", "10.1.0.4/24"],
-    );
-    let config = lab.switch.sandbox.path("faucet.yaml");
-    std::fs::write(&config, FAUCET).expect("the sandbox can be written to");
-    let log = lab.switch.sandbox.arg("faucet.log");
-    let path = std::env::var("PATH").unwrap_or_default();
-    let env = [
-        (
-            "PATH",
-            format!("{}:{path}", workspace().join("target/controllers/bin").display()),
-        ),
-        ("FAUCET_CONFIG", config.display().to_string()),
-        ("FAUCET_LOG", log.clone()),
-        ("FAUCET_EXCEPTION_LOG", lab.switch.sandbox.arg("faucet_exception.log")),
-        ("FAUCET_PROMETHEUS_ADDR", "127.0.0.1".to_owned()),
-        ("FAUCET_EVENT_SOCK", String::new()),
-    ];
-    let command = [
-        program("faucet").display().to_string(),
-        "--ryu-ofp-listen-host=127.0.0.1".to_owned(),
-        "--ryu-ofp-tcp-listen-port=6653".to_owned(),
-    ];
-    let _faucet = lab.start("faucet", &command, &env);
-    lab.switch.vsctl("set-controller br0 tcp:127.0.0.1:6653");
-    lab.switch
-        .vsctl("set controller br0 max_backoff=1000 connection_mode=out-of-band");
-    let said = || lab.switch.sandbox.read("faucet.log") + &lab.switch.sandbox.read("faucet.out");
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while lab.flows("OpenFlow13").lines().count() < 10 {
-        assert!(
-            std::time::Instant::now() < end,
-            "Faucet never programmed the switch:\n{}",
-            said()
-        );
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    assert!(reaches(&lab.hosts[0], "10.1.0.2"), "{}", said());
-    assert!(reaches(&lab.hosts[2], "10.1.0.4"), "{}", said());
-    assert_eq!(ping(&lab.hosts[0], "10.1.0.3", 2).received, 0, "another VLAN");
-    Iperf3::tcp_bytes(20_000_000).run(&lab.hosts[0], &lab.hosts[1], "10.1.0.2");
-    let telnet = |from: usize, to: &str, port: u16| {
-        let script = format!("exec 3<>/dev/tcp/{to}/{port}");
-        let done = lab.hosts[from].try_run(&["timeout", "2", "bash", "-c", &script], &[]);
-        done.stderr.contains("refused")
-    };
-    assert!(
-        telnet(3, "10.1.0.3", 24),
-        "a connection that no rule forbids is refused by the host"
-    );
-    assert!(!telnet(3, "10.1.0.3", 23), "the list lets no telnet through");
-    assert!(!said().contains("Traceback"), "{}", said());
 }
