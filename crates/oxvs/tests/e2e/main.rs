@@ -43,6 +43,7 @@ mod openflow;
 mod other_tools;
 mod ovn;
 mod path_mtus;
+mod pipelines;
 mod port_security;
 mod python_idl;
 mod qos;
