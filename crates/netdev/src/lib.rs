@@ -43,7 +43,7 @@ pub use host_tunnel::{HostTunnel, HostTunnelConfig, OnTooBig, path_mtu};
 pub use isolation::{Isolation, remove_leftovers};
 pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, RouteMonitor, list_links};
-pub use netlink::{KernelRoute, Link, address_of, addresses_of, routes};
+pub use netlink::{KernelRoute, KernelRule, Link, address_of, addresses_of, routes, rules};
 pub use offload::{Csum, Gso, Offload};
 pub use spec::{Error, Spec, may_pass, open};
 pub use system::System;

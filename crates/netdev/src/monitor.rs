@@ -112,14 +112,15 @@ impl LinkMonitor {
     }
 }
 
-/// Tells when routes, addresses or devices have changed in the network namespace of the thread that
-/// opened it.
+/// Tells when routes, rules, addresses or devices have changed in the network namespace of the
+/// thread that opened it.
 pub struct RouteMonitor {
     events: Netlink,
 }
 
-/// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE` and the same of IPv6.
-const GROUPS_ROUTE: u32 = 0x10 | 0x40 | 0x100 | 0x400;
+/// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV4_RULE` and the same of IPv6, whose last
+/// one is group 19.
+const GROUPS_ROUTE: u32 = 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 
 impl RouteMonitor {
     /// Starts to watch.

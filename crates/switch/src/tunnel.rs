@@ -66,7 +66,7 @@ impl Underlay {
     /// stack, which alone encrypts; where the route leads through a bridge, so do its packets.
     pub fn way(&self, vport: &Vport, remote: IpAddr, mark: u32) -> Option<(Way<'_>, &route::Hop)> {
         let device = PortNo(vport.datapath_port);
-        let route = self.routes.lookup(remote, mark)?;
+        let route = self.routes.way(remote, mark)?;
         let hop = &route.hop;
         let bridge = self.bridges.get_key_value(&hop.device);
         let way = match bridge.filter(|_| !vport.config.ipsec) {
@@ -89,7 +89,7 @@ impl Underlay {
     /// The source address of a request for a neighbour of a bridge: that of the route to it, or one
     /// of the same family.
     pub fn source_for(&self, bridge: &UnderlayBridge, neighbour: IpAddr) -> Option<IpAddr> {
-        let of_route = self.routes.lookup(neighbour, 0).map(|route| route.hop.source);
+        let of_route = self.routes.way(neighbour, 0).map(|route| route.hop.source);
         let own = |address: &IpAddr| bridge.addresses.contains(address);
         let first = || {
             let mut own = bridge.addresses.iter();

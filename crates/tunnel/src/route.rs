@@ -4,13 +4,19 @@
 //! mark is the packet's. Ranks follow Open vSwitch: the length of the prefix counts, and users'
 //! routes and routes to the host itself (the kernel's table `local`) are 64 bits better. So a
 //! user's /16 is better than a kernel's /32 of IPv4, and worse than the host's own address.
+//!
+//! Packets of tunnels take the routes that the kernel's rules choose for them, by their mark and
+//! destination ([`Table::way`]).
 
+pub mod policy;
 mod prefix;
 
+pub use policy::Rule;
 pub use prefix::{ParsePrefixError, Prefix};
 
+use policy::Policy;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -94,8 +100,31 @@ type Key = (IpAddr, u32);
 /// The routing table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    levels: BTreeMap<Level, HashMap<Key, Route>>,
+    levels: Levels,
+    policy: Policy,
     generation: u64,
+}
+
+/// Routes by rank.
+#[derive(Clone, Debug, Default)]
+struct Levels(BTreeMap<Level, HashMap<Key, Route>>);
+
+impl Levels {
+    fn lookup(&self, to: IpAddr, mark: u32) -> Option<&Route> {
+        self.0.iter().find_map(|(Reverse((_, len)), routes)| {
+            let prefix = Prefix::of_mapped(to, *len)?;
+            routes.get(&(prefix.address(), mark))
+        })
+    }
+
+    fn insert(&mut self, route: Route) {
+        let level = self.0.entry(route.level()).or_default();
+        level.insert((route.to.address(), route.mark), route);
+    }
+
+    fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.0.values().flat_map(HashMap::values)
+    }
 }
 
 impl Table {
@@ -105,17 +134,31 @@ impl Table {
         self.generation
     }
 
-    /// The route of a packet to `to` that has the mark `mark`.
+    /// The route to `to` of this mark, whatever the kernel's rules say (`ovs/route/lookup`).
     pub fn lookup(&self, to: IpAddr, mark: u32) -> Option<&Route> {
-        self.levels.iter().find_map(|(Reverse((_, len)), routes)| {
-            let prefix = Prefix::of_mapped(to, *len)?;
-            routes.get(&(prefix.address(), mark))
-        })
+        self.levels.lookup(to, mark)
+    }
+
+    /// The route of a packet to `to` that has the mark `mark`: one of users with that mark, or else
+    /// that which the kernel takes by its rules.
+    pub fn way(&self, to: IpAddr, mark: u32) -> Option<&Route> {
+        let found = self.levels.lookup(to, mark);
+        let of_user = found.is_some_and(|route| route.origin == Origin::User);
+        if of_user || mark == 0 && self.policy.is_usual() {
+            return found;
+        }
+        self.policy.lookup(to, mark)
+    }
+
+    /// The devices that [`way`](Table::way) leads by.
+    pub fn devices(&self) -> BTreeSet<&str> {
+        let own = self.levels.routes().map(|route| &route.hop);
+        own.chain(self.policy.hops()).map(|hop| hop.device.as_str()).collect()
     }
 
     /// All routes: those that a lookup prefers first, then by address and mark.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.levels.values().flat_map(|level| {
+        self.levels.0.values().flat_map(|level| {
             let mut routes: Vec<&Route> = level.values().collect();
             routes.sort_unstable_by_key(|route| (route.to.address(), route.mark));
             routes
@@ -126,21 +169,21 @@ impl Table {
     pub fn add(&mut self, to: Prefix, mark: u32, hop: Hop) {
         let origin = Origin::User;
         let route = Route { to, mark, hop, origin };
-        self.insert(route);
+        self.levels.insert(route);
         self.generation += 1;
     }
 
     /// Removes a user's route; whether there was one.
     pub fn remove(&mut self, to: Prefix, mark: u32) -> bool {
         let level = Reverse((u16::from(to.mapped_len()) + PREFERRED, to.mapped_len()));
-        let Some(routes) = self.levels.get_mut(&level) else {
+        let Some(routes) = self.levels.0.get_mut(&level) else {
             return false;
         };
         let key = (to.address(), mark);
         let is_user = routes.get(&key).is_some_and(|route| route.origin == Origin::User);
         if is_user {
             routes.remove(&key);
-            self.levels.retain(|_, routes| !routes.is_empty());
+            self.levels.0.retain(|_, routes| !routes.is_empty());
             self.generation += 1;
         }
         is_user
@@ -149,7 +192,7 @@ impl Table {
     /// Replaces the kernel's routes. Of several with the same prefix and mark, the last one counts.
     /// A user's route stays if the kernel has a local one with the same prefix and mark.
     pub fn cache(&mut self, routes: impl IntoIterator<Item = Route>) {
-        for level in self.levels.values_mut() {
+        for level in self.levels.0.values_mut() {
             level.retain(|_, route| route.origin == Origin::User);
         }
         for route in routes {
@@ -157,25 +200,28 @@ impl Table {
                 let found = level.get(&(route.to.address(), route.mark));
                 found.is_some_and(|found| found.origin == Origin::User)
             };
-            if !self.levels.get(&route.level()).is_some_and(user) {
-                self.insert(route);
+            if !self.levels.0.get(&route.level()).is_some_and(user) {
+                self.levels.insert(route);
             }
         }
-        self.levels.retain(|_, routes| !routes.is_empty());
+        self.levels.0.retain(|_, routes| !routes.is_empty());
         self.generation += 1;
     }
 
-    fn insert(&mut self, route: Route) {
-        let level = self.levels.entry(route.level()).or_default();
-        level.insert((route.to.address(), route.mark), route);
+    /// Replaces the kernel's rules, in their order, and the routes of the tables that they name.
+    pub fn follow(&mut self, rules: Vec<Rule>, routes: impl IntoIterator<Item = (u32, Route)>) {
+        self.policy = Policy::new(rules, routes);
+        self.generation += 1;
     }
 }
 
 /// The source address for packets that leave by a device with these addresses: one in the network
-/// of the gateway, or else in that of the destination; the longest prefix wins.
+/// of the gateway, or else in that of the destination; the longest prefix wins, and of equal ones
+/// the first address.
 pub fn source(addresses: &[Prefix], to: IpAddr, gateway: Option<IpAddr>) -> Option<IpAddr> {
     let beside = |neighbour: IpAddr| {
-        let near = addresses.iter().filter(|address| address.contains(neighbour));
+        // The last of several maxima is taken.
+        let near = addresses.iter().rev().filter(|address| address.contains(neighbour));
         near.max_by_key(|address| address.len()).map(Prefix::host)
     };
     gateway.and_then(beside).or_else(|| beside(to))

@@ -1,12 +1,13 @@
 //! The routes of the underlay: the kernel's, read when they are needed and have changed, and those
 //! of users.
 
-use netdev::{KernelRoute, RouteMonitor};
+use netdev::{KernelRoute, KernelRule, RouteMonitor};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use tunnel::route::{Hop, Origin, Prefix, Route, Table, source};
+use tunnel::route::policy::{DEFAULT, LOCAL};
+use tunnel::route::{Hop, Origin, Prefix, Route, Rule, Table, source};
 
 /// The routing table and how it follows the kernel's.
 pub(crate) struct Routes {
@@ -106,10 +107,13 @@ impl Routes {
         };
         // The notifications are taken before the routes are read, so that no change is missed.
         if monitor.has_changed() || *stale {
-            match netdev::routes() {
-                Ok(routes) => {
+            match netdev::routes().and_then(|routes| Ok((routes, netdev::rules()?))) {
+                Ok((routes, rules)) => {
                     *stale = false;
-                    self.table.cache(with_sources(routes));
+                    let routes = with_sources(routes);
+                    let usual = routes.iter().filter(|(table, _)| (DEFAULT..=LOCAL).contains(table));
+                    self.table.cache(usual.map(|(_, route)| route.clone()));
+                    self.table.follow(rules.iter().filter_map(rule).collect(), routes);
                 }
                 Err(error) => {
                     *stale = true;
@@ -124,8 +128,18 @@ fn complain(error: &std::io::Error) {
     tracing::warn!(target: "route_table", "cannot read the kernel's routes: {error}");
 }
 
-/// The kernel's routes whose packets have a source address.
-fn with_sources(routes: Vec<KernelRoute>) -> Vec<Route> {
+fn rule(rule: &KernelRule) -> Option<Rule> {
+    Some(Rule {
+        invert: rule.invert,
+        mark: rule.mark,
+        to: Prefix::new(rule.to.0, rule.to.1)?,
+        table: rule.table,
+        suppress: rule.suppress,
+    })
+}
+
+/// The kernel's routes whose packets have a source address, each with the number of its table.
+fn with_sources(routes: Vec<KernelRoute>) -> Vec<(u32, Route)> {
     let mut addresses = HashMap::new();
     let with_source = |route: KernelRoute| {
         let to = Prefix::new(route.to, route.len)?;
@@ -136,7 +150,8 @@ fn with_sources(routes: Vec<KernelRoute>) -> Vec<Route> {
                 .or_insert_with(|| addresses_of(&route.device));
             source(of_device, to.address(), route.gateway)
         });
-        Some(Route {
+        let table = route.table;
+        let route = Route {
             to,
             mark: route.mark,
             hop: Hop {
@@ -145,7 +160,8 @@ fn with_sources(routes: Vec<KernelRoute>) -> Vec<Route> {
                 device: route.device,
             },
             origin: Origin::Cached { local: route.local },
-        })
+        };
+        Some((table, route))
     };
     routes.into_iter().filter_map(with_source).collect()
 }

@@ -4,6 +4,7 @@ mod address;
 mod link;
 mod message;
 mod route;
+mod rule;
 pub(crate) mod tc;
 pub(crate) mod xfrm;
 
@@ -12,6 +13,7 @@ pub use link::Link;
 pub(crate) use link::{dump_links, link_by_index, link_by_name, owner, parse_link, set_link};
 pub(crate) use message::{Attributes, Message, parse};
 pub use route::{KernelRoute, routes};
+pub use rule::{KernelRule, rules};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

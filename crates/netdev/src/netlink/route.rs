@@ -21,8 +21,6 @@ const RTA_MARK: u16 = 16;
 const RTA_VIA: u16 = 18;
 const RTN_UNICAST: u8 = 1;
 const RTN_LOCAL: u8 = 2;
-const RT_TABLE_DEFAULT: u32 = 253;
-const RT_TABLE_LOCAL: u32 = 255;
 /// A route of the cache, made for one destination.
 const RTM_F_CLONED: u32 = 0x200;
 const AF_INET: u8 = 2;
@@ -30,11 +28,13 @@ const AF_INET6: u8 = 10;
 /// The length of `struct rtnexthop`.
 const NEXT_HOP: usize = 8;
 
-/// A route of the kernel's tables `main`, `local` and `default`.
+/// A route of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRoute {
     /// The destination's address.
     pub to: IpAddr,
+    /// The number of its table: 253 is `default`, 254 `main`, 255 `local`.
+    pub table: u32,
     /// The length of its prefix in bits: 0 to 32, or to 128 for IPv6.
     pub len: u8,
     /// The mark of the packets that it is for; 0 for all.
@@ -66,7 +66,7 @@ pub fn routes() -> io::Result<Vec<KernelRoute>> {
         }
     })?;
     let mut best: HashMap<_, u32> = HashMap::new();
-    let key = |route: &KernelRoute| (route.to, route.len, route.mark, route.local);
+    let key = |route: &KernelRoute| (route.table, route.to, route.len, route.mark, route.local);
     for (route, metric) in &found {
         let lowest = best.entry(key(route)).or_insert(*metric);
         *lowest = (*lowest).min(*metric);
@@ -75,13 +75,12 @@ pub fn routes() -> io::Result<Vec<KernelRoute>> {
     Ok(found.into_iter().map(|(route, _)| route).collect())
 }
 
-/// A route and its metric; `None` for one that forwards nothing or is of another table.
+/// A route and its metric; `None` for one that forwards nothing.
 fn parse(payload: &[u8], names: &BTreeMap<u32, &str>) -> Option<(KernelRoute, u32)> {
     let [family, len, _, _, table, _, _, kind] = *payload.first_chunk()?;
     let attributes = Attributes::after(payload, FIXED);
     let table = attributes.u32(RTA_TABLE).unwrap_or(table.into());
-    let forwards = matches!(kind, RTN_UNICAST | RTN_LOCAL) && (RT_TABLE_DEFAULT..=RT_TABLE_LOCAL).contains(&table);
-    if !forwards || read_u32(payload, 8)? & RTM_F_CLONED != 0 {
+    if !matches!(kind, RTN_UNICAST | RTN_LOCAL) || read_u32(payload, 8)? & RTM_F_CLONED != 0 {
         return None;
     }
     let unspecified: IpAddr = match family {
@@ -103,6 +102,7 @@ fn parse(payload: &[u8], names: &BTreeMap<u32, &str>) -> Option<(KernelRoute, u3
         (None, None) => return None,
     };
     let route = KernelRoute {
+        table,
         to,
         len,
         mark: attributes.u32(RTA_MARK).unwrap_or(0),
@@ -126,7 +126,7 @@ fn gateway(hop: Attributes<'_>) -> Option<IpAddr> {
     hop.get(RTA_GATEWAY).and_then(address).or_else(via)
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
     v4().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_forward_nothing_and_those_of_other_tables_are_left_out() {
+    fn routes_that_forward_nothing_are_left_out() {
         const BLACKHOLE: u8 = 6;
         let rest = [
             attribute(RTA_DST, &[10, 2, 0, 0]),
@@ -199,7 +199,7 @@ mod tests {
         let kept = |kind, table| read(&message(kind, table, &rest)).is_some();
         assert!(kept(RTN_UNICAST, 254) && kept(RTN_LOCAL, 255));
         assert!(!kept(BLACKHOLE, 254));
-        assert!(!kept(RTN_UNICAST, 77));
+        assert_eq!(read(&message(RTN_UNICAST, 77, &rest)).unwrap().0.table, 77);
         let mut cloned = message(RTN_UNICAST, 254, &rest);
         cloned[9] = 2;
         assert_eq!(read(&cloned), None);

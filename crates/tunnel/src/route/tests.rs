@@ -66,6 +66,80 @@ fn marks_tell_routes_apart() {
     assert_eq!(table.routes().count(), 0);
 }
 
+/// A rule for a mark, about IPv4.
+fn rule(mark: u32, table: u32) -> Rule {
+    Rule {
+        invert: false,
+        mark: (mark, if mark == 0 { 0 } else { u32::MAX }),
+        to: prefix("0.0.0.0/0"),
+        table: Some(table),
+        suppress: None,
+    }
+}
+
+#[test]
+fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
+    use policy::{LOCAL as OWN, MAIN};
+    let mut table = Table::default();
+    let (main, other) = (route("0.0.0.0/0", "main", CACHED), route("10.0.0.0/8", "other", CACHED));
+    let own = route("10.0.0.1/32", "own", LOCAL);
+    table.cache([main.clone(), own.clone()]);
+    let usual = [rule(0, OWN), rule(0, MAIN)];
+    let routes = [(MAIN, main.clone()), (9, other), (OWN, own)];
+    let way = |table: &Table, to: &str, mark| table.way(address(to), mark).map(|route| route.hop.device.clone());
+    table.follow(usual.to_vec(), routes.clone());
+    // A packet with a mark has the route of others.
+    for mark in [0, 7] {
+        assert_eq!(way(&table, "10.9.9.9", mark).as_deref(), Some("main"));
+        assert_eq!(way(&table, "10.0.0.1", mark).as_deref(), Some("own"));
+        assert_eq!(way(&table, "fd00::1", mark), None);
+    }
+    assert_eq!(
+        table.lookup(address("10.9.9.9"), 7),
+        None,
+        "as ovs/route/lookup says it"
+    );
+    let before = table.generation();
+    table.follow(vec![usual[0], rule(7, 9), usual[1]], routes.clone());
+    assert_ne!(table.generation(), before);
+    for (to, mark, device) in [
+        ("10.9.9.9", 7, "other"),
+        ("10.9.9.9", 8, "main"),
+        ("10.9.9.9", 0, "main"),
+        // Table 9 has no route.
+        ("11.9.9.9", 7, "main"),
+        ("10.0.0.1", 7, "own"),
+    ] {
+        assert_eq!(way(&table, to, mark).as_deref(), Some(device), "{to} {mark}");
+    }
+    assert!(table.devices().contains("other"));
+    // Routes of users go before, those with the mark.
+    table.add(prefix("10.9.0.0/16"), 7, route("10.9.0.0/16", "user", Origin::User).hop);
+    assert_eq!(way(&table, "10.9.9.9", 7).as_deref(), Some("user"));
+    assert_eq!(way(&table, "10.8.9.9", 7).as_deref(), Some("other"));
+    // All packets but the marked ones; none of the default routes; an end.
+    let inverted = Rule {
+        invert: true,
+        ..rule(7, 9)
+    };
+    table.follow(vec![inverted, usual[1]], routes.clone());
+    assert_eq!(way(&table, "10.8.9.9", 0).as_deref(), Some("other"));
+    assert_eq!(way(&table, "10.8.9.9", 7).as_deref(), Some("main"));
+    let suppressed = Rule {
+        suppress: Some(0),
+        ..usual[1]
+    };
+    table.follow(vec![suppressed, rule(0, 9)], routes.clone());
+    assert_eq!(way(&table, "10.8.9.9", 0).as_deref(), Some("other"));
+    assert_eq!(way(&table, "11.8.9.9", 0), None);
+    let end = Rule {
+        table: None,
+        ..rule(0, 0)
+    };
+    table.follow(vec![end, usual[1]], routes);
+    assert_eq!(way(&table, "10.8.9.9", 0), None);
+}
+
 #[test]
 fn new_kernel_routes_replace_the_old_ones_and_not_those_of_users() {
     let mut table = Table::default();
@@ -99,7 +173,7 @@ fn routes_print_as_open_vswitch_prints_them() {
 
 #[test]
 fn the_source_is_an_address_beside_the_gateway_or_the_destination() {
-    let addresses = ["10.1.2.3/24", "10.1.0.9/16", "fe80::5/64"].map(prefix);
+    let addresses = ["10.1.2.3/24", "10.1.2.9/24", "10.1.0.9/16", "fe80::5/64"].map(prefix);
     let source = |to: &str, gateway: Option<&str>| source(&addresses, address(to), gateway.map(address));
     assert_eq!(source("9.9.9.9", Some("10.1.2.1")), Some(address("10.1.2.3")));
     assert_eq!(source("9.9.9.9", Some("10.1.7.1")), Some(address("10.1.0.9")));

@@ -31,7 +31,7 @@ fn close(datapath: &dyn Datapath, name: &str, host: &HostPort) {
 
 /// The longest packets of the devices that routes lead by.
 fn mtus(routes: &Table, links: &[Link]) -> BTreeMap<String, u16> {
-    let devices: BTreeSet<&str> = routes.routes().map(|route| route.hop.device.as_str()).collect();
+    let devices = routes.devices();
     let named = links.iter().filter(|link| devices.contains(link.name.as_str()));
     named
         .map(|link| (link.name.clone(), u16::try_from(link.mtu).unwrap_or(u16::MAX)))

@@ -1,0 +1,79 @@
+//! The kernel's rules, and the tables that they choose.
+
+use super::{Hop, Levels, Prefix, Route};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// The kernel's tables `default` and `main`, and that of the host's own addresses.
+pub const DEFAULT: u32 = 253;
+/// See [`DEFAULT`].
+pub const MAIN: u32 = 254;
+/// See [`DEFAULT`].
+pub const LOCAL: u32 = 255;
+
+/// A rule that chooses a table (`ip rule`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// It is about all packets but those that it describes.
+    pub invert: bool,
+    /// Bits of a packet's mark, and those that it looks at.
+    pub mark: (u32, u32),
+    /// The network of the destination; of the other family, no packet meets the rule.
+    pub to: Prefix,
+    /// The table; `None` ends the lookup without a route.
+    pub table: Option<u32>,
+    /// Routes of the table whose prefix is not longer than this do not count.
+    pub suppress: Option<u8>,
+}
+
+impl Rule {
+    fn meets(&self, to: IpAddr, mark: u32) -> bool {
+        let (wanted, mask) = self.mark;
+        let meets = mark & mask == wanted & mask && self.to.contains(to);
+        to.is_ipv4() == self.to.host().is_ipv4() && meets != self.invert
+    }
+}
+
+/// Rules in their order, and the tables that they name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Policy {
+    rules: Vec<Rule>,
+    tables: HashMap<u32, Levels>,
+}
+
+impl Policy {
+    pub(super) fn new(rules: Vec<Rule>, routes: impl IntoIterator<Item = (u32, Route)>) -> Policy {
+        let mut tables: HashMap<u32, Levels> = HashMap::new();
+        for (table, route) in routes {
+            tables.entry(table).or_default().insert(route);
+        }
+        Policy { rules, tables }
+    }
+
+    /// Whether it is the kernel's without any rule of users, or none.
+    pub(super) fn is_usual(&self) -> bool {
+        let usual = |rule: &Rule| {
+            rule.mark.1 == 0 && rule.to.len() == 0 && !rule.invert && matches!(rule.table, Some(DEFAULT..=LOCAL))
+        };
+        self.rules.iter().all(|rule| usual(rule) && rule.suppress.is_none())
+    }
+
+    /// The route of a packet.
+    pub(super) fn lookup(&self, to: IpAddr, mark: u32) -> Option<&Route> {
+        for rule in self.rules.iter().filter(|rule| rule.meets(to, mark)) {
+            let table = self.tables.get(&rule.table?);
+            // The kernel's routes have no marks.
+            let found = table.and_then(|table| table.lookup(to, 0));
+            let counts = |route: &&Route| rule.suppress.is_none_or(|len| route.to.len() > len);
+            if let Some(route) = found.filter(counts) {
+                return Some(route);
+            }
+        }
+        None
+    }
+
+    /// The next hops of all tables.
+    pub(super) fn hops(&self) -> impl Iterator<Item = &Hop> {
+        self.tables.values().flat_map(Levels::routes).map(|route| &route.hop)
+    }
+}
