@@ -14,8 +14,9 @@ use wire::{EtherType, MacAddr};
 const ICMP: u128 = 1;
 /// Fragmentation needed (RFC 792): type and code.
 const FRAGMENTATION_NEEDED: (u128, u128) = (3, 4);
-/// ICMPv6, and its neighbour advertisement (RFC 4861 §4.4) and packet too big (RFC 4443 §3.2).
+/// ICMPv6, and its neighbour messages (RFC 4861 §4.3, §4.4) and packet too big (RFC 4443 §3.2).
 const ICMPV6: u128 = 58;
+const SOLICITATION: u128 = 135;
 const ADVERTISEMENT: u128 = 136;
 const PACKET_TOO_BIG: (u128, u128) = (2, 0);
 
@@ -36,7 +37,7 @@ impl Pipeline<'_> {
         };
         let kind = EtherType(self.read(Field::EthType) as u16);
         if kind == EtherType::ARP {
-            self.hear_arp(at.bridge);
+            self.hear_arp(at.bridge, own);
             return false;
         }
         let is_v4 = match kind {
@@ -47,7 +48,7 @@ impl Pipeline<'_> {
         let protocol = self.read(Field::IpProto) as u8;
         match (u128::from(protocol), is_v4) {
             (ICMPV6, false) => {
-                self.hear_advertisement(at.bridge);
+                self.hear_neighbour(at.bridge, own);
                 self.hear_too_big(PACKET_TOO_BIG, own, is_v4);
                 return false;
             }
@@ -89,20 +90,33 @@ impl Pipeline<'_> {
         true
     }
 
-    fn hear_arp(&mut self, bridge: u32) {
+    fn hear_arp(&mut self, bridge: u32, own: &UnderlayBridge) {
         let operation = self.read(Field::ArpOp) as u16;
-        if operation != 2 {
+        if !matches!(operation, 1 | 2) {
             return;
         }
         let sender = Ipv4Addr::from_bits(self.read(Field::ArpSpa) as u32);
         let mac = MacAddr::from_u64(self.read(Field::ArpSha) as u64);
         let target = Ipv4Addr::from_bits(self.read(Field::ArpTpa) as u32);
+        if operation == 1 && target != sender && !own.addresses.contains(&target.into()) {
+            return;
+        }
         self.hear(bridge, Heard::from_arp(operation, sender, mac, target));
     }
 
-    fn hear_advertisement(&mut self, bridge: u32) {
-        if self.read(Field::IcmpType) != ADVERTISEMENT || self.read(Field::IcmpCode) != 0 {
+    fn hear_neighbour(&mut self, bridge: u32, own: &UnderlayBridge) {
+        let kind = self.read(Field::IcmpType);
+        if !matches!(kind, SOLICITATION | ADVERTISEMENT) || self.read(Field::IcmpCode) != 0 {
             return;
+        }
+        if kind == SOLICITATION {
+            let target = Ipv6Addr::from_bits(self.read(Field::NdTarget));
+            if !own.addresses.contains(&target.into()) {
+                return;
+            }
+            let source = Ipv6Addr::from_bits(self.read(Field::Ipv6Src));
+            let mac = MacAddr::from_u64(self.read(Field::NdSll) as u64);
+            return self.hear(bridge, Heard::from_solicitation(source, mac, target));
         }
         let target = Ipv6Addr::from_bits(self.read(Field::NdTarget));
         let mac = MacAddr::from_u64(self.read(Field::NdTll) as u64);
