@@ -26,13 +26,18 @@ const TAGS: usize = 2;
 const EVERY_LINK: usize = 1280;
 
 /// Where the headers inside a datagram are, from the datagram's data on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     ip: usize,
     ipv6: bool,
     protocol: u8,
     transport: usize,
+    /// Where the tunnel's header has the length of what is behind it, and how long it is: GTP-U's.
+    length: Option<(Range<usize>, usize)>,
 }
+
+/// GTP-U's (3GPP TS 29.281 §5.1).
+const GTPU_LENGTH: (Range<usize>, usize) = (2..4, 8);
 
 impl Layout {
     /// Reads a packet with its outer headers, of which `before` bytes are not the datagram's data.
@@ -73,6 +78,7 @@ impl Layout {
             ipv6,
             protocol,
             transport: start + ip + len,
+            length: (format == Format::Gtpu).then_some(GTPU_LENGTH),
         })
     }
 
@@ -138,7 +144,11 @@ impl Layout {
         // Ports; acknowledgement and length of the header; window; urgent pointer and options.
         let tcp_same =
             same(tcp..tcp + 4) && same(tcp + 8..tcp + 13) && same(tcp + 14..tcp + 16) && same(tcp + 18..headers);
-        same(0..ip) && ip_same && tcp_same
+        let outer_same = match &self.length {
+            Some((length, _)) => same(0..length.start) && same(length.end..ip),
+            None => same(0..ip),
+        };
+        outer_same && ip_same && tcp_same
     }
 
     /// The datagrams of `size` bytes at the beginning of `data` that can be joined, two at least.
@@ -147,7 +157,7 @@ impl Layout {
         let first = datagrams.next()?;
         let head = self.segment(first)?;
         let mut run = Run {
-            layout: *self,
+            layout: self.clone(),
             headers: head.headers,
             size: head.payload,
             payload: head.payload,
@@ -217,12 +227,15 @@ impl Run {
 
     /// Makes the joined datagram, which begins `before` bytes into the frame, a large segment.
     pub(super) fn finish(&self, frame: &mut Frame, before: usize) {
-        let layout = self.layout;
+        let layout = &self.layout;
         if self.push {
             frame.data_mut()[before + layout.transport + 13] |= PSH;
         }
         let total = self.joined_len() - layout.ip;
         let packet = &mut frame.data_mut()[before..];
+        if let Some((length, header)) = layout.length.clone() {
+            packet[length].copy_from_slice(&((self.joined_len() - header) as u16).to_be_bytes());
+        }
         let ip = &mut packet[layout.ip..layout.transport];
         // The whole is no longer than what was received.
         if layout.ipv6 {
@@ -235,7 +248,7 @@ impl Run {
         }
         let sum = layout.pseudo(packet).unwrap_or_default().fold();
         packet[layout.transport + 16..][..2].copy_from_slice(&sum.to_be_bytes());
-        leave_pending(frame, before, &layout, Some((self.size, self.headers)));
+        leave_pending(frame, before, layout, Some((self.size, self.headers)));
     }
 }
 
@@ -346,6 +359,28 @@ mod tests {
             expected[24..26].copy_from_slice(&sum.to_be_bytes());
             assert_eq!(segment.data(), expected);
         }
+    }
+
+    #[test]
+    fn a_joined_packet_of_gtp_has_the_length_of_the_whole() {
+        let datagram = |sequence: u32, payload: &[u8]| {
+            let ip = datagram(sequence, payload, 9, false)[VXLAN.len() + 14..].to_vec();
+            [&[0x30, 255, 0, ip.len() as u8, 0, 0, 0, 5][..], &ip].concat()
+        };
+        let (one, other) = (datagram(7, &[1; 100]), datagram(107, &[2; 40]));
+        let layout = Layout::find(Format::Gtpu, &packet(&one), OUTER).unwrap();
+        let data = [one.clone(), other].concat();
+        let run = layout.run(&data, one.len()).unwrap();
+        assert_eq!(run.count, 2, "the last one is shorter");
+        let mut frame = Frame::of_pieces(0, run.joined_len(), run.pieces(&data, one.len()), |_| {});
+        run.finish(&mut frame, 0);
+        let joined = packet(frame.data());
+        let read = decapsulate(Format::Gtpu, &joined, Checksums::Good).unwrap();
+        assert_eq!(read.end, joined.len());
+        // Another tunnel's are not joined.
+        let mut foreign = data;
+        foreign[one.len() + 7] = 6;
+        assert!(layout.run(&foreign, one.len()).is_none());
     }
 
     proptest! {
