@@ -459,7 +459,8 @@ impl<'a> Pipeline<'a> {
             Mode::Ptap if !self.is_bare() => Some(Inner::Ethernet),
             Mode::Ptap | Mode::LegacyL3 => {
                 let kind = EtherType(self.read(Field::EthType) as u16);
-                matches!(kind, EtherType::IPV4 | EtherType::IPV6 | EtherType::MPLS).then_some(Inner::Packet(kind))
+                let carried = [EtherType::IPV4, EtherType::IPV6, EtherType::MPLS, EtherType::NSH];
+                carried.contains(&kind).then_some(Inner::Packet(kind))
             }
         }
     }
