@@ -270,7 +270,7 @@ impl Tunnels {
         let found = self
             .listeners
             .iter()
-            .find(|(_, own)| own.protocol == protocol && own.port == port);
+            .find(|(_, own)| own.takes(protocol) && own.port == port);
         found.map(|(device, own)| (*device, own.format))
     }
 
@@ -292,7 +292,7 @@ impl Tunnels {
     /// Whether there is something that receives packets of an IP protocol, and whether it needs the
     /// UDP port.
     pub(crate) fn receives_protocol(&self, protocol: u8) -> Option<bool> {
-        let mut own = self.listeners.values().filter(|own| own.protocol == protocol);
+        let mut own = self.listeners.values().filter(|own| own.takes(protocol));
         own.next().map(|own| own.port != 0)
     }
 

@@ -91,7 +91,19 @@ impl fmt::Display for Listener {
     }
 }
 
+/// The protocols behind the headers of segment routing: IPv4 and IPv6.
+const ROUTED: [u8; 2] = [4, 41];
+
 impl Listener {
+    /// Whether it may receive packets whose last IP header, extension headers included, says that
+    /// this protocol follows.
+    pub fn takes(&self, protocol: u8) -> bool {
+        match self.format {
+            Format::Srv6 => ROUTED.contains(&protocol),
+            _ => protocol == self.protocol,
+        }
+    }
+
     /// A line of `tnl/ports/show -v`: the packets to this address of a bridge that it receives.
     pub fn flow(&self, mac: wire::MacAddr, address: IpAddr) -> String {
         let (kind, ip) = match address {

@@ -288,6 +288,22 @@ fn tunnels_are_listed_as_open_vswitch_lists_them() {
     );
 }
 
+#[test]
+fn what_is_behind_extension_headers_says_who_receives_a_packet() {
+    for (kind, text, protocols) in [
+        (Type::Srv6, "remote_ip=fc00::1", &[4, 41][..]),
+        (Type::Gre, "remote_ip=1.1.1.1", &[47]),
+        (Type::Gtpu, "remote_ip=1.1.1.1", &[17]),
+    ] {
+        let mut table = Table::default();
+        table.set(1, vport("t", 9, kind, text)).unwrap();
+        let taken: Vec<u8> = (0..=255)
+            .filter(|protocol| table.listeners()[0].takes(*protocol))
+            .collect();
+        assert_eq!(taken, protocols);
+    }
+}
+
 /// A packet that came to datapath port 99.
 fn received(id: u64, src: &str, dst: &str) -> Received {
     Received {
