@@ -13,6 +13,8 @@ mod model;
 mod packets;
 #[path = "traces/programs.rs"]
 mod programs;
+#[path = "caching/tunnels.rs"]
+mod tunnels;
 
 use ask::Ask;
 use dp::Action;

@@ -13,4 +13,5 @@ mod pending;
 mod queues;
 mod recirculation;
 mod scheduled;
+mod tunnels;
 mod upcall_queue;
