@@ -20,8 +20,17 @@ pub fn frames(path: &Path) -> Vec<Vec<u8>> {
 
 /// A capture of IP packets without Ethernet headers (LINKTYPE_RAW), a second apart.
 pub fn of_ip(packets: &[Vec<u8>]) -> Vec<u8> {
+    capture(101, packets)
+}
+
+/// A capture of Ethernet frames, a second apart.
+pub fn of_ethernet(frames: &[Vec<u8>]) -> Vec<u8> {
+    capture(1, frames)
+}
+
+fn capture(link_type: u32, packets: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101] {
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, link_type] {
         out.extend(word.to_be_bytes());
     }
     for (second, packet) in (1_700_000_000_u32..).zip(packets) {
