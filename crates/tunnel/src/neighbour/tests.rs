@@ -232,6 +232,15 @@ fn a_request_says_the_new_address_of_a_neighbour_that_is_known() {
     assert_eq!(table.learn(br0(), &asks(THEIRS), &own, secs(1)), Ok(false));
     assert_eq!(table.learn(br0(), &asks(OTHERS), &own, secs(1)), Ok(true));
     assert_eq!(table.neighbours().get(br0(), ip("1.1.2.92")), Some(OTHERS));
+    // A solicitation of IPv6 says the same, if it has the address.
+    let v6 = |text: &str| text.parse().unwrap();
+    let asks = |mac| Heard::from_solicitation(v6("fd00::2"), mac, v6("fd00::1"));
+    assert_eq!(
+        asks(OTHERS),
+        Some(heard("fd00::2", OTHERS, HeardBy::Asked(ip("fd00::1"))))
+    );
+    assert_eq!(asks(MacAddr::ZERO), None);
+    assert_eq!(Heard::from_solicitation(v6("::"), OTHERS, v6("fd00::1")), None);
     // Also of one that has not answered so far.
     table.resolve(br0(), ip("1.1.2.93"), secs(1));
     let asks = heard("1.1.2.93", THEIRS, HeardBy::Asked(own[0]));

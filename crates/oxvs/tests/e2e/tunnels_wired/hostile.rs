@@ -1,6 +1,6 @@
 //! Packets that try to harm: tunnels that lead into themselves, wrong sources, fragments.
 
-use super::{End, V4, Wired, inner, options};
+use super::{End, inner, options};
 use crate::fixture::{stand_in, start};
 use std::net::Ipv4Addr;
 use testkit::{Packet, eventually, skip};
@@ -147,11 +147,12 @@ fn packets_from_others_than_the_other_end_are_nobodys() {
 
 #[test]
 fn fragments_of_outer_packets_are_not_taken_for_whole_ones() {
-    skip!(unless "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl");
-    let wired = Wired::beside();
-    wired.tunnel(1, "type=vxlan options:key=7", V4);
-    wired.rules("in_port=1,actions=99");
-    let mut end = wired.ends.into_iter().next().unwrap();
+    skip!(unless "ovs-vsctl", "ovs-ofctl", "ovs-appctl");
+    let mut end = own();
+    end.switch.vsctl(
+        "add-port br0 t1 -- set interface t1 type=vxlan ofport_request=1 options:key=7 options:remote_ip=1.1.2.92",
+    );
+    end.rule("br0", "in_port=1,actions=99");
     let whole = outer(REMOTE, 7, &inner(1));
     for (flags, value) in [(20, 0x20), (21, 1), (21, 0x10)] {
         let mut fragment = whole.clone();

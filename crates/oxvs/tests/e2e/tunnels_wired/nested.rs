@@ -23,8 +23,8 @@ fn nest(end: &End, place: usize) {
     for command in [
         format!("netdev-dummy/ip4addr br0 1.2.0.{own}/24"),
         format!("netdev-dummy/ip4addr br1 1.3.0.{own}/24"),
-        format!("ovs/route/add 1.2.0.0/24 br0"),
-        format!("ovs/route/add 1.3.0.0/24 br1"),
+        "ovs/route/add 1.2.0.0/24 br0".to_owned(),
+        "ovs/route/add 1.3.0.0/24 br1".to_owned(),
         format!("tnl/neigh/set br0 1.2.0.{other} aa:55:aa:55:01:0{}", 1 - place),
         format!("tnl/neigh/set br1 1.3.0.{other} aa:55:aa:55:02:0{}", 1 - place),
     ] {
