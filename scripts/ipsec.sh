@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tries tunnels with IPsec in a virtual machine with Debian's kernel, which has ESP: with states and
-# policies set by hand, and with Debian's ovs-monitor-ipsec and strongSwan, if apt-get can fetch them.
+# policies set by hand, and with Debian's ovs-monitor-ipsec and strongSwan, if apt-get has them.
 # usage: ipsec.sh   (OXVS=target/release/oxvs)
 set -euo pipefail
 cd "$(dirname "$0")/.."

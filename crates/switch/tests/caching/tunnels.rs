@@ -31,10 +31,13 @@ fn options(rng: &mut Rng) -> BTreeMap<String, String> {
     let mut add = |key: &str, value: &str| {
         options.insert(key.to_owned(), value.to_owned());
     };
-    add("remote_ip", *rng.pick(&["flow", "10.0.0.1", "10.0.0.2"]));
-    add("key", *rng.pick(&["flow", "0", "1", "2"]));
+    let remote_ip = rng.pick(&["flow", "10.0.0.1", "10.0.0.2"]);
+    add("remote_ip", remote_ip);
+    let key = rng.pick(&["flow", "0", "1", "2"]);
+    add("key", key);
     if rng.chance(30) {
-        add("local_ip", *rng.pick(&["10.0.0.8", "10.0.0.9"]));
+        let local_ip = rng.pick(&["10.0.0.8", "10.0.0.9"]);
+        add("local_ip", local_ip);
     }
     if rng.chance(20) {
         add("packet_type", "ptap");
