@@ -178,15 +178,15 @@ fn passive_ftp_works_through_a_translated_source() {
     let (client, server) = (control.client, control.server);
     // The handshake of `open` used the inner address: the server's answers go to the outer one.
     let answer = tcp(server, (outside, client.1), Tcp::new(SYN | ACK, 500, 101));
-    control.bench.state(&look(0), answer);
-    control
-        .bench
-        .state(&look(0), tcp(client, server, Tcp::new(ACK, 101, 501)));
-    let line = b"227 Passive (10,0,0,2,19,137)\r\n";
     let behind = Request {
         nat: Some(Nat::Existing),
         ..look(0)
     };
+    control.bench.state(&behind, answer);
+    control
+        .bench
+        .state(&behind, tcp(client, server, Tcp::new(ACK, 101, 501)));
+    let line = b"227 Passive (10,0,0,2,19,137)\r\n";
     control.bench.state(
         &behind,
         tcp_with(server, (outside, client.1), Tcp::new(ACK, 501, 101), line),
