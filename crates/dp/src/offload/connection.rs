@@ -17,6 +17,7 @@ use crate::SetField;
 use conntrack::{Bypass, Checks, Numbers, Passed, Tuple};
 use flow::Field;
 use std::net::IpAddr;
+use std::ops::Range;
 
 /// A connection of an offloaded flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,33 +123,41 @@ impl NewHeaders {
         self.v6
     }
 
-    fn protocol(&self) -> u8 {
+    /// The IP protocol that packets leave with: TCP or UDP.
+    pub fn protocol(&self) -> u8 {
         self.new[if self.v6 { ETHERNET + 6 } else { ETHERNET + 9 }]
     }
 
-    /// Where the transport header begins.
-    fn transport(&self) -> usize {
-        ETHERNET + if self.v6 { 40 } else { 20 }
+    /// Where both addresses are in the headers, the source first.
+    pub fn addresses(&self) -> Range<usize> {
+        match self.v6 {
+            false => ETHERNET + 12..ETHERNET + 20,
+            true => ETHERNET + 8..ETHERNET + 40,
+        }
     }
 
-    /// Where both addresses lie.
-    fn addresses(&self) -> (usize, usize) {
-        match self.v6 {
-            false => (ETHERNET + 12, ETHERNET + 16),
-            true => (ETHERNET + 8, ETHERNET + 24),
-        }
+    /// Where both ports are in the headers, the source first: they follow the addresses.
+    pub fn ports(&self) -> Range<usize> {
+        let start = self.addresses().end;
+        start..start + 4
+    }
+
+    /// Where each address begins.
+    fn each_address(&self) -> (usize, usize) {
+        let both = self.addresses();
+        (both.start, both.start + both.len() / 2)
     }
 
     /// The tuple that the tracker sees; `None` never.
     pub fn tuple(&self) -> Option<Tuple> {
-        let (src, dst) = self.addresses();
+        let (src, dst) = self.each_address();
         let address = |at: usize| -> Option<IpAddr> {
             Some(match self.v6 {
                 false => IpAddr::from(*self.new[at..].first_chunk::<4>()?),
                 true => IpAddr::from(*self.new[at..].first_chunk::<16>()?),
             })
         };
-        let ports = self.transport();
+        let ports = self.ports().start;
         let port = |at: usize| u16::from_be_bytes([self.new[at], self.new[at + 1]]);
         Tuple::new(
             address(src)?,
@@ -161,14 +170,14 @@ impl NewHeaders {
 
     /// Sets addresses and ports.
     pub fn set_tuple(&mut self, tuple: &Tuple) {
-        let (src, dst) = self.addresses();
+        let (src, dst) = self.each_address();
         for (at, address) in [(src, tuple.src()), (dst, tuple.dst())] {
             match address {
                 IpAddr::V4(address) => self.new[at..at + 4].copy_from_slice(&address.octets()),
                 IpAddr::V6(address) => self.new[at..at + 16].copy_from_slice(&address.octets()),
             }
         }
-        let ports = self.transport();
+        let ports = self.ports().start;
         self.new[ports..ports + 2].copy_from_slice(&tuple.src_port().to_be_bytes());
         self.new[ports + 2..ports + 4].copy_from_slice(&tuple.dst_port().to_be_bytes());
     }
@@ -178,8 +187,8 @@ impl NewHeaders {
     /// # Errors
     /// [`Refused::Unsupported`].
     pub fn set(&mut self, set: &SetField) -> Result<(), Refused> {
-        let (src, dst) = self.addresses();
-        let ports = self.transport();
+        let (src, dst) = self.each_address();
+        let ports = self.ports().start;
         let (at, len) = match (set.field(), self.v6) {
             (Field::EthDst, _) => (0, 6),
             (Field::EthSrc, _) => (6, 6),

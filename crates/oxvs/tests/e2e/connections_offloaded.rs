@@ -1,7 +1,7 @@
 //! Packets of established connections that the kernel forwards: through a stateful firewall, with
 //! translated addresses, and what ends that.
 
-use crate::fixture::{in_namespace, stand_in};
+use crate::fixture::{cannot_offload, in_namespace, offloaded, offloads_nothing, seen_by_workers};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -38,12 +38,7 @@ const FIREWALL: [&str; 5] = [
 impl Lab {
     /// `None` with a message if this machine cannot have one.
     fn new() -> Option<Lab> {
-        if let Some(reason) = testkit::missing(true, &TOOLS) {
-            testkit::say_skipped(module_path!(), &reason);
-            return None;
-        }
-        if stand_in() {
-            testkit::say_skipped(module_path!(), "Open vSwitch has no such offload");
+        if cannot_offload(module_path!(), &TOOLS) {
             return None;
         }
         let (ns, inside, outside) = (Netns::new("cto"), Netns::new("ctoi"), Netns::new("ctoo"));
@@ -70,11 +65,7 @@ impl Lab {
         lab.rule("priority=1,in_port=1,actions=2");
         lab.rule("priority=1,in_port=2,actions=1");
         assert_eq!(testkit::ping(&lab.inside, "10.9.0.2", 10).received, 10);
-        if lab.offloaded("") == 0 {
-            testkit::say_skipped(
-                module_path!(),
-                "offload needs Linux 5.11 and the right to load BPF programs",
-            );
+        if offloads_nothing(module_path!(), &lab.switch) {
             return None;
         }
         lab.ofctl(&["del-flows", "br0"]);
@@ -97,20 +88,12 @@ impl Lab {
 
     /// How many offloaded flows the megaflows have whose line has this text.
     fn offloaded(&self, text: &str) -> u32 {
-        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
-        let own = flows.lines().filter(|flow| flow.contains(text));
-        own.filter_map(|flow| flow.split("offloaded:").nth(1)?.split(',').next()?.parse::<u32>().ok())
-            .sum()
+        offloaded(&self.switch, text)
     }
 
     /// Number of packets that workers found in a cache.
     fn seen_by_workers(&self) -> u64 {
-        let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
-        let hits = text
-            .lines()
-            .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
-        hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-            .sum()
+        seen_by_workers(&self.switch)
     }
 
     /// Packets and bytes of the rules whose line has this text.

@@ -114,3 +114,45 @@ pub(crate) fn dummy_bridge(switch: &Vswitch, name: &str, ports: &[&str]) {
         ));
     }
 }
+
+/// Says why there can be no test of offloaded flows with these tools, if there can be none.
+pub(crate) fn cannot_offload(module: &str, tools: &[&str]) -> bool {
+    if let Some(reason) = testkit::missing(true, tools) {
+        testkit::say_skipped(module, &reason);
+        return true;
+    }
+    if stand_in() {
+        testkit::say_skipped(module, "Open vSwitch has no such offload");
+        return true;
+    }
+    false
+}
+
+/// Says that this machine offloads nothing, if flows that should have been offloaded are not.
+pub(crate) fn offloads_nothing(module: &str, switch: &Vswitch) -> bool {
+    if offloaded(switch, "") > 0 {
+        return false;
+    }
+    testkit::say_skipped(module, "offload needs Linux 5.11 and the right to load BPF programs");
+    true
+}
+
+/// How many offloaded flows the megaflows have whose line has this text.
+pub(crate) fn offloaded(switch: &Vswitch, text: &str) -> u32 {
+    let flows = switch.appctl(&["dpctl/dump-flows", "-m"]);
+    let own = flows.lines().filter(|flow| flow.contains(text));
+    let counts = own.filter_map(|flow| flow.split("offloaded:").nth(1));
+    counts
+        .map(|rest| rest.split(',').next().unwrap().parse::<u32>().unwrap())
+        .sum()
+}
+
+/// Number of packets that workers found in a cache.
+pub(crate) fn seen_by_workers(switch: &Vswitch) -> u64 {
+    let text = switch.appctl(&["dpif-netdev/pmd-stats-show"]);
+    let hits = text
+        .lines()
+        .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
+    hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum()
+}

@@ -1,6 +1,6 @@
 //! Offloaded flows are switched, counted and stopped like packets of workers.
 
-use crate::fixture::{bridge_with_hosts, in_namespace, stand_in};
+use crate::fixture::{bridge_with_hosts, cannot_offload, in_namespace, offloaded, offloads_nothing, seen_by_workers};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,12 +18,7 @@ struct Lab {
 impl Lab {
     /// `None` with a message if this machine cannot have one.
     fn new() -> Option<Lab> {
-        if let Some(reason) = testkit::missing(true, &TOOLS) {
-            testkit::say_skipped(module_path!(), &reason);
-            return None;
-        }
-        if stand_in() {
-            testkit::say_skipped(module_path!(), "Open vSwitch has no such offload");
+        if cannot_offload(module_path!(), &TOOLS) {
             return None;
         }
         let ns = Netns::new("sw");
@@ -31,11 +26,7 @@ impl Lab {
         let hosts = bridge_with_hosts(&ns, &switch, 2);
         let lab = Lab { hosts, switch, ns };
         lab.ping(5);
-        if lab.offloaded() == 0 {
-            testkit::say_skipped(
-                module_path!(),
-                "offload needs Linux 5.11 and the right to load BPF programs",
-            );
+        if offloads_nothing(module_path!(), &lab.switch) {
             return None;
         }
         Some(lab)
@@ -55,11 +46,7 @@ impl Lab {
 
     /// How many offloaded flows there are.
     fn offloaded(&self) -> u32 {
-        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
-        let counts = flows.split("offloaded:").skip(1);
-        counts
-            .map(|rest| rest.split(',').next().unwrap().parse::<u32>().unwrap())
-            .sum()
+        offloaded(&self.switch, "")
     }
 
     /// Adds a bridge with one more host.
@@ -73,21 +60,12 @@ impl Lab {
 
     /// Number of packets that workers found in a cache.
     fn seen_by_workers(&self) -> u64 {
-        let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
-        let hits = text
-            .lines()
-            .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
-        hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-            .sum()
+        seen_by_workers(&self.switch)
     }
 
     /// How many offloaded flows packets of a host have.
     fn offloaded_of(&self, host: &Netns) -> u32 {
-        let mac = host.mac_of("eth0");
-        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
-        let own = flows.lines().filter(|flow| flow.contains(&format!("eth(src={mac}")));
-        own.filter_map(|flow| flow.split("offloaded:").nth(1)?.split(',').next()?.parse::<u32>().ok())
-            .sum()
+        offloaded(&self.switch, &format!("eth(src={}", host.mac_of("eth0")))
     }
 
     fn wait_for_offload(&self) {

@@ -1,6 +1,6 @@
 //! Flows into and out of tunnels that the kernel carries.
 
-use crate::fixture::{in_namespace, stand_in};
+use crate::fixture::{cannot_offload, in_namespace, offloaded, offloads_nothing, seen_by_workers};
 use std::time::Duration;
 use testkit::{Capture, Daemon, Iperf3, Netns, Sandbox, Vswitch, eventually, ping, tshark};
 
@@ -48,10 +48,7 @@ impl Side {
 
     /// How many offloaded flows the megaflows have whose line has this text.
     fn offloaded(&self, text: &str) -> u32 {
-        let flows = self.switch.appctl(&["dpctl/dump-flows", "-m"]);
-        let own = flows.lines().filter(|flow| flow.contains(text));
-        own.filter_map(|flow| flow.split("offloaded:").nth(1)?.split(',').next()?.parse::<u32>().ok())
-            .sum()
+        offloaded(&self.switch, text)
     }
 
     /// The tunnel's counts: packets received and sent.
@@ -70,12 +67,7 @@ impl Side {
 
     /// Number of packets that workers found in a cache.
     fn seen_by_workers(&self) -> u64 {
-        let text = self.switch.appctl(&["dpif-netdev/pmd-stats-show"]);
-        let hits = text
-            .lines()
-            .filter(|line| line.contains("emc hits:") || line.contains("  megaflow hits:"));
-        hits.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
-            .sum()
+        seen_by_workers(&self.switch)
     }
 
     /// Drops of packets with outer headers, or by a device. The neighbour was not known at first.
@@ -102,15 +94,7 @@ impl Side {
 
 /// Says why there can be no test, if there can be none.
 fn skips() -> bool {
-    if let Some(reason) = testkit::missing(true, &TOOLS) {
-        testkit::say_skipped(module_path!(), &reason);
-        return true;
-    }
-    if stand_in() {
-        testkit::say_skipped(module_path!(), "Open vSwitch has no such offload");
-        return true;
-    }
-    false
+    cannot_offload(module_path!(), &TOOLS)
 }
 
 /// Two switches and a cable between them; `None` with a message if flows cannot be offloaded here.
@@ -120,11 +104,7 @@ fn two(tunnel: &str) -> Option<[Side; 2]> {
     let sides = [Side::new(one, 1, tunnel), Side::new(other, 2, tunnel)];
     sides[0].reaches("10.9.0.2");
     assert_eq!(ping(&sides[0].host, "10.9.0.2", 10).received, 10);
-    if sides[0].offloaded("") == 0 {
-        testkit::say_skipped(
-            module_path!(),
-            "offload needs Linux 5.11 and the right to load BPF programs",
-        );
+    if offloads_nothing(module_path!(), &sides[0].switch) {
         return None;
     }
     Some(sides)
@@ -206,11 +186,7 @@ fn with_kernel(checksums: &str) -> Option<(Side, Netns)> {
     let side = Side::new(ns, 1, "type=vxlan options:key=42");
     side.reaches("10.9.0.2");
     assert_eq!(ping(&side.host, "10.9.0.2", 10).received, 10);
-    if side.offloaded("") == 0 {
-        testkit::say_skipped(
-            module_path!(),
-            "offload needs Linux 5.11 and the right to load BPF programs",
-        );
+    if offloads_nothing(module_path!(), &side.switch) {
         return None;
     }
     Some((side, peer))
