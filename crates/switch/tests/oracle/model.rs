@@ -321,6 +321,13 @@ impl Config {
         }) {
             return Some("of tags of VLAN 0 and priority 0 it keeps some where no port asks for it");
         }
+        let of_one_type = |tags: &[VlanTag]| {
+            let tags = tags.iter().filter(|tag| tag.tci != 0);
+            tags.map(|tag| VlanTag { tpid: 0x8100, ..*tag }).collect()
+        };
+        if tunnels && any_empty(theirs) && !any_empty(ours) && alike(theirs, ours, of_one_type) {
+            return Some("on the tag of VLAN 0 that it keeps, the next bridge pushes a service tag");
+        }
         let ports_of = |outputs: &[(u32, Frame)]| outputs.iter().map(|out| out.0).collect::<Vec<_>>();
         let tags_in = |outputs: &[(u32, Frame)]| outputs.iter().map(|out| out.1.0.len()).sum::<usize>();
         let innermost_lost = self.vlan_limit == 2 && shot.tags.len() >= 2
@@ -371,6 +378,11 @@ impl Config {
         }
         None
     }
+}
+
+/// Whether a frame has a tag of VLAN 0 and priority 0.
+fn any_empty(outputs: &[(u32, Frame)]) -> bool {
+    outputs.iter().any(|output| output.1.0.iter().any(|tag| tag.tci == 0))
 }
 
 /// Whether the same comes out of the same ports, as far as `view` sees a frame's tags.
