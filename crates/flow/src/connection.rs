@@ -1,5 +1,6 @@
 //! The fields of a key that say which connection a packet belongs to.
 
+use crate::field::fill;
 use crate::{Connection, Field, KEY_WORDS, Key, OriginalTuple};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -41,6 +42,14 @@ pub(crate) fn signed_bits(table: &[(&str, u16)], bits: u32, mask: u32) -> String
     known.map(|(name, bit)| format!("{}{name}", sign(*bit))).collect()
 }
 
+/// An address of IPv6; zero of another.
+fn bits_of_v6(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(_) => 0,
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
 /// The words of connections: no other field lies in them.
 const OF_CONNECTIONS: Range<usize> = {
     let (mut first, mut end, mut n) = (KEY_WORDS, 0, 0);
@@ -63,25 +72,33 @@ const OF_CONNECTIONS: Range<usize> = {
 };
 
 impl Key {
-    /// Sets the fields of a connection; all others stay, those of other connections too.
+    /// Sets the fields of a connection; those that it does not have become zero.
+    #[inline]
     pub fn set_connection(&mut self, connection: &Connection) {
-        self.set(Field::CtState, connection.state.into());
-        self.set(Field::CtZone, connection.zone.into());
-        self.set(Field::CtMark, connection.mark.into());
-        self.set(Field::CtLabel, connection.label);
-        let Some(original) = connection.original else { return };
-        for (address, v4, v6) in [
-            (original.src, Field::CtIpv4Src, Field::CtIpv6Src),
-            (original.dst, Field::CtIpv4Dst, Field::CtIpv6Dst),
-        ] {
-            match address {
-                IpAddr::V4(address) => self.set(v4, address.to_bits().into()),
-                IpAddr::V6(address) => self.set(v6, address.to_bits()),
+        let (mut addresses, mut sides) = ([0; 2], [0; 2]);
+        let (mut protocol, mut ports) = (0, [0; 2]);
+        if let Some(original) = &connection.original {
+            protocol = original.protocol.into();
+            ports = [original.tp_src.into(), original.tp_dst.into()];
+            match (original.src, original.dst) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => addresses = [src.to_bits().into(), dst.to_bits().into()],
+                (src, dst) => sides = [src, dst].map(bits_of_v6),
             }
         }
-        self.set(Field::CtProto, original.protocol.into());
-        self.set(Field::CtTpSrc, original.tp_src.into());
-        self.set(Field::CtTpDst, original.tp_dst.into());
+        let fields = [
+            (Field::CtState, connection.state.into()),
+            (Field::CtProto, protocol),
+            (Field::CtZone, connection.zone.into()),
+            (Field::CtTpSrc, ports[0]),
+            (Field::CtTpDst, ports[1]),
+        ];
+        let addresses = [(Field::CtIpv4Src, addresses[0]), (Field::CtIpv4Dst, addresses[1])];
+        fill(&mut self.words, fields);
+        fill(&mut self.words, [(Field::CtMark, connection.mark.into())]);
+        fill(&mut self.words, addresses);
+        self.set(Field::CtLabel, connection.label);
+        self.set(Field::CtIpv6Src, sides[0]);
+        self.set(Field::CtIpv6Dst, sides[1]);
     }
 
     /// Takes the fields of a connection away: the packet is untracked.

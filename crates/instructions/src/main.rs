@@ -5,7 +5,8 @@
 //! arguments, the cases. The difference of two runs with different numbers of packets is the cost
 //! of the additional packets; everything else, warm caches included, is the same in both.
 
-use dp::{Action, BondTable, Effect, PortNo, PuntReason, SetField, Slowpath, Translation, Upcall};
+use conntrack::{PolicyId, Request};
+use dp::{Action, BondTable, Effect, PortNo, PuntReason, SetField, Slowpath, Track, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask};
 use nanos::Nanos;
@@ -29,6 +30,8 @@ struct Case {
     limit: usize,
     /// How often each packet is recirculated.
     recirculations: u32,
+    /// What the tracker does with a packet before it is recirculated.
+    track: Option<Request>,
     /// Packets leave by two members of a bond.
     bond: bool,
 }
@@ -51,6 +54,18 @@ const CONNECTIONS: &[Field] = &[
     Field::TpSrc,
     Field::TpDst,
 ];
+
+/// Every packet's connection is committed; it is new only once.
+const COMMIT: Request = Request {
+    zone: 1,
+    commit: true,
+    force: false,
+    mark: None,
+    label: None,
+    policy: PolicyId(0),
+    nat: None,
+    helper: None,
+};
 
 const CASES: &[Case] = &[
     case("connections", 1000, CONNECTIONS, 1, none),
@@ -78,6 +93,11 @@ const CASES: &[Case] = &[
         ..case("bond", 1000, STATIONS, 1, none)
     },
     Case {
+        recirculations: 1,
+        track: Some(COMMIT),
+        ..case("tracked", 1000, &[Field::EthType, Field::CtState], 1, none)
+    },
+    Case {
         limit: 500,
         ..case("misses", 20_000, STATIONS, 1, none)
     },
@@ -98,6 +118,7 @@ const fn case(
         change,
         limit: 1_000_000,
         recirculations: 0,
+        track: None,
         bond: false,
     }
 }
@@ -150,7 +171,15 @@ impl Slowpath for &'static Case {
             false => Action::Output(PortNo(2)),
         };
         mask.add(Field::RecircId);
-        let actions: Vec<Action> = (self.change)().into_iter().chain([Some(output)]).flatten().collect();
+        let track = self.track.filter(|_| number < self.recirculations).map(|request| {
+            let fragments = false;
+            Action::Ct(Arc::new(Track { request, fragments }))
+        });
+        let actions: Vec<Action> = (self.change)()
+            .into_iter()
+            .chain([track, Some(output)])
+            .flatten()
+            .collect();
         Translation {
             actions: Arc::from(actions),
             mask,
@@ -181,6 +210,8 @@ fn capture(flows: u32) -> Vec<u8> {
         packet[22..24].copy_from_slice(&[64, 17]);
         packet[26..30].copy_from_slice(&id);
         packet[30..40].copy_from_slice(&[192, 0, 2, 1, 0, 7, 0, 53, 0, 26]);
+        let sum = wire::checksum::checksum(&packet[14..34]);
+        packet[24..26].copy_from_slice(&sum.to_be_bytes());
         file.extend([0; 8]);
         file.extend(60_u32.to_le_bytes());
         file.extend(60_u32.to_le_bytes());

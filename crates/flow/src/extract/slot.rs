@@ -82,11 +82,15 @@ impl KeySlot {
     /// Reads a packet whose metadata is not plain. Those of connections are often of TCP or UDP.
     #[inline(never)]
     fn read_rare(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
-        let tracked = meta.connection_only().zip(Plain::read(data, meta));
-        let Some((connection, plain)) = tracked else {
+        let Some(connection) = meta.connection_only() else {
             return self.read_any(data, meta);
         };
-        self.clear();
+        let Some(plain) = Plain::read(data, meta) else {
+            return self.read_any(data, meta);
+        };
+        if self.content == Content::Any {
+            self.key = Key::ZERO;
+        }
         plain.write(&mut self.key);
         self.key.set_connection(connection);
         self.content = Content::Tracked;
