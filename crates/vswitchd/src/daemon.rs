@@ -13,12 +13,8 @@ use anyhow::Context;
 use dp::{Limits, WorkerControl};
 use mgmt::idl::{ConnectionError, IdlConnection};
 use netdev::{LinkEvent, LinkMonitor};
-use ovsdb::idl::{Event, Idl, LockState, Selection, TxnStatus};
-use ovsdb::rows::{
-    AutoAttach, Bridge, Controller, CtTimeoutPolicy, CtZone, Datapath as DatapathRow, FlowSampleCollectorSet,
-    FlowTable, Interface, Ipfix, Manager, Mirror, NetFlow, OpenVSwitch, Port, QoS, Queue, SFlow, Ssl, TypedRow, all,
-    bridge, controller, datapath, interface, manager, mirror, open_vswitch, port, select,
-};
+use ovsdb::idl::{Event, LockState, TxnStatus};
+use ovsdb::rows::{OpenVSwitch, Ssl, TypedRow, all};
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -29,12 +25,6 @@ use sys::watch::Watched;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFdReadyGuard;
 use tokio::time::{Instant, sleep_until};
-
-/// The database that the switch serves.
-pub(crate) const DATABASE: &str = "Open_vSwitch";
-
-/// The lock that only one daemon holds per database.
-const LOCK: &str = "ovs_vswitchd";
 
 /// How often statistics are written unless `other_config:stats-update-interval` says more.
 const STATS_INTERVAL: Duration = Duration::from_secs(5);
@@ -48,93 +38,6 @@ const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Maximum number of database changes applied together.
 const MOST_UNSEEN: u32 = 64;
-
-/// This daemon's client of the configuration database.
-pub(crate) fn idl(seed: u128) -> Idl {
-    let mut selection = Selection::new();
-    select::<OpenVSwitch>(&mut selection);
-    select::<Bridge>(&mut selection);
-    select::<Port>(&mut selection);
-    select::<Interface>(&mut selection);
-    select::<FlowTable>(&mut selection);
-    select::<QoS>(&mut selection);
-    select::<Queue>(&mut selection);
-    select::<Ssl>(&mut selection);
-    select::<Controller>(&mut selection);
-    select::<Mirror>(&mut selection);
-    select::<AutoAttach>(&mut selection);
-    select::<NetFlow>(&mut selection);
-    select::<SFlow>(&mut selection);
-    select::<Ipfix>(&mut selection);
-    select::<FlowSampleCollectorSet>(&mut selection);
-    select::<DatapathRow>(&mut selection);
-    select::<CtZone>(&mut selection);
-    select::<CtTimeoutPolicy>(&mut selection);
-    selection.quiet(DatapathRow::TABLE, &[datapath::columns::CAPABILITIES]);
-    selection.quiet(Mirror::TABLE, &[mirror::columns::STATISTICS]);
-    {
-        use manager::columns::*;
-        selection.columns(Manager::TABLE, &[TARGET, CONNECTION_MODE]);
-    }
-    // The daemon needs no notification of its own writes.
-    {
-        use open_vswitch::columns::*;
-        let own = [
-            CUR_CFG,
-            OVS_VERSION,
-            IFACE_TYPES,
-            DATAPATH_TYPES,
-            DPDK_INITIALIZED,
-            DPDK_VERSION,
-            STATISTICS,
-        ];
-        selection.quiet(OpenVSwitch::TABLE, &own);
-    }
-    {
-        use bridge::columns::*;
-        selection.quiet(Bridge::TABLE, &[DATAPATH_ID, DATAPATH_VERSION, STATUS, RSTP_STATUS]);
-    }
-    {
-        use controller::columns::*;
-        selection.quiet(Controller::TABLE, &[IS_CONNECTED, ROLE, STATUS]);
-    }
-    {
-        use port::columns::*;
-        selection.quiet(
-            Port::TABLE,
-            &[STATUS, STATISTICS, RSTP_STATUS, RSTP_STATISTICS, BOND_ACTIVE_SLAVE],
-        );
-    }
-    {
-        use interface::columns::*;
-        let own = [
-            OFPORT,
-            ERROR,
-            MAC_IN_USE,
-            IFINDEX,
-            ADMIN_STATE,
-            LINK_STATE,
-            LINK_RESETS,
-            LINK_SPEED,
-            DUPLEX,
-            MTU,
-            STATUS,
-            STATISTICS,
-            LACP_CURRENT,
-            BFD_STATUS,
-            CFM_FAULT,
-            CFM_FAULT_STATUS,
-            CFM_FLAP_COUNT,
-            CFM_HEALTH,
-            CFM_REMOTE_MPIDS,
-            CFM_REMOTE_OPSTATE,
-        ];
-        selection.quiet(Interface::TABLE, &own);
-    }
-    let mut idl = Idl::new(DATABASE, selection, seed);
-    idl.set_lock(LOCK);
-    idl
-}
 
 /// Follows the database until it is stopped.
 pub(crate) struct Daemon {

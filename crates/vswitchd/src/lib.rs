@@ -46,6 +46,7 @@ mod reports;
 mod retries;
 mod routes;
 mod rows;
+mod selection;
 mod serve;
 mod show;
 mod slowpath;

@@ -2,13 +2,14 @@
 
 use crate::captures;
 use crate::commands;
-use crate::daemon::{self, Daemon};
+use crate::daemon::Daemon;
 use crate::embedded;
 use crate::exports::Exports;
 use crate::keys::Keys;
 use crate::openflow::OpenFlow;
 use crate::options::{self, Asked, Options, Program};
 use crate::rows::Dummies;
+use crate::selection;
 use crate::state::State;
 use anyhow::{Context, anyhow};
 use mgmt::daemon as process;
@@ -125,7 +126,7 @@ impl Life {
 
 async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Result<()> {
     let seed = uuid::Uuid::new_v4().as_u128();
-    let idl = daemon::idl(seed);
+    let idl = selection::idl(seed);
     let tls = Tls::default();
     let state = State::start(seed as u64, tls.clone(), options);
     let state = Rc::new(state.context("starting the datapath")?);
