@@ -11,7 +11,7 @@
 //! Before each turn a [canary](canary::Canary) measures the memory's latency; a round in which it
 //! changed is left out and repeated.
 //!
-//! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`: their parts.
+//! - [`Case`]: rules, flows, packets, workers. `rules`, `trace`, `bond`, `tunnel`: their parts.
 //! - `subject`: a measured switch. `tune`: the peer's cache settings, each of which is best for
 //!   some case.
 //! - `turns`: rounds. `report`: the table and the file.
@@ -24,6 +24,7 @@ mod rules;
 mod subject;
 mod trace;
 mod tune;
+mod tunnel;
 mod turns;
 
 pub use case::{Case, Distribution, Size};

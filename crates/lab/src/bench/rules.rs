@@ -2,6 +2,7 @@
 
 use super::case::{Case, NEW_FLOWS};
 use super::trace::{Flow, STATIONS, VLAN};
+use super::tunnel;
 use crate::stats::SplitMix;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -54,11 +55,17 @@ pub enum Rules {
     Ct,
     /// Tracked connections with another source address
     CtNat,
+    /// One rule, to a VXLAN tunnel over the bridge's own port; sizes are of the inner packets
+    VxlanPush,
+    /// Packets of a VXLAN tunnel, whose inner packets leave by one rule
+    VxlanPop,
+    /// To a Geneve tunnel; the rule sets its key and an option, as a distributed controller does
+    Geneve,
 }
 
 impl Rules {
     /// All of them.
-    pub(crate) const ALL: [Rules; 17] = [
+    pub(crate) const ALL: [Rules; 20] = [
         Rules::Io,
         Rules::Port,
         Rules::Normal,
@@ -76,6 +83,9 @@ impl Rules {
         Rules::BalanceTcp,
         Rules::Ct,
         Rules::CtNat,
+        Rules::VxlanPush,
+        Rules::VxlanPop,
+        Rules::Geneve,
     ];
 
     /// Maximum number of flows without minutes of preparation: each is a rule and an upcall.
@@ -141,6 +151,20 @@ impl Rules {
         self == Rules::VlanPop
     }
 
+    /// The tunnel that packets take.
+    pub(crate) fn tunnel(self) -> Option<tunnel::Kind> {
+        match self {
+            Rules::VxlanPush | Rules::VxlanPop => Some(tunnel::Kind::Vxlan),
+            Rules::Geneve => Some(tunnel::Kind::Geneve),
+            _ => None,
+        }
+    }
+
+    /// Packets come from the tunnel's other end.
+    pub(crate) fn wants_outer_headers(self) -> bool {
+        self == Rules::VxlanPop
+    }
+
     /// Stations behind the sink are to be known.
     pub(crate) fn learns(self) -> bool {
         matches!(self, Rules::Normal | Rules::BalanceTcp)
@@ -192,6 +216,14 @@ impl Rules {
             Rules::CtNat => {
                 each("ct(commit,nat(src=192.0.2.1-192.0.2.250),table=1)")
                     + &format!("table=1,ct_state=+trk-inv,ip,actions=output:{SINK}\n")
+            }
+            Rules::VxlanPush => each(&format!("output:{}", tunnel::PORT)) + &tunnel::outer_rule(),
+            Rules::VxlanPop => each("LOCAL") + &format!("in_port={},actions=output:{SINK}\n", tunnel::PORT),
+            Rules::Geneve => {
+                each(&format!(
+                    "set_field:42->tun_id,set_field:0x10002->tun_metadata0,output:{}",
+                    tunnel::PORT
+                )) + &tunnel::outer_rule()
             }
             Rules::Exact => (0..case.flows).map(exact).collect(),
             Rules::Acl => acl(case.flows),

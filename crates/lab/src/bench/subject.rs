@@ -6,6 +6,7 @@ use super::case::Case;
 use super::report::Turn;
 use super::rules::{Rules, SINK};
 use super::trace::{self, Traces};
+use super::tunnel;
 use crate::bed::{Bed, command, switch_program};
 use crate::controller::Connection;
 use crate::systems::daemon::Daemon;
@@ -197,6 +198,17 @@ impl Subject {
             Kind::Dpdk => self.boot_dpdk(traces, cpus)?,
         }
         self.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure")?;
+        if let Some(kind) = self.rules.tunnel() {
+            for line in tunnel::port(kind) {
+                self.script.run(&line)?;
+            }
+            for line in tunnel::UNDERLAY {
+                match line.strip_prefix("appctl ") {
+                    Some(args) => self.appctl(args).map(drop)?,
+                    None => self.script.run(line).map(drop)?,
+                }
+            }
+        }
         let rules = self.directory.join("rules");
         fs::write(&rules, self.rules.lines(case, traces.sources.len())).with_context(|| rules.display().to_string())?;
         self.script.run(&format!(

@@ -1,6 +1,7 @@
 //! The packets of a case: flows with addresses of their own, in files that both switches read.
 
 use super::case::{Case, Distribution};
+use super::tunnel;
 use crate::stats::SplitMix;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -77,21 +78,30 @@ impl Flow {
             packet.extend([0x81, 0x00, 0, VLAN]);
         }
         packet.extend([0x08, 0x00]);
-        let ip = packet.len();
-        let total = (length - ip) as u16;
-        packet.extend([0x45, 0]);
-        packet.extend(total.to_be_bytes());
-        packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
-        packet.extend(self.nw_src.to_be_bytes());
-        packet.extend(self.nw_dst.to_be_bytes());
-        let checksum = wire::checksum::checksum(&packet[ip..]);
-        packet[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
-        packet.extend(self.tp_src.to_be_bytes());
-        packet.extend(self.tp_dst.to_be_bytes());
-        packet.extend((total - 20).to_be_bytes());
+        let total = (length - packet.len()) as u16;
+        ipv4_udp(
+            &mut packet,
+            total,
+            [self.nw_src, self.nw_dst],
+            [self.tp_src, self.tp_dst],
+        );
         packet.resize(length, 0);
         packet
     }
+}
+
+/// Appends the headers of an IPv4 packet of `total` bytes with a datagram that has no checksum.
+pub(crate) fn ipv4_udp(packet: &mut Vec<u8>, total: u16, addresses: [u32; 2], ports: [u16; 2]) {
+    let ip = packet.len();
+    packet.extend([0x45, 0]);
+    packet.extend(total.to_be_bytes());
+    packet.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+    packet.extend(addresses.map(u32::to_be_bytes).concat());
+    let checksum = wire::checksum::checksum(&packet[ip..]);
+    packet[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend(ports.map(u16::to_be_bytes).concat());
+    packet.extend((total - 20).to_be_bytes());
+    packet.extend([0, 0]);
 }
 
 /// The addresses that packets go to.
@@ -136,7 +146,11 @@ pub(crate) fn write(case: &Case, directory: &Path) -> Result<Traces> {
             if case.rules.learns() {
                 flow.sends_from(source);
             }
-            flow.packet(case.size.of(n), tagged)
+            let packet = flow.packet(case.size.of(n), tagged);
+            match case.rules.wants_outer_headers() {
+                true => tunnel::vxlan(&packet, flow.tp_src),
+                false => packet,
+            }
         });
         let path = directory.join(format!("source{}.pcap", source + 1));
         save(&path, packets)?;
