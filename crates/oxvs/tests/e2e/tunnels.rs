@@ -76,3 +76,26 @@ fn packets_go_to_and_fro_between_the_switch_and_the_kernels_vxlan() {
         drops.contains("drop_no_tunnel").then_some(())
     });
 }
+
+#[test]
+fn a_neighbour_that_has_asked_for_the_bridge_need_not_be_asked() {
+    skip!(unless root, "ip", "ping", "ovs-vsctl");
+    if stand_in() {
+        skip!("Open vSwitch drops tunnelled packets whose UDP checksums a veth device has not filled in");
+    }
+    let lab = Lab::new("type=vxlan options:key=42");
+    lab.peer_has("type vxlan id 42 local 172.31.0.2 remote 172.31.0.1 dstport 4789");
+    lab.switch
+        .wait_for("interface", "t0", "status", |status| status.contains("underlay=native"));
+    eventually("the peer reaches the bridge", || {
+        (ping(&lab.peer, "172.31.0.1", 1).received == 1).then_some(())
+    });
+    let shown = lab.switch.appctl(&["tnl/neigh/show"]);
+    assert!(shown.contains("172.31.0.2"), "{shown}");
+    // The first packet of all goes through the tunnel.
+    eventually("a packet comes back", || {
+        (ping(&lab.host, "10.9.0.2", 1).received == 1).then_some(())
+    });
+    let dropped = lab.switch.try_appctl(&["coverage/read-counter", "drop_tunnel_neighbour"]);
+    assert_eq!(dropped.stdout.trim(), "0");
+}

@@ -40,19 +40,15 @@ pub enum HeardBy {
     Host(IpAddr),
     /// Everybody on the network: a gratuitous ARP packet or an unsolicited advertisement.
     All,
-    /// The host with this address, whom the neighbour asks for its own: that changes what is known
-    /// of the neighbour, and makes none known (RFC 826 "merge", RFC 4861 §7.2.3).
-    Asked(IpAddr),
 }
 
 impl Heard {
     /// What an ARP packet says; `None` if it is neither a request nor a reply, or its sender has no
-    /// unicast addresses.
+    /// unicast addresses. A request says as much of its sender as a reply (RFC 826).
     pub fn from_arp(operation: u16, sender: Ipv4Addr, mac: MacAddr, target: Ipv4Addr) -> Option<Heard> {
         let by = match (operation, sender == target) {
             (REQUEST | REPLY, true) => HeardBy::All,
-            (REPLY, false) => HeardBy::Host(target.into()),
-            (REQUEST, false) => HeardBy::Asked(target.into()),
+            (REQUEST | REPLY, false) => HeardBy::Host(target.into()),
             _ => return None,
         };
         Heard::new(sender.into(), mac, by, true)
@@ -70,11 +66,12 @@ impl Heard {
         Heard::new(target.into(), mac, by, replaces)
     }
 
-    /// What a neighbour solicitation from `source`, for the address `target`, says.
+    /// What a neighbour solicitation from `source`, for the address `target`, says (RFC 4861
+    /// §7.2.3).
     ///
     /// `mac` is zero if the packet does not have it.
     pub fn from_solicitation(source: Ipv6Addr, mac: MacAddr, target: Ipv6Addr) -> Option<Heard> {
-        Heard::new(source.into(), mac, HeardBy::Asked(target.into()), true)
+        Heard::new(source.into(), mac, HeardBy::Host(target.into()), true)
     }
 
     /// What a frame without VLAN tags says; `None` if it is nothing that a neighbour can be learned

@@ -59,8 +59,6 @@ pub struct Counters {
 pub enum Ignored {
     /// The packet is for another host.
     NotForUs,
-    /// The packet asks for the bridge's address, and nobody has asked for the neighbour.
-    Unknown,
     /// The packet says that somebody else has the bridge's own address.
     Own,
     /// The packet may not replace the address that is known.
@@ -73,7 +71,6 @@ impl fmt::Display for Ignored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Ignored::NotForUs => "the packet is for another host",
-            Ignored::Unknown => "a request is from a host that nobody has asked for",
             Ignored::Own => "another host claims the bridge's address",
             Ignored::Kept => "the packet may not replace the known address",
             Ignored::Full => "too many neighbours",
@@ -257,10 +254,8 @@ impl Table {
         let before = self.entries.get(&key);
         let checked = if own.contains(&heard.address) {
             Err(Ignored::Own)
-        } else if matches!(heard.by, HeardBy::Host(host) | HeardBy::Asked(host) if !own.contains(&host)) {
+        } else if matches!(heard.by, HeardBy::Host(host) if !own.contains(&host)) {
             Err(Ignored::NotForUs)
-        } else if before.is_none() && matches!(heard.by, HeardBy::Asked(_)) {
-            Err(Ignored::Unknown)
         } else {
             match before.and_then(|state| state.mac) {
                 Some(mac) if mac != heard.mac && !heard.replaces => Err(Ignored::Kept),

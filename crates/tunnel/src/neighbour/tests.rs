@@ -75,12 +75,11 @@ fn heard(address: &str, mac: MacAddr, by: HeardBy) -> Heard {
 #[test]
 fn arp_packets_say_who_a_neighbour_is() {
     let to_us = HeardBy::Host(ip("1.1.2.88"));
-    let asks_us = HeardBy::Asked(ip("1.1.2.88"));
     for (operation, sender, target, by) in [
         (2, "1.1.2.92", "1.1.2.88", Some(to_us)),
         (2, "1.1.2.92", "1.1.2.92", Some(HeardBy::All)),
         (1, "1.1.2.92", "1.1.2.92", Some(HeardBy::All)),
-        (1, "1.1.2.92", "1.1.2.88", Some(asks_us)),
+        (1, "1.1.2.92", "1.1.2.88", Some(to_us)),
         (1, "0.0.0.0", "1.1.2.88", None),
         (3, "1.1.2.92", "1.1.2.92", None),
         (2, "0.0.0.0", "1.1.2.88", None),
@@ -207,28 +206,23 @@ fn packets_for_others_and_about_the_bridge_itself_change_nothing() {
             heard("1.1.2.92", THEIRS, HeardBy::Host(ip("1.1.2.77"))),
             Ignored::NotForUs,
         ),
-        (
-            heard("1.1.2.92", THEIRS, HeardBy::Asked(ip("1.1.2.77"))),
-            Ignored::NotForUs,
-        ),
-        (heard("1.1.2.92", THEIRS, HeardBy::Asked(own[0])), Ignored::Unknown),
         (heard("1.1.2.88", THEIRS, HeardBy::All), Ignored::Own),
         (heard("fd00::1", THEIRS, HeardBy::All), Ignored::Own),
         (heard("1.1.2.88", THEIRS, HeardBy::Host(own[0])), Ignored::Own),
     ] {
         assert_eq!(table.learn(br0(), &what, &own, secs(0)), Err(why), "{what:?}");
     }
-    assert_eq!((table.check(), table.counters().ignored), (0, 6));
+    assert_eq!((table.check(), table.counters().ignored), (0, 4));
 }
 
 #[test]
-fn a_request_says_the_new_address_of_a_neighbour_that_is_known() {
+fn a_request_says_the_address_of_the_neighbour_that_asks() {
     let mut table = Table::default();
     let own = [ip("1.1.2.88")];
-    let asks = |mac| heard("1.1.2.92", mac, HeardBy::Asked(own[0]));
-    table
-        .learn(br0(), &heard("1.1.2.92", THEIRS, HeardBy::All), &own, secs(0))
-        .unwrap();
+    let v4 = |text: &str| text.parse().unwrap();
+    let asks = |mac| Heard::from_arp(1, v4("1.1.2.92"), mac, v4("1.1.2.88")).unwrap();
+    assert_eq!(table.learn(br0(), &asks(THEIRS), &own, secs(0)), Ok(true));
+    assert_eq!(table.resolve(br0(), ip("1.1.2.92"), secs(0)), Resolution::Known(THEIRS));
     assert_eq!(table.learn(br0(), &asks(THEIRS), &own, secs(1)), Ok(false));
     assert_eq!(table.learn(br0(), &asks(OTHERS), &own, secs(1)), Ok(true));
     assert_eq!(table.neighbours().get(br0(), ip("1.1.2.92")), Some(OTHERS));
@@ -237,13 +231,13 @@ fn a_request_says_the_new_address_of_a_neighbour_that_is_known() {
     let asks = |mac| Heard::from_solicitation(v6("fd00::2"), mac, v6("fd00::1"));
     assert_eq!(
         asks(OTHERS),
-        Some(heard("fd00::2", OTHERS, HeardBy::Asked(ip("fd00::1"))))
+        Some(heard("fd00::2", OTHERS, HeardBy::Host(ip("fd00::1"))))
     );
     assert_eq!(asks(MacAddr::ZERO), None);
     assert_eq!(Heard::from_solicitation(v6("::"), OTHERS, v6("fd00::1")), None);
     // Also of one that has not answered so far.
     table.resolve(br0(), ip("1.1.2.93"), secs(1));
-    let asks = heard("1.1.2.93", THEIRS, HeardBy::Asked(own[0]));
+    let asks = heard("1.1.2.93", THEIRS, HeardBy::Host(own[0]));
     assert_eq!(table.learn(br0(), &asks, &own, secs(2)), Ok(true));
 }
 
