@@ -98,27 +98,31 @@ impl Listener {
     /// Whether it may receive packets whose last IP header, extension headers included, says that
     /// this protocol follows.
     pub fn takes(&self, protocol: u8) -> bool {
+        self.protocols().contains(&protocol)
+    }
+
+    fn protocols(&self) -> &[u8] {
         match self.format {
-            Format::Srv6 => ROUTED.contains(&protocol),
-            _ => protocol == self.protocol,
+            Format::Srv6 => &ROUTED,
+            _ => std::slice::from_ref(&self.protocol),
         }
     }
 
-    /// A line of `tnl/ports/show -v`: the packets to this address of a bridge that it receives.
-    pub fn flow(&self, mac: wire::MacAddr, address: IpAddr) -> String {
+    /// The lines of `tnl/ports/show -v`: the packets to this address of a bridge that it receives.
+    pub fn flows(&self, mac: wire::MacAddr, address: IpAddr) -> impl Iterator<Item = String> + '_ {
         let (kind, ip) = match address {
             IpAddr::V4(_) => (0x0800, "ipv4"),
             IpAddr::V6(_) => (0x86dd, "ipv6"),
         };
-        let (protocol, port) = (self.protocol, self.port);
-        let name = format_args!("{} ({})", self.name, self.datapath_port);
-        let ip = format_args!("{ip}(dst={address},proto={protocol},frag=no)");
-        let flow = format!("{name} : eth(dst={mac}),eth_type({kind:#06x}),{ip}");
-        if port == 0 {
-            flow
-        } else {
-            format!("{flow},udp(dst={port})")
-        }
+        self.protocols().iter().map(move |protocol| {
+            let name = format_args!("{} ({})", self.name, self.datapath_port);
+            let ip = format_args!("{ip}(dst={address},proto={protocol},frag=no)");
+            let flow = format!("{name} : eth(dst={mac}),eth_type({kind:#06x}),{ip}");
+            match self.port {
+                0 => flow,
+                port => format!("{flow},udp(dst={port})"),
+            }
+        })
     }
 }
 
@@ -128,6 +132,8 @@ pub struct Table<P> {
     ports: BTreeMap<P, Vport>,
     /// By class and match, see [`CLASSES`].
     matches: [HashMap<Match, P>; CLASSES],
+    /// Number of VXLAN ports by UDP port and by whether they have group policies.
+    vxlan: HashMap<(u16, bool), usize>,
 }
 
 impl<P> Default for Table<P> {
@@ -135,6 +141,7 @@ impl<P> Default for Table<P> {
         Table {
             ports: BTreeMap::new(),
             matches: Default::default(),
+            vxlan: HashMap::new(),
         }
     }
 }
@@ -214,6 +221,9 @@ impl<P: Ord + Copy> Table<P> {
             )));
         }
         self.matches[class].insert(matching, id);
+        if let Some(policies) = policies(&port) {
+            *self.vxlan.entry(policies).or_default() += 1;
+        }
         self.ports.insert(id, port);
         Ok(())
     }
@@ -223,6 +233,9 @@ impl<P: Ord + Copy> Table<P> {
         if let Some(port) = self.ports.remove(&id) {
             let (class, matching) = Match::of(&port);
             self.matches[class].remove(&matching);
+            if let Some(number) = policies(&port).and_then(|policies| self.vxlan.get_mut(&policies)) {
+                *number -= 1;
+            }
         }
     }
 
@@ -287,11 +300,8 @@ impl<P: Ord + Copy> Table<P> {
     }
 
     fn check_gbp(&self, port: &Vport) -> Result<(), Refused> {
-        let of = |config: &Config| (config.kind, config.dst_port);
-        let differs = |other: &Vport| {
-            of(&other.config) == of(&port.config) && other.config.extensions.gbp != port.config.extensions.gbp
-        };
-        if port.config.kind == Type::Vxlan && self.ports.values().any(differs) {
+        let others = policies(port).and_then(|(dst_port, gbp)| self.vxlan.get(&(dst_port, !gbp)));
+        if others.is_some_and(|number| *number > 0) {
             return Err(Refused::Gbp(format!(
                 "{}: VXLAN-GBP, and non-VXLAN-GBP tunnels can't be configured on the same dst_port",
                 port.name
@@ -299,6 +309,12 @@ impl<P: Ord + Copy> Table<P> {
         }
         Ok(())
     }
+}
+
+/// The UDP port of a VXLAN tunnel, and whether it has group policies.
+fn policies(port: &Vport) -> Option<(u16, bool)> {
+    let config = &port.config;
+    (config.kind == Type::Vxlan).then_some((config.dst_port, config.extensions.gbp))
 }
 
 /// What a datapath port must read for tunnels of two formats.

@@ -276,16 +276,27 @@ fn tunnels_are_listed_as_open_vswitch_lists_them() {
         ]
     );
     let mac = MacAddr([0xaa, 0x55, 0xaa, 0x55, 0, 0]);
-    let flow = |at: usize, address: &str| table.listeners()[at].flow(mac, address.parse().unwrap());
+    let flows = |table: &Table<u32>, at: usize, address: &str| -> Vec<String> {
+        table.listeners()[at].flows(mac, address.parse().unwrap()).collect()
+    };
     assert_eq!(
-        flow(2, "1.1.2.88"),
-        "vxlan_sys_4789 (4789) : eth(dst=aa:55:aa:55:00:00),eth_type(0x0800),\
-         ipv4(dst=1.1.2.88,proto=17,frag=no),udp(dst=4789)"
+        flows(&table, 2, "1.1.2.88"),
+        ["vxlan_sys_4789 (4789) : eth(dst=aa:55:aa:55:00:00),eth_type(0x0800),\
+         ipv4(dst=1.1.2.88,proto=17,frag=no),udp(dst=4789)"]
     );
     assert_eq!(
-        flow(1, "2001:cafe::88"),
-        "gre_sys (7) : eth(dst=aa:55:aa:55:00:00),eth_type(0x86dd),ipv6(dst=2001:cafe::88,proto=47,frag=no)"
+        flows(&table, 1, "2001:cafe::88"),
+        ["gre_sys (7) : eth(dst=aa:55:aa:55:00:00),eth_type(0x86dd),ipv6(dst=2001:cafe::88,proto=47,frag=no)"]
     );
+    // Segment routing carries IPv4 and IPv6.
+    let mut table = Table::default();
+    table.set(1, vport("t", 9, Type::Srv6, "remote_ip=fc00::1")).unwrap();
+    let protocols = [4, 41].map(|protocol| {
+        format!(
+            "srv6_sys (9) : eth(dst=aa:55:aa:55:00:00),eth_type(0x86dd),ipv6(dst=2001:cafe::88,proto={protocol},frag=no)"
+        )
+    });
+    assert_eq!(flows(&table, 0, "2001:cafe::88"), protocols);
 }
 
 #[test]

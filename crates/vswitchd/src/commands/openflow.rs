@@ -28,7 +28,8 @@ fn show_tunnel_ports(state: &State, args: &[String]) -> Answer {
     for own in switch.tunnel_listeners() {
         for bridge in switch.underlay().bridges.values() {
             for address in &bridge.addresses {
-                let _ = writeln!(out, "{}", own.flow(bridge.mac, *address));
+                own.flows(bridge.mac, *address)
+                    .for_each(|flow| _ = writeln!(out, "{flow}"));
             }
         }
     }
