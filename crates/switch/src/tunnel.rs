@@ -62,15 +62,29 @@ impl TunnelTables {
 }
 
 impl Underlay {
-    /// The way to the other end of a tunnel, and the next hop. With IPsec it is always the host's
-    /// stack, which alone encrypts; where the route leads through a bridge, so do its packets.
-    pub fn way(&self, vport: &Vport, remote: IpAddr, mark: u32) -> Option<(Way<'_>, &route::Hop)> {
+    /// The way to the other end of a tunnel, and the next hop; `source` is the outer source address
+    /// if it does not depend on the way. With IPsec it is always the host's stack, which alone
+    /// encrypts; where the route leads through a bridge, so do its packets.
+    pub fn way(
+        &self,
+        vport: &Vport,
+        remote: IpAddr,
+        mark: u32,
+        source: Option<IpAddr>,
+    ) -> Option<(Way<'_>, &route::Hop)> {
         let device = PortNo(vport.datapath_port);
-        let route = self.routes.way(remote, mark)?;
+        let route = self.routes.way(remote, mark, source)?;
         let hop = &route.hop;
         let bridge = self.bridges.get_key_value(&hop.device);
         let way = match bridge.filter(|_| !vport.config.ipsec) {
-            Some((name, bridge)) => Way::Native(name, bridge),
+            Some((name, bridge)) => {
+                // As of the host's stack, no packet has another's address.
+                let is_own = |source| bridge.addresses.contains(&source) || self.routes.is_local(source);
+                if !source.is_none_or(is_own) {
+                    return None;
+                }
+                Way::Native(name, bridge)
+            }
             // Packets to this host itself would come back.
             None if matches!(route.origin, route::Origin::Cached { local: true }) => return None,
             None if self.host.contains(&device) => Way::Host,
@@ -89,7 +103,7 @@ impl Underlay {
     /// The source address of a request for a neighbour of a bridge: that of the route to it, or one
     /// of the same family.
     pub fn source_for(&self, bridge: &UnderlayBridge, neighbour: IpAddr) -> Option<IpAddr> {
-        let of_route = self.routes.way(neighbour, 0).map(|route| route.hop.source);
+        let of_route = self.routes.way(neighbour, 0, None).map(|route| route.hop.source);
         let own = |address: &IpAddr| bridge.addresses.contains(address);
         let first = || {
             let mut own = bridge.addresses.iter();

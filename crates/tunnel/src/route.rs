@@ -5,8 +5,8 @@
 //! routes and routes to the host itself (the kernel's table `local`) are 64 bits better. So a
 //! user's /16 is better than a kernel's /32 of IPv4, and worse than the host's own address.
 //!
-//! Packets of tunnels take the routes that the kernel's rules choose for them, by their mark and
-//! destination ([`Table::way`]).
+//! Packets of tunnels take the routes that the kernel's rules choose for them, by their mark,
+//! destination, and configured source ([`Table::way`]).
 
 pub mod policy;
 mod prefix;
@@ -139,15 +139,22 @@ impl Table {
         self.levels.lookup(to, mark)
     }
 
-    /// The route of a packet to `to` that has the mark `mark`: one of users with that mark, or else
-    /// that which the kernel takes by its rules.
-    pub fn way(&self, to: IpAddr, mark: u32) -> Option<&Route> {
+    /// The route of a packet to `to` that has the mark `mark`, and the source `from` if that does
+    /// not depend on the route: one of users with that mark, or else that which the kernel takes by
+    /// its rules.
+    pub fn way(&self, to: IpAddr, mark: u32, from: Option<IpAddr>) -> Option<&Route> {
         let found = self.levels.lookup(to, mark);
         let of_user = found.is_some_and(|route| route.origin == Origin::User);
         if of_user || mark == 0 && self.policy.is_usual() {
             return found;
         }
-        self.policy.lookup(to, mark)
+        self.policy.lookup(to, mark, from)
+    }
+
+    /// Whether an address is the host's own.
+    pub fn is_local(&self, address: IpAddr) -> bool {
+        let found = self.levels.lookup(address, 0);
+        found.is_some_and(|route| route.origin == Origin::Cached { local: true })
     }
 
     /// The devices that [`way`](Table::way) leads by.

@@ -98,7 +98,7 @@ impl State {
         let of_device = {
             let switch = self.shared.switch.read();
             let underlay = switch.underlay();
-            let route = underlay.routes.way(destination, mark);
+            let route = underlay.routes.way(destination, mark, None);
             route.and_then(|route| underlay.mtus.get(&route.hop.device).copied())
         };
         if of_device.is_none_or(|own| mtu < own) {

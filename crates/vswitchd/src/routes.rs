@@ -133,6 +133,7 @@ fn rule(rule: &KernelRule) -> Option<Rule> {
         invert: rule.invert,
         mark: rule.mark,
         to: Prefix::new(rule.to.0, rule.to.1)?,
+        from: Prefix::new(rule.from.0, rule.from.1)?,
         table: rule.table,
         suppress: rule.suppress,
     })

@@ -11,6 +11,7 @@ const RTM_GETRULE: u16 = 34;
 /// The length of `struct fib_rule_hdr`.
 const FIXED: usize = 12;
 const FRA_DST: u16 = 1;
+const FRA_SRC: u16 = 2;
 const FRA_IIFNAME: u16 = 3;
 const FRA_PRIORITY: u16 = 6;
 const FRA_FWMARK: u16 = 10;
@@ -38,6 +39,8 @@ pub struct KernelRule {
     pub mark: (u32, u32),
     /// The network of the destination, with the length of its prefix; its family is the rule's.
     pub to: (IpAddr, u8),
+    /// The network of the source.
+    pub from: (IpAddr, u8),
     /// The table; `None` ends the lookup without a route.
     pub table: Option<u32>,
     /// Routes of the table whose prefix is not longer than this do not count.
@@ -45,8 +48,7 @@ pub struct KernelRule {
 }
 
 /// The rules of the network namespace of the calling thread, in the kernel's order. Rules about
-/// what only the host's stack knows of a packet (its source, its type of service, a user, a VRF)
-/// are left out.
+/// what only the host's stack knows of a packet (its type of service, a user, a VRF) are left out.
 ///
 /// # Errors
 /// The kernel's.
@@ -76,6 +78,7 @@ fn usual() -> Vec<KernelRule> {
             invert: false,
             mark: (0, 0),
             to: (family, 0),
+            from: (family, 0),
             table: Some(table),
             suppress: None,
         })
@@ -92,7 +95,7 @@ fn parse(payload: &[u8]) -> Option<KernelRule> {
         _ => return None,
     };
     let own = attributes.get(FRA_IIFNAME).is_none_or(|name| name == b"lo\0");
-    if src_len != 0 || tos != 0 || !own || UNKNOWN.iter().any(|kind| attributes.get(*kind).is_some()) {
+    if tos != 0 || !own || UNKNOWN.iter().any(|kind| attributes.get(*kind).is_some()) {
         return None;
     }
     let table = match action {
@@ -100,14 +103,14 @@ fn parse(payload: &[u8]) -> Option<KernelRule> {
         action if ENDS.contains(&action) => None,
         _ => return None,
     };
-    let to = match attributes.get(FRA_DST) {
-        Some(bytes) => super::route::address(bytes)?,
-        None => unspecified,
-    };
     let width = if unspecified.is_ipv4() { 32 } else { 128 };
-    if to.is_ipv4() != unspecified.is_ipv4() || dst_len > width {
-        return None;
-    }
+    let network = |kind, len| {
+        let address = match attributes.get(kind) {
+            Some(bytes) => super::route::address(bytes)?,
+            None => unspecified,
+        };
+        (address.is_ipv4() == unspecified.is_ipv4() && len <= width).then_some((address, len))
+    };
     let mark = attributes.u32(FRA_FWMARK).unwrap_or(0);
     let mask = attributes
         .u32(FRA_FWMASK)
@@ -117,7 +120,8 @@ fn parse(payload: &[u8]) -> Option<KernelRule> {
         priority: attributes.u32(FRA_PRIORITY).unwrap_or(0),
         invert: read_u32(payload, 8)? & INVERT != 0,
         mark: (mark, mask),
-        to: (to, dst_len),
+        to: network(FRA_DST, dst_len)?,
+        from: network(FRA_SRC, src_len)?,
         table,
         suppress: suppress.and_then(|len| u8::try_from(len).ok()),
     })
@@ -156,14 +160,16 @@ mod tests {
             attribute(FRA_TABLE, 1000),
             attribute(FRA_SUPPRESS_PREFIXLEN, 0),
             attribute(FRA_DST, u32::from_ne_bytes([10, 2, 0, 0])),
+            attribute(FRA_SRC, u32::from_ne_bytes([10, 3, 0, 0])),
         ];
-        let bytes = message([AF_INET, 16, 0, 0, 252, 0, 0, TO_TABLE], INVERT, &all);
+        let bytes = message([AF_INET, 16, 24, 0, 252, 0, 0, TO_TABLE], INVERT, &all);
         let rule = parse(&bytes).unwrap();
         assert_eq!((rule.priority, rule.mark, rule.table), (77, (7, 15), Some(1000)));
         assert_eq!(
             (rule.to, rule.suppress, rule.invert),
             (([10, 2, 0, 0].into(), 16), Some(0), true)
         );
+        assert_eq!(rule.from, ([10, 3, 0, 0].into(), 24));
         for len in 0..bytes.len() {
             let _ = parse(&bytes[..len]);
         }
@@ -177,7 +183,7 @@ mod tests {
     fn rules_about_what_is_not_known_are_left_out() {
         let kept = |fixed, attributes: &[Vec<u8>]| parse(&message(fixed, 0, attributes)).is_some();
         assert!(kept([AF_INET, 0, 0, 0, 9, 0, 0, TO_TABLE], &[]));
-        assert!(!kept([AF_INET, 0, 24, 0, 9, 0, 0, TO_TABLE], &[]));
+        assert!(!kept([AF_INET, 0, 33, 0, 9, 0, 0, TO_TABLE], &[]));
         assert!(!kept([AF_INET, 0, 0, 8, 9, 0, 0, TO_TABLE], &[]));
         assert!(!kept([AF_INET, 0, 0, 0, 9, 0, 0, TO_TABLE], &[attribute(19, 1)]));
         assert!(!kept([AF_INET, 0, 0, 0, 9, 0, 0, 2], &[]));

@@ -5,6 +5,7 @@ use crate::fixture::start;
 use testkit::pcap::Tail;
 use testkit::{Devices, Options, Packet, Sandbox, Vswitch, eventually, mac, to_hex, tshark};
 
+mod chosen;
 mod hostile;
 mod kinds;
 mod nested;

@@ -228,6 +228,25 @@ const NATIVE: Group = Group {
         traced!("udp"),
         step("ovs-ofctl add-flow br7 in_port=9,actions=output:3"),
         traced!("udp"),
+        // And the source, which has to be an address of the switch: with routes of users only, Open
+        // vSwitch knows of none.
+        step(
+            "ovs-vsctl add-port br7 t10 -- set Interface t10 type=geneve options:remote_ip=flow options:local_ip=flow \
+             options:key=flow options:dst_port=6082 ofport_request=10",
+        ),
+        row("ovs-appctl ofproto/list-tunnels").unordered(),
+        step(
+            "ovs-ofctl add-flow br7 'in_port=9,actions=set_field:1.1.2.77->tun_src,set_field:1.1.2.92->tun_dst,\
+             output:10'",
+        ),
+        traced!("udp"),
+        step("ovs-ofctl add-flow br7 'in_port=9,actions=set_field:1.1.2.92->tun_dst,output:10'"),
+        traced!("udp"),
+        step("ovs-vsctl del-port br7 t10"),
+        step("ovs-ofctl add-flow br7 in_port=9,actions=output:2"),
+        step("ovs-vsctl set Interface t2 options:local_ip=1.1.2.77"),
+        traced!("udp"),
+        step("ovs-vsctl remove Interface t2 options local_ip"),
         // Several copies, and an underlay that changes them.
         step("ovs-ofctl add-flow br0 priority=60000,in_port=local,actions=mod_vlan_vid:5,output:1"),
         step("ovs-ofctl add-flow br7 in_port=9,actions=output:2,output:9,output:2"),

@@ -157,16 +157,17 @@ impl<'a> Pipeline<'a> {
         let mark = self.outer_mark(config);
         self.depend(Read::Underlay);
         let device = PortNo(vport.datapath_port);
+        let source = self.source_of(config);
         let underlay = &self.switch.tunnels.underlay;
-        let Some((way, hop)) = underlay.way(vport, remote, mark as u32) else {
+        let Some((way, hop)) = underlay.way(vport, remote, mark as u32, source) else {
             self.detail(|_| String::from("output to native tunnel"));
             self.warning(|_| String::from("native tunnel routing failed"));
             return self.dropped(DropCause::TunnelRoute);
         };
         let limit = self.path_limit(config, (way, &hop.device), remote);
-        let (underlay, ethernet, source) = match way {
+        let source = source.unwrap_or(hop.source);
+        let (underlay, ethernet) = match way {
             Way::Native(name, bridge) => {
-                let source = self.source_of(config, hop.source);
                 let next_hop = hop.gateway.unwrap_or(remote);
                 self.detail(|_| String::from("output to native tunnel"));
                 self.detail(|_| format!("tunneling to {next_hop} via {name}"));
@@ -175,12 +176,12 @@ impl<'a> Pipeline<'a> {
                 };
                 let own = bridge.mac;
                 self.detail(|_| format!("tunneling from {own} {source} to {mac} {next_hop}"));
-                (bridge.local, (mac, own), source)
+                (bridge.local, (mac, own))
             }
             Way::Host => {
                 self.detail(|_| String::from("output to kernel tunnel"));
                 let none = MacAddr::default();
-                (device, (none, none), self.source_of(config, hop.source))
+                (device, (none, none))
             }
         };
         let outer = Outer {
@@ -419,15 +420,15 @@ impl<'a> Pipeline<'a> {
         key
     }
 
-    /// The outer source address: the configured one, or that of the route.
-    fn source_of(&self, config: &Config, of_route: IpAddr) -> IpAddr {
+    /// The outer source address that is configured or that rules have chosen; `None` where it is
+    /// that of the route.
+    fn source_of(&self, config: &Config) -> Option<IpAddr> {
         let chosen = match config.local {
             Local::Address(local) => Some(local),
             Local::Flow => self.packet.state.key.tunnel_addresses().map(|(src, _)| src),
             Local::Any => None,
         };
-        let chosen = chosen.filter(|chosen| !chosen.is_unspecified());
-        chosen.unwrap_or(of_route)
+        chosen.filter(|chosen| !chosen.is_unspecified())
     }
 
     /// The Ethernet address of the next hop; it is asked for where it is not known.

@@ -2,7 +2,7 @@
 
 use super::{Hop, Levels, Prefix, Route};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The kernel's tables `default` and `main`, and that of the host's own addresses.
 pub const DEFAULT: u32 = 253;
@@ -20,6 +20,8 @@ pub struct Rule {
     pub mark: (u32, u32),
     /// The network of the destination; of the other family, no packet meets the rule.
     pub to: Prefix,
+    /// The network of the source; a packet whose source is not chosen yet has the address of zeros.
+    pub from: Prefix,
     /// The table; `None` ends the lookup without a route.
     pub table: Option<u32>,
     /// Routes of the table whose prefix is not longer than this do not count.
@@ -27,9 +29,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn meets(&self, to: IpAddr, mark: u32) -> bool {
+    fn meets(&self, to: IpAddr, mark: u32, from: IpAddr) -> bool {
         let (wanted, mask) = self.mark;
-        let meets = mark & mask == wanted & mask && self.to.contains(to);
+        let meets = mark & mask == wanted & mask && self.to.contains(to) && self.from.contains(from);
         to.is_ipv4() == self.to.host().is_ipv4() && meets != self.invert
     }
 }
@@ -53,14 +55,20 @@ impl Policy {
     /// Whether it is the kernel's without any rule of users, or none.
     pub(super) fn is_usual(&self) -> bool {
         let usual = |rule: &Rule| {
-            rule.mark.1 == 0 && rule.to.len() == 0 && !rule.invert && matches!(rule.table, Some(DEFAULT..=LOCAL))
+            let any = rule.mark.1 == 0 && rule.to.len() == 0 && rule.from.len() == 0;
+            any && !rule.invert && matches!(rule.table, Some(DEFAULT..=LOCAL))
         };
         self.rules.iter().all(|rule| usual(rule) && rule.suppress.is_none())
     }
 
-    /// The route of a packet.
-    pub(super) fn lookup(&self, to: IpAddr, mark: u32) -> Option<&Route> {
-        for rule in self.rules.iter().filter(|rule| rule.meets(to, mark)) {
+    /// The route of a packet whose source is `from`, or is not chosen yet.
+    pub(super) fn lookup(&self, to: IpAddr, mark: u32, from: Option<IpAddr>) -> Option<&Route> {
+        let none: IpAddr = match to {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let from = from.filter(|from| from.is_ipv4() == to.is_ipv4()).unwrap_or(none);
+        for rule in self.rules.iter().filter(|rule| rule.meets(to, mark, from)) {
             let table = self.tables.get(&rule.table?);
             // The kernel's routes have no marks.
             let found = table.and_then(|table| table.lookup(to, 0));

@@ -72,6 +72,7 @@ fn rule(mark: u32, table: u32) -> Rule {
         invert: false,
         mark: (mark, if mark == 0 { 0 } else { u32::MAX }),
         to: prefix("0.0.0.0/0"),
+        from: prefix("0.0.0.0/0"),
         table: Some(table),
         suppress: None,
     }
@@ -86,7 +87,7 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
     table.cache([main.clone(), own.clone()]);
     let usual = [rule(0, OWN), rule(0, MAIN)];
     let routes = [(MAIN, main.clone()), (9, other), (OWN, own)];
-    let way = |table: &Table, to: &str, mark| table.way(address(to), mark).map(|route| route.hop.device.clone());
+    let way = |table: &Table, to: &str, mark| table.way(address(to), mark, None).map(|route| route.hop.device.clone());
     table.follow(usual.to_vec(), routes.clone());
     // A packet with a mark has the route of others.
     for mark in [0, 7] {
@@ -136,8 +137,23 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
         table: None,
         ..rule(0, 0)
     };
-    table.follow(vec![end, usual[1]], routes);
+    table.follow(vec![end, usual[1]], routes.clone());
     assert_eq!(way(&table, "10.8.9.9", 0), None);
+    // A rule about the source counts where the source does not depend on the route.
+    let of_source = Rule {
+        from: prefix("192.0.2.0/24"),
+        ..rule(0, 9)
+    };
+    table.follow(vec![of_source, usual[1]], routes);
+    for (from, device) in [
+        (Some("192.0.2.7"), "other"),
+        (Some("192.0.3.7"), "main"),
+        (Some("fd00::7"), "main"),
+        (None, "main"),
+    ] {
+        let found = table.way(address("10.8.9.9"), 0, from.map(address));
+        assert_eq!(found.unwrap().hop.device, device, "{from:?}");
+    }
 }
 
 #[test]

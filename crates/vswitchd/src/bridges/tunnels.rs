@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use switch::{Underlay, UnderlayBridge, Way};
 use tunnel::route::{Prefix, Table};
-use tunnel::vport::{Endpoint, IpsecPeer, Vport};
+use tunnel::vport::{Endpoint, IpsecPeer, Local, Vport};
 
 /// Sockets of the host's stack for a tunnel's datapath port.
 pub(super) struct HostPort {
@@ -228,7 +228,11 @@ impl Bridges {
             let mut details = BTreeMap::new();
             if let Endpoint::Address(remote) = tunnel.config.remote {
                 let mark = tunnel.config.egress_pkt_mark.unwrap_or(0);
-                if let Some((way, hop)) = underlay.way(tunnel, remote, mark) {
+                let source = match tunnel.config.local {
+                    Local::Address(local) => Some(local),
+                    Local::Any | Local::Flow => None,
+                };
+                if let Some((way, hop)) = underlay.way(tunnel, remote, mark, source) {
                     let way = match way {
                         Way::Native(..) => "native",
                         Way::Host => "host",

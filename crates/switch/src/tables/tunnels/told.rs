@@ -28,9 +28,10 @@ impl Pipeline<'_> {
         self.depend(Read::Underlay);
         let remote = self.remote_of(config);
         let told = remote.and_then(|remote| {
-            let (_, hop) = self.switch.tunnels.underlay.way(vport, remote, mark as u32)?;
-            let source = self.source_of(config, hop.source);
-            Some(self.told_of(config, ip, (source, remote)))
+            let source = self.source_of(config);
+            let underlay = &self.switch.tunnels.underlay;
+            let (_, hop) = underlay.way(vport, remote, mark as u32, source)?;
+            Some(self.told_of(config, ip, (source.unwrap_or(hop.source), remote)))
         });
         Some(SampledTunnel::of(vport, told))
     }
