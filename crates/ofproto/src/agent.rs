@@ -13,6 +13,8 @@ use nanos::Nanos;
 use openflow::model::{Body, ControllerStatus, Message, Role, RoleStatus, StatsReply};
 use openflow::{Framer, OfError, Version, Versions};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Weak;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use switch::FragMode;
 use telemetry::budget::Budget;
@@ -97,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) generation: Option<u64>,
     /// The connection whose bundle is being committed; changes of other connections wait.
     pub(crate) committing: Option<ConnId>,
+    /// The fields of tunnel options that rules in open bundles use, a bit each, by bundle.
+    pub(crate) options_in_bundles: Vec<Weak<AtomicU64>>,
     /// What the request being answered causes beyond its own connection.
     pub(crate) effects: Vec<Effect>,
 }
@@ -129,6 +133,7 @@ impl Agent {
                 misses_wanted: false,
                 generation: None,
                 committing: None,
+                options_in_bundles: Vec::new(),
                 effects: Vec::new(),
             },
             conns: BTreeMap::new(),

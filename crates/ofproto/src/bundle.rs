@@ -15,7 +15,10 @@ use openflow::model::{Body, BundleAdd, BundleControl, FlowCommand, FlowMod, Grou
 use openflow::{Codec, OfError};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use switch::tables::names_tunnel_options;
 use switch::{BundleItem, Switch};
 use telemetry::budget::Share;
 
@@ -51,6 +54,9 @@ struct Bundle {
     touched: Nanos,
     /// The message that opened it.
     first: Vec<u8>,
+    /// The fields of tunnel options that its rules use, a bit each: their mappings stay while it is
+    /// open, as in Open vSwitch.
+    options: Option<Arc<AtomicU64>>,
 }
 
 impl Bundles {
@@ -95,6 +101,7 @@ impl Bundles {
             bytes: 0,
             touched: now,
             first: message[..message.len().min(QUOTED)].to_vec(),
+            options: None,
         };
         self.open.insert(id, bundle);
         Ok(())
@@ -176,12 +183,22 @@ impl Core {
         codec: Codec,
         add: &BundleAdd,
         message: &[u8],
+        env: &impl Env,
         now: Nanos,
     ) -> Result<(), OfError> {
         // An invalid message is refused now, not when the bundle is committed.
         let body = codec.decode(&add.message)?.body;
+        let mut options = 0;
         match &body {
-            Body::FlowMod(change) => crate::flows::check(&codec, change)?,
+            Body::FlowMod(change) => {
+                crate::flows::check(&codec, change)?;
+                if names_tunnel_options(change) {
+                    let used = self.tables(env, |tables| Some(tables.options().used_by(change)));
+                    let used = used.unwrap_or(Ok(0))?;
+                    let deletes = matches!(change.command, FlowCommand::Delete | FlowCommand::DeleteStrict);
+                    options = if deletes { 0 } else { used };
+                }
+            }
             Body::GroupMod(_) | Body::PortMod(_) | Body::PacketOut(_) => {}
             _ => return Err(OfError::BfcMsgUnsup),
         }
@@ -196,10 +213,25 @@ impl Core {
         }
         let bundle = conn.bundles.checked(add.bundle, add.flags)?;
         bundle.work.push(&add.message, body);
+        if options != 0 {
+            let held = bundle.options.get_or_insert_with(|| {
+                let held = Arc::new(AtomicU64::new(0));
+                self.options_in_bundles.retain(|held| held.strong_count() > 0);
+                self.options_in_bundles.push(Arc::downgrade(&held));
+                held
+            });
+            held.fetch_or(options, Relaxed);
+        }
         bundle.bytes += bytes;
         bundle.touched = now;
         conn.bundles.bytes += bytes;
         Ok(())
+    }
+
+    /// The fields of tunnel options that rules in open bundles use, a bit each.
+    pub(crate) fn held_options(&self) -> u64 {
+        let open = self.options_in_bundles.iter().filter_map(Weak::upgrade);
+        open.fold(0, |all, held| all | held.load(Relaxed))
     }
 }
 

@@ -70,7 +70,7 @@ impl Core {
             Body::MeterMod(change) => self.meter_mod(conn, xid, change, env)?,
             Body::TableMod(change) => self.table_mod(conn, xid, &change, env)?,
             Body::BundleControl(control) => self.bundle_control(conn, xid, control, message, now)?,
-            Body::BundleAdd(add) => self.bundle_add(conn, *codec, &add, message, now)?,
+            Body::BundleAdd(add) => self.bundle_add(conn, *codec, &add, message, env, now)?,
             Body::FlowMonitorCancel(id) => self.monitor_cancel(conn, id)?,
             Body::PacketOut(packet) => self.packet_out(conn, &packet, env)?,
             Body::Resume(packet) => self.resume(conn, &packet, env)?,
@@ -97,8 +97,9 @@ impl Core {
                 conn.send(xid, Body::TlvTableReply(table));
             }
             Body::TlvTableMod { command, maps } => {
+                let held = self.held_options();
                 let bridge = &self.config.bridge;
-                env.change(|switch, _| (switch.change_options(bridge, command, &maps), Vec::new()))?;
+                env.change(|switch, _| (switch.change_options(bridge, command, &maps, held), Vec::new()))?;
             }
             Body::CtFlushZone(zone) => env.flush_connections(&CtFlush {
                 zone: Some(zone),

@@ -167,9 +167,9 @@ impl Switch {
     /// As [`FlowTables::change_options`].
     ///
     /// [`FlowTables::change_options`]: crate::tables::FlowTables::change_options
-    pub fn change_options(&mut self, bridge: &str, command: u16, maps: &[TlvMap]) -> Result<(), OfError> {
+    pub fn change_options(&mut self, bridge: &str, command: u16, maps: &[TlvMap], held: u64) -> Result<(), OfError> {
         let bridge = self.bridge_mut(bridge).map_err(|_| OfError::BrcEperm)?;
-        bridge.tables.change_options(command, maps)
+        bridge.tables.change_options(command, maps, held)
     }
 
     /// Gives tables names. This changes no translation.

@@ -212,3 +212,67 @@ fn bundles_that_make_no_sense_are_refused() {
     let heard = lab.hear(id, version);
     assert_eq!(errors(&heard), [(50, OfError::BfcTimeout)]);
 }
+
+#[test]
+fn options_of_tunnels_keep_their_fields_while_open_bundles_of_other_connections_use_them() {
+    let version = Version::V13;
+    let mut lab = Lab::new();
+    let (one, other) = (lab.open(Kind::Service, version), lab.open(Kind::Service, version));
+    let control = |kind| {
+        Body::BundleControl(BundleControl {
+            bundle: 5,
+            kind,
+            flags: 3,
+        })
+    };
+    let map = |kind, index| TlvMap {
+        class: 0x102,
+        kind,
+        len: 4,
+        index,
+    };
+    let change = |command, maps| Body::TlvTableMod { command, maps };
+    let add = |xid, command| {
+        let mut change = rule(1);
+        change.command = command;
+        change.matching.add_tun_metadata(3, &[1, 2, 3, 4], None).unwrap();
+        let body = flow(change);
+        let message = Codec::new(version).encode(&Message { xid, body });
+        Body::BundleAdd(BundleAdd {
+            bundle: 5,
+            flags: 3,
+            message,
+        })
+    };
+    // A field that is not mapped yet is refused at once.
+    lab.say(one, version, 1, control(0));
+    lab.say(one, version, 2, add(2, FlowCommand::Add));
+    assert_eq!(errors(&lab.hear(one, version)), [(2, OfError::NxFmfcInvalidTlvField)]);
+    lab.say(other, version, 1, change(0, vec![map(0, 3), map(1, 4)]));
+    // What deletes rules holds no mapping, as in Open vSwitch.
+    lab.say(one, version, 3, add(3, FlowCommand::Delete));
+    lab.say(other, version, 2, change(1, vec![map(0, 3)]));
+    lab.say(other, version, 3, change(0, vec![map(0, 3)]));
+    lab.say(one, version, 4, control(6));
+    lab.say(one, version, 5, control(0));
+    lab.say(one, version, 6, add(6, FlowCommand::Add));
+    lab.say(other, version, 4, change(1, vec![map(0, 3)]));
+    lab.say(other, version, 5, change(2, Vec::new()));
+    lab.say(other, version, 6, change(1, vec![map(1, 4)]));
+    assert_eq!(
+        errors(&lab.hear(other, version)),
+        [(4, OfError::NxTtmfcInvalidTlvDel), (5, OfError::NxTtmfcInvalidTlvDel)]
+    );
+    // Neither a bundle that is discarded nor one of a connection that is gone holds anything.
+    lab.say(one, version, 7, control(6));
+    lab.say(other, version, 7, change(2, Vec::new()));
+    lab.say(other, version, 8, change(0, vec![map(0, 3)]));
+    lab.say(one, version, 8, control(0));
+    lab.say(one, version, 9, add(9, FlowCommand::Add));
+    lab.say(other, version, 9, change(2, Vec::new()));
+    assert_eq!(errors(&lab.hear(other, version)), [(9, OfError::NxTtmfcInvalidTlvDel)]);
+    assert_eq!(errors(&lab.hear(one, version)), []);
+    lab.disconnect(one);
+    lab.say(other, version, 10, change(2, Vec::new()));
+    assert_eq!(errors(&lab.hear(other, version)), []);
+}

@@ -98,7 +98,7 @@ pub use freeze::RecircContext;
 pub(crate) use hidden::Hidden;
 pub use hidden::HiddenRule;
 pub use learn::Learned;
-pub use options::TunnelOptions;
+pub use options::{TunnelOptions, names_tunnel_options};
 pub use page::{Cursor, Found};
 pub use rule::{Removed, Rule, RuleRef};
 pub use translated::{BridgeRule, Context, ForController, NewFlowRecord, Translated};

@@ -10,7 +10,7 @@ use super::{FlowTables, Rule, WORDS, check};
 use classifier::{Classifier, Match};
 use flow::{FlowState, MappedOption, MatchField, OPTION_UNITS, OPTIONS, OptionMap, option_present, option_unit};
 use openflow::OfError;
-use openflow::model::{self, Subfield, TlvMap, TlvTable, Value};
+use openflow::model::{self, FlowMod, Subfield, TlvMap, TlvTable, Value};
 use std::sync::Arc;
 
 /// Number of `tun_metadata` fields; controllers choose their numbers.
@@ -101,6 +101,25 @@ impl TunnelOptions {
             Some((value, mask)) if !fits(value) || !mask.is_none_or(fits) => Err(OfError::BacBadSetLen),
             _ => Ok(()),
         }
+    }
+
+    /// The fields that a rule with this match and these instructions uses, a bit each.
+    ///
+    /// # Errors
+    /// A field is not mapped, or a value does not fit it.
+    pub fn used_by(&self, change: &FlowMod) -> Result<u64, OfError> {
+        let check = |options: &TunnelOptions| {
+            options.check_match(&change.matching)?;
+            check_actions(change, options)
+        };
+        check(self)?;
+        let uses = |field: &&Mapped| {
+            let mut others = self.clone();
+            others.fields.retain(|other| other.map.index != field.map.index);
+            check(&others) == Err(OfError::NxFmfcInvalidTlvField)
+        };
+        let used = self.fields.iter().filter(uses);
+        Ok(used.fold(0, |used, field| used | 1 << field.map.index))
     }
 
     /// The words of a match. Conditions on unmapped fields are left out.
@@ -327,21 +346,37 @@ pub(super) fn number(field: MatchField) -> Option<u8> {
     (number < 64).then_some(number)
 }
 
+/// Whether a flow mod names `tun_metadata` fields, which the mapping then has to have.
+pub fn names_tunnel_options(change: &FlowMod) -> bool {
+    let without = TunnelOptions::default();
+    !change.matching.tun_metadata().is_empty() || check_actions(change, &without) == Err(OfError::NxFmfcInvalidTlvField)
+}
+
+fn check_actions(change: &FlowMod, options: &TunnelOptions) -> Result<(), OfError> {
+    let instructions = &change.instructions;
+    check::actions_of(&instructions.apply, options)?;
+    check::actions_of(&instructions.write, options)
+}
+
 impl FlowTables {
     /// The mapping of tunnel options to fields.
     pub fn options(&self) -> &TunnelOptions {
         &self.options
     }
 
-    /// Maps options to fields, or removes mappings: all of the request, or nothing.
+    /// Maps options to fields, or removes mappings: all of the request, or nothing. The fields of
+    /// `held`, a bit each, keep their mappings.
     ///
     /// # Errors
     /// The error of the first mapping that fails; [`OfError::NxTtmfcInvalidTlvDel`] if rules use a
-    /// field whose mapping would be removed.
-    pub fn change_options(&mut self, command: u16, maps: &[TlvMap]) -> Result<(), OfError> {
+    /// field whose mapping would be removed, or it is held.
+    pub fn change_options(&mut self, command: u16, maps: &[TlvMap], held: u64) -> Result<(), OfError> {
         let new = self.options.changed(command, maps)?;
         let gone = |field: &&Mapped| new.get(field.map.index as u8).is_none();
         let gone: Vec<&Mapped> = self.options.fields.iter().filter(gone).collect();
+        if gone.iter().any(|field| held >> field.map.index & 1 != 0) {
+            return Err(OfError::NxTtmfcInvalidTlvDel);
+        }
         if !gone.is_empty() {
             let all = self.chosen(None).flat_map(|(number, table)| {
                 let rules: &Classifier<Rule, WORDS> = &table.rules;

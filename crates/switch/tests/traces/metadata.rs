@@ -78,7 +78,7 @@ fn marks_and_tunnels_metadata_go_through_tables_as_in_open_vswitch() {
     for program in PROGRAMS {
         let mut ours = Switch::new(5);
         ours.configure(topology.config(), Nanos::ZERO);
-        ours.change_options("br0", 0, &parse_tlv_maps(OPTIONS).unwrap())
+        ours.change_options("br0", 0, &parse_tlv_maps(OPTIONS).unwrap(), 0)
             .unwrap();
         for bridge in crate::BRIDGES {
             oracle.tool("ovs-ofctl", &["del-flows", bridge]).expect_ok();

@@ -1,7 +1,12 @@
 //! Options of Geneve in fields (`tun_metadata`), mapped and matched by Debian's `ovs-ofctl`.
 
-use super::{V4, Wired, decoded, inner};
-use testkit::skip;
+use super::{End, V4, Wired, decoded, inner};
+use openflow::model::{Body, BundleAdd, BundleControl, FlowCommand, Message, TlvMap};
+use openflow::text::{Names, parse_flow};
+use openflow::{Codec, ErrorKind, Framer, OfError, Version};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use testkit::{eventually, skip};
 
 const MAP: &str = "{class=0x102,type=0x80,len=4}->tun_metadata0,{class=0x103,type=1,len=12}->tun_metadata1,\
                    {class=0x104,type=2,len=16}->tun_metadata5";
@@ -62,5 +67,163 @@ fn options_of_geneve_are_fields_at_both_ends() {
     for from in [0, 1] {
         let (_, came) = wired.carry(from, &[inner(2)], 1);
         assert_eq!(came[1 - from], [inner(2)]);
+    }
+}
+
+/// A controller's connection to `br0`.
+struct Connection {
+    stream: UnixStream,
+    codec: Codec,
+    framer: Framer,
+}
+
+impl Connection {
+    fn new(end: &End) -> Connection {
+        let stream = UnixStream::connect(end.switch.sandbox.path("br0.mgmt")).unwrap();
+        (&stream).write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+        Connection {
+            stream,
+            codec: Codec::new(Version::V13),
+            framer: Framer::new(),
+        }
+    }
+
+    /// Sends a request; the error that is the answer.
+    fn ask(&mut self, body: Body) -> Option<OfError> {
+        for (xid, body) in [(7, body), (8, Body::BarrierRequest)] {
+            let bytes = self.codec.encode(&Message { xid, body });
+            self.stream.write_all(&bytes).unwrap();
+        }
+        let mut refused = None;
+        loop {
+            while let Some(bytes) = self.framer.next().unwrap() {
+                // The greeting may be of a later version.
+                if bytes[1] == 0 {
+                    continue;
+                }
+                match self.codec.decode(bytes).unwrap().body {
+                    Body::BarrierReply => return refused,
+                    Body::Error(error) => match error.kind {
+                        ErrorKind::Known(error) => refused = Some(error),
+                        other => panic!("{other:?}"),
+                    },
+                    _ => {}
+                }
+            }
+            let mut bytes = [0; 4096];
+            let n = self.stream.read(&mut bytes).unwrap();
+            assert!(n > 0, "the switch has closed the connection");
+            self.framer.push(&bytes[..n]);
+        }
+    }
+
+    fn map(&mut self, command: u16, class: u16, index: u16) -> Option<OfError> {
+        let map = TlvMap {
+            class,
+            kind: 0x80,
+            len: 4,
+            index,
+        };
+        let maps = if command == CLEAR { Vec::new() } else { vec![map] };
+        self.ask(Body::TlvTableMod { command, maps })
+    }
+
+    fn rule(&mut self, command: FlowCommand, text: &str) -> Option<OfError> {
+        self.ask(flow_mod(command, text))
+    }
+
+    /// The opening, the commit and so on of a bundle.
+    fn bundle(&mut self, kind: u16) -> Option<OfError> {
+        self.ask(Body::BundleControl(BundleControl {
+            bundle: 5,
+            kind,
+            flags: 3,
+        }))
+    }
+
+    fn bundled(&mut self, text: &str) -> Option<OfError> {
+        let body = flow_mod(FlowCommand::Add, text);
+        let message = self.codec.encode(&Message { xid: 7, body });
+        self.ask(Body::BundleAdd(BundleAdd {
+            bundle: 5,
+            flags: 3,
+            message,
+        }))
+    }
+}
+
+const ADD: u16 = 0;
+const DELETE: u16 = 1;
+const CLEAR: u16 = 2;
+const OPEN: u16 = 0;
+const COMMIT: u16 = 4;
+
+fn flow_mod(command: FlowCommand, text: &str) -> Body {
+    let mut change = parse_flow(command, text, &Names::default()).unwrap();
+    change.table = Some(0);
+    Body::FlowMod(Box::new(change))
+}
+
+#[test]
+fn the_map_is_one_for_all_connections_and_open_bundles_keep_what_they_use() {
+    skip!(unless "ovs-vswitchd", "ovs-vsctl", "ovs-ofctl", "ovs-appctl", "tshark");
+    let mut wired = Wired::beside();
+    wired.tunnel(1, "type=geneve options:key=7", V4);
+    let steps = |end: &End| {
+        let (mut one, mut other) = (Connection::new(end), Connection::new(end));
+        let mut said = vec![
+            other.rule(FlowCommand::Add, "priority=5,tun_metadata0=1,actions=drop"),
+            one.map(ADD, 0x102, 0),
+            // The other connection uses the map of the first, which then cannot take it away.
+            other.rule(FlowCommand::Add, "priority=5,tun_metadata0=1,actions=drop"),
+            one.map(DELETE, 0x102, 0),
+            other.map(ADD, 0x103, 0),
+            other.map(ADD, 0x103, 1),
+            one.rule(
+                FlowCommand::Add,
+                "priority=6,tun_metadata0=1,tun_metadata1=2,actions=drop",
+            ),
+            other.map(DELETE, 0x103, 1),
+        ];
+        end.switch.tool("ovs-ofctl", &["del-flows", "br0"]).expect_ok();
+        // Open vSwitch frees rules a little later.
+        eventually("rules let go of the map", || {
+            other.map(CLEAR, 0, 0).is_none().then_some(())
+        });
+        let in_port = "priority=9,in_port=1,tun_metadata0=0xa1b2c3d4,ip,actions=99";
+        said.extend([
+            one.bundle(OPEN),
+            one.bundled(in_port),
+            other.map(ADD, 0x102, 0),
+            one.bundled(in_port),
+            // What would give the field of a rule in flight another meaning is refused.
+            other.map(CLEAR, 0, 0),
+            other.map(DELETE, 0x102, 0),
+            other.map(ADD, 0x109, 0),
+            other.map(ADD, 0x103, 1),
+            other.map(DELETE, 0x103, 1),
+            one.bundle(COMMIT),
+        ]);
+        let send = "in_port=99,ip,actions=set_field:0xa1b2c3d4->tun_metadata0,1";
+        said.push(other.rule(FlowCommand::Add, send));
+        said
+    };
+    let said = wired.ends.each_ref().map(steps);
+    assert_eq!(said[0], said[1], "both switches answer the same");
+    assert!(said[0].contains(&Some(OfError::NxTtmfcInvalidTlvDel)));
+    for from in [0, 1] {
+        let (outer, came) = wired.carry(from, &[inner(2)], 1);
+        assert_eq!(came[1 - from], [inner(2)]);
+        assert_eq!(decoded(&outer, &[], &["geneve.option.class"]), ["0x0102"]);
+    }
+    // A bundle goes with its connection.
+    for end in &wired.ends {
+        end.switch.tool("ovs-ofctl", &["del-flows", "br0"]).expect_ok();
+        let (mut one, mut other) = (Connection::new(end), Connection::new(end));
+        one.bundle(OPEN);
+        assert_eq!(one.bundled("tun_metadata0=7,actions=drop"), None);
+        assert_eq!(other.map(CLEAR, 0, 0), Some(OfError::NxTtmfcInvalidTlvDel));
+        drop(one);
+        eventually("the bundle is gone", || other.map(CLEAR, 0, 0).is_none().then_some(()));
     }
 }

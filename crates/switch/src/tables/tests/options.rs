@@ -17,7 +17,7 @@ fn mapped() -> FlowTables {
     let mut tables = tables();
     let all = "{class=0xffff,type=0,len=4}->tun_metadata0,{class=0xffff,type=1,len=12}->tun_metadata5,\
                {class=2,type=1,len=0}->tun_metadata63";
-    tables.change_options(ADD, &maps(all)).unwrap();
+    tables.change_options(ADD, &maps(all), 0).unwrap();
     tables
 }
 
@@ -43,23 +43,23 @@ fn options_are_mapped_all_or_none_and_as_far_as_there_is_room() {
             NxTtmfcTableFull,
         ),
     ] {
-        assert_eq!(tables.change_options(ADD, &maps(text)), Err(error), "{text}");
+        assert_eq!(tables.change_options(ADD, &maps(text), 0), Err(error), "{text}");
     }
-    assert_eq!(tables.change_options(3, &[]), Err(NxTtmfcBadCommand));
+    assert_eq!(tables.change_options(3, &[], 0), Err(NxTtmfcBadCommand));
     let there: Vec<_> = tables.options().table().maps.iter().map(|map| map.index).collect();
     assert_eq!(there, [0, 5, 63]);
     tables
-        .change_options(DELETE, &maps("{class=0xffff,type=0,len=4}->tun_metadata0"))
+        .change_options(DELETE, &maps("{class=0xffff,type=0,len=4}->tun_metadata0"), 0)
         .unwrap();
     // There was room between the others, and after them.
     tables
-        .change_options(ADD, &maps("{class=7,type=7,len=20}->tun_metadata0"))
+        .change_options(ADD, &maps("{class=7,type=7,len=20}->tun_metadata0"), 0)
         .unwrap();
     assert_eq!(
-        tables.change_options(ADD, &maps("{class=7,type=8,len=4}->tun_metadata1")),
+        tables.change_options(ADD, &maps("{class=7,type=8,len=4}->tun_metadata1"), 0),
         Err(NxTtmfcTableFull)
     );
-    tables.change_options(CLEAR, &[]).unwrap();
+    tables.change_options(CLEAR, &[], 0).unwrap();
     assert!(tables.options().table().maps.is_empty());
 }
 
@@ -114,18 +114,18 @@ fn a_field_that_rules_use_keeps_its_option() {
         flow(&mut tables, text).unwrap();
         let used = maps("{class=0xffff,type=0,len=4}->tun_metadata0");
         for (command, which) in [(DELETE, &used[..]), (CLEAR, &[])] {
-            let refused = tables.change_options(command, which);
+            let refused = tables.change_options(command, which, 0);
             assert_eq!(refused, Err(OfError::NxTtmfcInvalidTlvDel), "{text}");
         }
         let other = maps("{class=0xffff,type=1,len=12}->tun_metadata5");
-        tables.change_options(DELETE, &other).unwrap();
+        tables.change_options(DELETE, &other, 0).unwrap();
         assert_eq!(tables.options().table().maps.len(), 2);
         let delete = FlowMod {
             command: FlowCommand::Delete,
             ..FlowMod::default()
         };
         tables.flow_mod(&delete, T1).unwrap();
-        tables.change_options(CLEAR, &[]).unwrap();
+        tables.change_options(CLEAR, &[], 0).unwrap();
     }
 }
 
@@ -199,7 +199,7 @@ fn options_of_received_packets_are_fields_as_far_as_they_are_mapped() {
     );
     assert_eq!(read(&tables, &[0xff, 0xff, 0, 0]), Err(Refusal::GeneveOptionLength));
     assert_eq!(read(&tables, &[9, 9, 0x89, 0]), Err(Refusal::GeneveCritical));
-    tables.change_options(CLEAR, &[]).unwrap();
+    tables.change_options(CLEAR, &[], 0).unwrap();
     assert_eq!(read(&tables, &one), read(&tables, &[]));
 }
 
@@ -215,11 +215,11 @@ proptest! {
         let map = |index: usize, units: u8| TlvMap { class: 7, kind: index as u8, len: units * 4, index: index as u16 };
         let mut tables = tables();
         for (index, units) in lengths.iter().enumerate() {
-            let _ = tables.change_options(ADD, &[map(index, *units)]);
+            let _ = tables.change_options(ADD, &[map(index, *units)], 0);
         }
         // A mapping that is gone leaves room between others.
-        let _ = tables.change_options(DELETE, &[map(removed, 0)]);
-        let _ = tables.change_options(ADD, &[map(5, again)]);
+        let _ = tables.change_options(DELETE, &[map(removed, 0)], 0);
+        let _ = tables.change_options(ADD, &[map(5, again)], 0);
         let mapped = tables.options().table().maps;
         let mut state = FlowState::ZERO;
         let mut expected = Vec::new();
