@@ -28,15 +28,16 @@ const SPARE: usize = 4 * BATCH;
 const EXPIRED: usize = 64;
 
 /// Metadata that packets have by their boxes, and give back with them.
-type Spare = Vec<Box<ExtraMeta>>;
+pub(crate) type Spare = Vec<Box<ExtraMeta>>;
 
 /// A worker's connection tracking.
 pub(crate) struct Connections {
     tracker: Tracker,
     /// When the next step of a pass over the connections is due.
     sweep: Nanos,
-    /// Metadata of packets that have left: a packet that is tracked needs some.
-    spare: Spare,
+    /// Metadata of packets that have left: a packet that is tracked needs some, and one that a
+    /// tunnel has received.
+    pub(crate) spare: Spare,
     /// What the tracker says of a batch.
     outcomes: Box<[Outcome; BATCH]>,
 }
@@ -155,7 +156,7 @@ impl Connections {
         (established.connection == connection).then_some((established, bypassing, epoch))
     }
 
-    /// Takes the metadata of connections off packets that leave, for others.
+    /// Takes the metadata of connections and tunnels off packets that leave, for others.
     pub(crate) fn reclaim(&mut self, frames: &mut [Frame]) {
         for frame in frames {
             if let Some(extra) = frame.meta.take_extra()

@@ -2,6 +2,7 @@
 
 mod too_big;
 
+use super::connections::Spare;
 use super::{Context, ETHERNET, ethernet_len};
 use crate::flow_look::FlowSecret;
 use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
@@ -126,7 +127,13 @@ impl Tunnels {
     }
 
     /// Takes the outer headers of a packet off: it is then one that the tunnel has received.
-    pub(crate) fn pop(&self, frame: &mut Frame, port: PortNo, format: Format) -> Result<(), DropCause> {
+    pub(crate) fn pop(
+        &self,
+        frame: &mut Frame,
+        port: PortNo,
+        format: Format,
+        spare: &mut Spare,
+    ) -> Result<(), DropCause> {
         let ip = ethernet_len(frame);
         let data = frame.data().get(ip..).ok_or(DropCause::TunnelMalformed)?;
         let checksums = match frame.offload.csum {
@@ -157,7 +164,7 @@ impl Tunnels {
         }
         let mut meta = PacketMeta::received(port);
         meta.mark = mark;
-        meta.extra_mut().tunnel = Some(tunnel);
+        meta.extra_or(|| spare.pop().unwrap_or_default()).tunnel = Some(tunnel);
         frame.meta = meta;
         Ok(())
     }
@@ -179,7 +186,8 @@ impl Context<'_> {
             return self.dropped(DropCause::Recirculation);
         }
         let mut frame = frame;
-        match self.tunnels.pop(&mut frame, port, format) {
+        let spare = &mut self.connections.spare;
+        match self.tunnels.pop(&mut frame, port, format, spare) {
             Ok(()) => self.recirculated.push(frame),
             Err(cause) => self.dropped(cause),
         }
@@ -335,7 +343,7 @@ mod tests {
             inside[15] = inner_tos;
             let mut frame = Frame::from_slice(&outer(outer_tos, &GENEVE, &inside));
             let key = tunnels.inner_key(&frame, TUNNEL, Format::Geneve);
-            let popped = tunnels.pop(&mut frame, TUNNEL, Format::Geneve);
+            let popped = tunnels.pop(&mut frame, TUNNEL, Format::Geneve, &mut Spare::new());
             let left = flow::extract(frame.data(), &frame.meta).filter(|_| popped.is_ok());
             match same {
                 true => assert_eq!(key, left, "{outer_tos} {inner_tos}"),

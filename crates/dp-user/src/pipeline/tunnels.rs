@@ -14,7 +14,8 @@ impl Pipeline {
             worker: &self.stats,
             port: from.source.stats.as_deref(),
         };
-        frames.retain_mut(|frame| match self.actor.tunnels.pop(frame, from.port, format) {
+        let spare = &mut self.actor.connections.spare;
+        frames.retain_mut(|frame| match self.actor.tunnels.pop(frame, from.port, format, spare) {
             Ok(()) => true,
             Err(cause) => {
                 drops.count(cause, 1);
