@@ -58,6 +58,7 @@ mod tunnels;
 mod tunnels_changes;
 mod tunnels_offloaded;
 mod tunnels_packet_types;
+mod tunnels_underlay;
 mod tunnels_wired;
 mod vtep;
 mod workers;

@@ -82,6 +82,14 @@ const COMMON: &[Kind] = &[
         "type=ip6erspan options:key=89 options:erspan_ver=1 options:erspan_idx=3",
         ("erspan.spanid", "89"),
     )),
+    setting(
+        over_v6(kind(
+            "type=ip6erspan options:key=92 options:erspan_ver=2 options:erspan_dir=1 options:erspan_hwid=6",
+            ("erspan.hw", "6"),
+        )),
+        "",
+        "tun_erspan_ver=2,tun_erspan_dir=1,tun_erspan_hwid=0x6,",
+    ),
 ];
 
 /// Those that it has not, or whose packets have wrong checksums there.
