@@ -1,5 +1,5 @@
-//! A tunnel over the bridge itself: the bridge's local port has the address of the tunnel's end, and
-//! outer packets enter and leave the bridge by it.
+//! A tunnel over the bridge itself: the bridge's local port has the address of the tunnel's end,
+//! and outer packets enter and leave the bridge by it.
 //!
 //! Nobody is at the other end, so its MAC address is added by hand.
 

@@ -96,6 +96,8 @@ fn a_neighbour_that_has_asked_for_the_bridge_need_not_be_asked() {
     eventually("a packet comes back", || {
         (ping(&lab.host, "10.9.0.2", 1).received == 1).then_some(())
     });
-    let dropped = lab.switch.try_appctl(&["coverage/read-counter", "drop_tunnel_neighbour"]);
+    let dropped = lab
+        .switch
+        .try_appctl(&["coverage/read-counter", "drop_tunnel_neighbour"]);
     assert_eq!(dropped.stdout.trim(), "0");
 }

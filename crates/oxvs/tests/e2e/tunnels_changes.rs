@@ -305,7 +305,9 @@ fn rules_choose_the_source_of_each_packet() {
                 );
                 lab.rule(&rule);
             }
-            lab.rule(&format!("priority=9,in_port=9,tun_dst={source},tun_id={key},actions=output:7"));
+            lab.rule(&format!(
+                "priority=9,in_port=9,tun_dst={source},tun_id={key},actions=output:7"
+            ));
         }
         lab.rule("priority=8,in_port=9,actions=drop");
         let capture = Capture::start(peer, "eth0", "udp dst port 4789 and dst host 172.30.0.2");
@@ -320,7 +322,10 @@ fn rules_choose_the_source_of_each_packet() {
             let source: std::net::Ipv4Addr = source.parse().unwrap();
             let of_key = sent.iter().filter(|frame| frame[46..49] == [0, 0, key]);
             let sources: Vec<&[u8]> = of_key.map(|frame| &frame[26..30]).collect();
-            assert!(sources.len() > 5 && sources.iter().all(|own| *own == source.octets()), "{native}");
+            assert!(
+                sources.len() > 5 && sources.iter().all(|own| *own == source.octets()),
+                "{native}"
+            );
         }
         // What comes to one address with the key of the other is dropped by the rules.
         peer.ip("link del t1");

@@ -12,7 +12,10 @@ fn sent_by_queues(switch: &Vswitch, bridge: &str, port: &str, queues: usize) -> 
             let shown = switch.tool("ovs-ofctl", &["queue-stats", bridge, port, &queue.to_string()]);
             let shown = shown.expect_ok();
             let (_, behind) = shown.split_once("pkts=").unwrap_or_else(|| panic!("{shown}"));
-            behind.split_once(',').and_then(|(packets, _)| packets.parse().ok()).unwrap_or(0)
+            behind
+                .split_once(',')
+                .and_then(|(packets, _)| packets.parse().ok())
+                .unwrap_or(0)
         })
         .collect()
 }
@@ -54,7 +57,9 @@ fn outer_packets_go_through_the_queue_that_rules_of_either_bridge_choose() {
         for (bridge, rule) in [("br-int", inner), ("br-phy", outer)] {
             switch.tool("ovs-ofctl", &["del-flows", bridge]).expect_ok();
             for rule in ["priority=0,actions=NORMAL", rule] {
-                switch.tool("ovs-ofctl", &["-O", "OpenFlow13", "add-flow", bridge, rule]).expect_ok();
+                switch
+                    .tool("ovs-ofctl", &["-O", "OpenFlow13", "add-flow", bridge, rule])
+                    .expect_ok();
             }
         }
     };
@@ -94,7 +99,9 @@ fn outer_packets_go_through_the_queue_that_rules_of_either_bridge_choose() {
     ] {
         rules(inner, outer);
         let before = sent_by_queues(&switch, "br-phy", "p0", 4);
-        let words = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "1", "-Q", "0x20", "10.9.0.2"];
+        let words = [
+            "ping", "-q", "-c", "20", "-i", "0.01", "-W", "1", "-Q", "0x20", "10.9.0.2",
+        ];
         assert!(host.run(&words).contains(" 20 received"), "{what}");
         let after = sent_by_queues(&switch, "br-phy", "p0", 4);
         for other in 0..4 {
@@ -168,7 +175,10 @@ impl Bonded {
         }
         captures.map(|capture| {
             let frames = capture.finish();
-            frames.iter().filter(|frame| frame.len() == 14 + 20 + 8 + 8 + 142).count()
+            frames
+                .iter()
+                .filter(|frame| frame.len() == 14 + 20 + 8 + 8 + 142)
+                .count()
         })
     }
 }
