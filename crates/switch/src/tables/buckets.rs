@@ -9,10 +9,15 @@ use super::report::Kind;
 use crate::dep::Read;
 use dp::DropCause;
 use flow::{Field, Home, MatchPrerequisite};
-use openflow::model::{GroupType, Selection};
+use openflow::model::{GroupType, HashFields, Selection};
 
 /// The bucket number of packets that count for the group alone.
 const NO_BUCKET: u16 = u16::MAX;
+
+/// The algorithm in the upper half of the parameter of `dp_hash` that gives both directions of a
+/// connection the same hash. OVN sets it where the datapath's `max_hash_alg` allows it. The ports
+/// of UDP count, as in Open vSwitch's kernel datapath.
+const SYMMETRIC: u64 = 1;
 
 impl Pipeline<'_> {
     /// The action `group`.
@@ -106,6 +111,9 @@ impl Pipeline<'_> {
     /// A controller sets its own `selection_method_param` if senders must not predict the choice.
     fn hash_for(&mut self, selection: Option<&Selection>) -> u64 {
         let basis = selection.map_or(0, |selection| selection.param);
+        if selection.is_some_and(|selection| selection.method == "dp_hash" && selection.param >> 32 == SYMMETRIC) {
+            return self.hash_of(HashFields::SymmetricL3L4Udp, basis);
+        }
         let mut hash = flow::mix(0, basis);
         let mut add = |value: u128| hash = flow::mix(flow::mix(hash, (value >> 64) as u64), value as u64);
         let named = selection.filter(|selection| selection.method == "hash" && !selection.fields.is_empty());

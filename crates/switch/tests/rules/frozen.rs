@@ -455,6 +455,28 @@ fn a_group_selects_by_weight_and_few_flows_move_when_a_bucket_goes() {
 }
 
 #[test]
+fn both_directions_of_a_connection_have_one_bucket_by_the_symmetric_hash() {
+    let buckets = "bucket=output:2,bucket=output:3,bucket=output:4,bucket=output:5";
+    let differing = |parameter: &str| {
+        let group = format!("group_id=1,type=select,selection_method=dp_hash,{parameter}{buckets}");
+        let switch = bridge(&[&group], &["udp,actions=group:1"]);
+        let (near, far) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let different = (1..200).filter(|port| {
+            let there = Packet::new(mac(1), mac(2)).ipv4(near, far).udp(*port, 53, b"");
+            let back = Packet::new(mac(2), mac(1)).ipv4(far, near).udp(53, *port, b"");
+            let [there, back] = [there, back].map(|packet| {
+                let key = extract(&packet.bytes(), &PortNo(1).into()).unwrap();
+                switch.ask(&key).translation.actions
+            });
+            there != back
+        });
+        different.count()
+    };
+    assert_eq!(differing("selection_method_param=0x100000007,"), 0);
+    assert!(differing("selection_method_param=7,") > 100);
+}
+
+#[test]
 fn controllers_are_told_what_handed_a_packet_to_them() {
     const MISS: u8 = ForController::TABLE_MISS;
     let group = "group_id=1,type=all,bucket=actions=controller";

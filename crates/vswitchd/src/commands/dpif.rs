@@ -111,7 +111,7 @@ const FEATURES: &[(&str, &str, Support)] = &[
     ("sample_nesting", "Sample nesting", Support::Up(0)),
     ("ct_eventmask", "Conntrack eventmask", Support::Has(true)),
     ("ct_clear", "Conntrack clear", Support::Has(true)),
-    ("max_hash_alg", "Max dp_hash algorithm", Support::Up(0)),
+    ("max_hash_alg", "Max dp_hash algorithm", Support::Up(1)),
     ("check_pkt_len", "Check pkt length action", Support::Has(true)),
     ("ct_timeout", "Conntrack timeout policy", Support::Has(true)),
     ("explicit_drop_action", "Explicit Drop action", Support::Has(true)),
