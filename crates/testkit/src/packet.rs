@@ -119,10 +119,17 @@ impl Packet {
 
     /// TCP without options; `flags` as in the header's byte 13 (SYN 2, ACK 16, …).
     pub fn tcp(self, sport: u16, dport: u16, flags: u8, payload: &[u8]) -> Packet {
+        self.tcp_at(sport, dport, flags, (1, 0), payload)
+    }
+
+    /// The same with a sequence number and an acknowledged one.
+    pub fn tcp_at(self, sport: u16, dport: u16, flags: u8, (seq, ack): (u32, u32), payload: &[u8]) -> Packet {
         let mut l4 = Vec::with_capacity(20 + payload.len());
         l4.extend(sport.to_be_bytes());
         l4.extend(dport.to_be_bytes());
-        l4.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        l4.extend(seq.to_be_bytes());
+        l4.extend(ack.to_be_bytes());
+        l4.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         l4.extend(payload);
         self.transport(6, l4, Some(16))
     }

@@ -1,6 +1,6 @@
 //! Traffic between namespaces: ping, iperf3, captures.
 
-use crate::{Daemon, Netns, Sandbox, eventually, pcap};
+use crate::{Daemon, Netns, Sandbox, eventually, pcap, to_hex};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -37,6 +37,23 @@ pub fn ping(from: &Netns, address: &str, count: u32) -> Ping {
         received: number("received").unwrap_or(0),
         average_ms: average,
     }
+}
+
+/// Sends frames from a device as they are, in order. A receiver that takes 100 000 a second keeps
+/// up.
+#[track_caller]
+pub fn send_frames(from: &Netns, device: &str, frames: &[Vec<u8>]) {
+    let script = "import socket, sys, time\n\
+                  s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
+                  s.bind((sys.argv[1], 0))\n\
+                  for n, frame in enumerate(open(sys.argv[2])):\n \
+                  s.send(bytes.fromhex(frame))\n \
+                  if n % 100 == 99: time.sleep(0.001)";
+    let sandbox = Sandbox::new();
+    let lines: Vec<String> = frames.iter().map(|frame| to_hex(frame)).collect();
+    let written = std::fs::write(sandbox.path("frames"), lines.join("\n"));
+    written.unwrap_or_else(|e| panic!("frames: {e}"));
+    from.run(&["python3", "-c", script, device, &sandbox.arg("frames")]);
 }
 
 /// A bulk transfer by iperf3.
