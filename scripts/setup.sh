@@ -41,11 +41,13 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nfdump* | *pmacct* | *lldpd* | *frr*)
+    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
-        for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host dpdk \
+        for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host \
+            ovn-controller-vtep nftables dpdk \
             nfdump nfacctd pmacctd sfacctd uacctd lldpd frr; do
-            ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 || true
+            ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 ||
+                ./scripts/as-root systemctl disable $service >/dev/null 2>&1 || true
         done
         ;;
     esac
@@ -106,7 +108,9 @@ fi
 if [ "$goal" = test ]; then
     need ovn-northd ovn-central "has the databases of OVN, whose networks are tried (its services stay off)"
     need ovn-controller ovn-host "programs the switch of a chassis of OVN (its services stay off)"
+    need ovn-controller-vtep ovn-controller-vtep "joins a hardware VTEP to those networks (its service stays off)"
     need curl curl "asks the web servers of those networks"
+    need nft nftables "is the kernel's connection tracking, which ours is compared with (its service stays off)"
     need valgrind valgrind "counts the instructions of the fast path"
     need git git "lists the files that are checked"
     need clang clang "builds the eBPF programs again, to see that their objects match"
