@@ -30,6 +30,10 @@ recordings() {
 }
 
 step tests env OXVS_TESTS=long ./scripts/test.sh
+# Every case of OVN with a chassis of Open vSwitch beside one of ours.
+for kinds in ours,debian debian,ours; do
+    step "ovn-$kinds" env OXVS_TESTS=long E2E_OVN=$kinds ./scripts/cargo test --quiet --locked -p oxvs --test e2e ovn::
+done
 step client-libraries ./scripts/client-libraries.sh
 step systemd ./scripts/systemd.sh 5
 step restarts ./scripts/bench/restarts.sh 100

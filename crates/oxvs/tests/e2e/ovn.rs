@@ -1,5 +1,8 @@
 //! OVN of Debian, unmodified, on the switch under test: `ovn-northd` with its two databases, and an
 //! `ovn-controller` for each chassis.
+//!
+//! `E2E_OVN` says of what kinds the chassis are, in turn: with `ours,debian` every network has a
+//! chassis of Debian's Open vSwitch too, and with `debian,ours` the first one is of that kind.
 
 mod access_lists;
 mod balancers;
@@ -8,9 +11,11 @@ mod encapsulations;
 mod ipv6;
 mod networks;
 mod outside;
+mod restarts;
 mod scale;
 mod services;
 mod switching;
+mod vtep;
 
 use crate::fixture::{binary, debian_in_namespace, in_namespace, stand_in};
 use std::io::Read;
@@ -49,6 +54,17 @@ impl Default for Plan<'_> {
             our_databases: false,
         }
     }
+}
+
+/// The kinds of at least so many chassis.
+fn kinds(number: usize) -> Vec<bool> {
+    let named = std::env::var("E2E_OVN").unwrap_or_default();
+    let listed: Vec<bool> = match named.as_str() {
+        "" => vec![!stand_in()],
+        named => named.split(',').map(|kind| kind == "ours").collect(),
+    };
+    let number = number.max(listed.len());
+    listed.into_iter().cycle().take(number).collect()
 }
 
 /// Databases and `ovn-northd`.
@@ -134,6 +150,8 @@ struct Chassis {
     ns: Netns,
     controller: Option<Daemon>,
     command: Vec<String>,
+    /// Whether its hosts leave checksums to devices.
+    leaves_checksums: bool,
 }
 
 impl Chassis {
@@ -178,7 +196,12 @@ impl Chassis {
             ns,
             controller: None,
             command,
+            // Open vSwitch takes checksums that the kernel leaves to devices for wrong ones.
+            leaves_checksums: !plan.kinds.contains(&false),
         };
+        if !chassis.leaves_checksums && plan.kinds.len() > 1 {
+            without_offloads(&chassis.ns, "under");
+        }
         chassis.start_controller();
         chassis
     }
@@ -198,12 +221,37 @@ impl Chassis {
         let device = format!("v{port}");
         self.ns.veth(&device, &host, "eth0");
         host.ip(&format!("link set eth0 address {mac}"));
+        host.ip("link set eth0 mtu 1400");
+        if !self.leaves_checksums {
+            without_offloads(&host, "eth0");
+        }
         host.address("eth0", address);
         host.ip(&format!("route add default via {router}"));
         self.switch.vsctl(&format!(
             "add-port br-int {device} -- set interface {device} external_ids:iface-id={port}"
         ));
         host
+    }
+
+    /// How many packets the rules have counted that the controller made of logical flows with this
+    /// text: a rule's cookie is the beginning of the identifier of its logical flow.
+    #[track_caller]
+    fn counted(&self, central: &Central, logical: &str) -> u64 {
+        let number = |text: &str, name: &str| {
+            let rest = text.split_once(name)?.1.trim_start_matches("0x");
+            u64::from_str_radix(rest.split(|c: char| !c.is_ascii_hexdigit()).next()?, 16).ok()
+        };
+        let flows = central.tool("ovn-sbctl", "sb", &["--uuid", "lflow-list"]).expect_ok();
+        let flows = flows.lines().filter(|line| line.contains(logical));
+        let cookies: Vec<u64> = flows.filter_map(|line| number(line, "uuid=")).collect();
+        assert!(!cookies.is_empty(), "no logical flow has {logical}");
+        let words = ["-O", "OpenFlow15", "dump-flows", "br-int"];
+        let rules = self.switch.tool("ovs-ofctl", &words).expect_ok();
+        let rules = rules
+            .lines()
+            .filter(|line| number(line, "cookie=").is_some_and(|cookie| cookies.contains(&cookie)));
+        let packets = rules.filter_map(|line| line.split_once("n_packets=")?.1.split(',').next()?.parse::<u64>().ok());
+        packets.sum()
     }
 
     /// Nothing that the controller asked for was refused.
@@ -237,6 +285,10 @@ fn plug(wire: &Netns, port: &str, ns: &Netns, device: &str) {
     wire.ip(&format!("link set {port} master wire"));
 }
 
+fn without_offloads(ns: &Netns, device: &str) {
+    ns.run(&["ethtool", "-K", device, "tx", "off"]);
+}
+
 fn allow_ipv6(ns: &Netns, device: &str) {
     ns.run(&["sysctl", "-qw", &format!("net.ipv6.conf.{device}.disable_ipv6=0")]);
 }
@@ -246,7 +298,8 @@ fn allow_ipv6(ns: &Netns, device: &str) {
 struct Network {
     central: Central,
     chassis: Vec<Chassis>,
-    _wire: Option<Netns>,
+    /// What joins the chassis, if there are several.
+    wire: Option<Netns>,
     a: Netns,
     b: Netns,
     c: Netns,
@@ -254,11 +307,11 @@ struct Network {
 }
 
 impl Network {
-    /// With so many chassis of the switch under test: `pa` is behind the first one, `pb` behind the
+    /// With so many chassis of the switch under test, or more where there are further [`kinds`]: `pa` is behind the first one, `pb` behind the
     /// last one.
     fn new(number: usize) -> Network {
         Network::of(Plan {
-            kinds: &vec![!stand_in(); number],
+            kinds: &kinds(number),
             ..Plan::default()
         })
     }
@@ -268,14 +321,6 @@ impl Network {
         let central = Central::new(plan.our_databases);
         let namespaces: Vec<Netns> = (0..number).map(|n| Netns::new(&format!("ch{n}"))).collect();
         let wire = (number > 1).then(|| join(namespaces.iter(), "under"));
-        // Open vSwitch takes checksums that the kernel leaves to devices for wrong ones. Its
-        // hosts are without offloads.
-        let leaves_checksums = !plan.kinds.contains(&false);
-        if !leaves_checksums && wire.is_some() {
-            for ns in &namespaces {
-                ns.run(&["ethtool", "-K", "under", "tx", "off"]);
-            }
-        }
         let chassis: Vec<Chassis> = (1..)
             .zip(namespaces)
             .zip(plan.kinds)
@@ -296,16 +341,10 @@ impl Network {
         let a = chassis[0].host("pa", "50:54:00:00:00:01", "10.1.0.11/24", "10.1.0.1");
         let b = chassis[number - 1].host("pb", "50:54:00:00:00:02", "10.1.0.12/24", "10.1.0.1");
         let c = chassis[(number - 1) / 2].host("pc", "50:54:00:00:00:03", "10.2.0.13/24", "10.2.0.1");
-        for host in [&a, &b, &c] {
-            host.ip("link set eth0 mtu 1400");
-            if !leaves_checksums {
-                host.run(&["ethtool", "-K", "eth0", "tx", "off"]);
-            }
-        }
         let mut network = Network {
             central,
             chassis,
-            _wire: wire,
+            wire,
             a,
             b,
             c,
@@ -317,6 +356,13 @@ impl Network {
         network.central.sync();
         for port in ["8080", "8081"] {
             network.serve(port);
+        }
+        if number > 1 && plan.kinds.contains(&false) {
+            // Open vSwitch asks for the other chassis with the first packet, and drops it.
+            eventually("the chassis know each other", || {
+                let known = |from, to| ping(from, to, 1).received == 1;
+                (known(&network.a, "10.1.0.12") && known(&network.c, "10.1.0.12")).then_some(())
+            });
         }
         network
     }
@@ -386,6 +432,15 @@ impl Network {
     fn acl(&self, direction: &str, priority: &str, matching: &str, verdict: &str) {
         self.central
             .words(&["acl-add", "ls0", direction, priority, matching, verdict]);
+    }
+
+    /// Waits until the chassis' rules of logical flows with this text have counted packets.
+    #[track_caller]
+    fn has_counted(&self, logical: &str) {
+        eventually(logical, || {
+            let of_one = |chassis: &Chassis| chassis.counted(&self.central, logical);
+            (self.chassis.iter().map(of_one).sum::<u64>() > 0).then_some(())
+        });
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! Other tunnels between chassis than Geneve over IPv4.
 
-use super::{Network, Plan, needs_ovn};
+use super::{Network, Plan, kinds, needs_ovn};
 use testkit::skip;
 
 #[test]
@@ -9,7 +9,7 @@ fn chassis_are_one_network_through_vxlan_and_through_geneve_over_ipv6() {
     needs_ovn!();
     for (encapsulation, underlay) in [("geneve", ("fd00:9::", 64)), ("vxlan", ("172.31.9.", 24))] {
         let network = Network::of(Plan {
-            kinds: &[true, true],
+            kinds: &kinds(2),
             encapsulation,
             underlay,
             ..Plan::default()

@@ -1,6 +1,6 @@
 //! Networks of one, two and three chassis: what each of them does, before and after restarts.
 
-use super::{Network, Plan, needs_ovn};
+use super::{Network, Plan, kinds, needs_ovn};
 use testkit::{eventually, ping, skip};
 
 impl Network {
@@ -72,6 +72,20 @@ fn one_chassis_switches_routes_filters_balances_and_translates() {
 }
 
 #[test]
+fn the_controller_reads_what_the_datapath_can() {
+    needs_ovn!();
+    let network = Network::new(1);
+    let chassis = &network.chassis[0];
+    let row = chassis.switch.vsctl("--bare --columns=capabilities list datapath");
+    for capability in ["ct_zero_snat=true", "max_hash_alg=1"] {
+        assert!(row.contains(capability), "{row}");
+    }
+    let log = chassis.log();
+    assert!(log.contains("OVS Feature: ct_zero_snat, state: supported"), "{log}");
+    network.has_no_errors();
+}
+
+#[test]
 fn two_chassis_are_one_network_through_geneve_also_after_restarts() {
     needs_ovn!();
     let mut network = Network::new(2);
@@ -95,31 +109,11 @@ fn two_chassis_are_one_network_through_geneve_also_after_restarts() {
 }
 
 #[test]
-fn a_chassis_and_one_of_open_vswitch_are_one_network() {
-    skip!(unless long);
-    needs_ovn!("ovs-vswitchd", "ethtool");
-    for kinds in [[true, false], [false, true]] {
-        let network = Network::of(Plan {
-            kinds: &kinds,
-            ..Plan::default()
-        });
-        // Open vSwitch asks for the other chassis with the first packet, and drops it.
-        eventually("the chassis know each other", || {
-            (ping(&network.a, "10.1.0.12", 1).received == 1).then_some(())
-        });
-        network.works();
-        network.filters();
-        network.balances();
-        network.has_no_errors();
-    }
-}
-
-#[test]
 fn three_chassis_are_one_network_with_databases_of_ours() {
     skip!(unless long);
     needs_ovn!();
     let network = Network::of(Plan {
-        kinds: &[true; 3],
+        kinds: &kinds(3),
         our_databases: true,
         ..Plan::default()
     });

@@ -1,8 +1,8 @@
 //! OVN's services at ports: what `ovn-controller` answers itself (packets that wait for it and are
 //! resumed), and what ports may send, how much, and with which DSCP.
 
-use super::{Network, needs_ovn};
-use std::net::UdpSocket;
+use super::{Network, allow_ipv6, needs_ovn};
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 use testkit::{Capture, eventually, ping};
 
@@ -17,14 +17,24 @@ pub(super) fn ask(socket: &UdpSocket, to: &str, question: &[u8]) -> Vec<u8> {
     })
 }
 
-/// A DHCPDISCOVER (RFC 2131 §2) of the host `pa`.
-fn discover() -> Vec<u8> {
+/// A message of the host `pa` as a client of DHCP (RFC 2131 §2): its type, and further options.
+fn dhcp(kind: u8, options: &[u8]) -> Vec<u8> {
     let mut message = vec![0; 236];
     message[..4].copy_from_slice(&[1, 1, 6, 0]);
-    message[4..8].copy_from_slice(b"oxvs");
+    message[4..8].copy_from_slice(&[b'o', b'x', b'v', kind]);
     message[28..34].copy_from_slice(&[0x50, 0x54, 0, 0, 0, 1]);
-    message.extend([0x63, 0x82, 0x53, 0x63, 53, 1, 1, 255]);
+    message.extend([0x63, 0x82, 0x53, 0x63, 53, 1, kind]);
+    message.extend(options);
+    message.push(255);
     message
+}
+
+/// A request (RFC 2131 §4.3.2) for the address that the server has offered.
+fn request(address: [u8; 4]) -> Vec<u8> {
+    let mut options = vec![50, 4];
+    options.extend(address);
+    options.extend([54, 4, 10, 1, 0, 1]);
+    dhcp(3, &options)
 }
 
 #[test]
@@ -39,13 +49,28 @@ fn the_controller_answers_for_dhcp_and_dns() {
         .central
         .nb("--bare --columns=_uuid find dhcp_options cidr=10.1.0.0/24");
     network.configure(&format!("lsp-set-dhcpv4-options pa {}", options.trim()));
-    let offer = network.a.enter(|| {
-        let socket = UdpSocket::bind("0.0.0.0:68").unwrap();
-        socket.set_broadcast(true).unwrap();
-        ask(&socket, "255.255.255.255:67", &discover())
-    });
-    assert_eq!((&offer[4..8], &offer[16..20]), (&b"oxvs"[..], &[10, 1, 0, 11][..]));
-    assert_eq!(offer[240..243], [53, 1, 2], "an offer");
+    for (question, answered, address) in [
+        (dhcp(1, &[]), 2, [10, 1, 0, 11]),
+        (request([10, 1, 0, 11]), 5, [10, 1, 0, 11]),
+        (request([10, 1, 0, 99]), 6, [0; 4]),
+    ] {
+        let answer = network.a.enter(|| {
+            let socket = UdpSocket::bind("0.0.0.0:68").unwrap();
+            socket.set_broadcast(true).unwrap();
+            ask(&socket, "255.255.255.255:67", &question)
+        });
+        assert_eq!((&answer[4..8], &answer[16..20]), (&question[4..8], &address[..]));
+        // DHCPOFFER, DHCPACK, DHCPNAK.
+        assert_eq!(answer[240..243], [53, 1, answered]);
+        let lease = [51, 4, 0, 0, 14, 16];
+        assert_eq!(
+            answer.windows(6).any(|option| option == lease),
+            answered != 6,
+            "{answer:x?}"
+        );
+    }
+
+    network.has_counted("put_dhcp_opts(");
 
     let records = r#"records={"www.oxvs.test"="10.1.0.12"}"#;
     let created = network.central.tool("ovn-nbctl", "nb", &["create", "dns", records]);
@@ -60,7 +85,51 @@ fn the_controller_answers_for_dhcp_and_dns() {
     });
     assert_eq!(answer[..2], [0x12, 0x34]);
     assert!(answer.ends_with(&[0, 4, 10, 1, 0, 12]), "{answer:x?}");
+    network.has_counted("dns_lookup(");
     network.has_no_errors();
+}
+
+#[test]
+fn the_switch_answers_for_known_addresses() {
+    needs_ovn!();
+    let network = Network::new(2);
+    network.with_ipv6();
+    network.set_ipv6();
+    allow_ipv6(&network.a, "eth0");
+    network.a.address("eth0", "fd01::11/64");
+    let asked = "arp[7]==1 or (icmp6 and ip6[40]==135)";
+    for (address, flow) in [
+        ("10.1.0.12", "arp.tpa == 10.1.0.12"),
+        ("fd01::12", "nd.target == fd01::12"),
+    ] {
+        let first = &network.chassis[0];
+        let before = first.counted(&network.central, flow);
+        let capture = Capture::start(&network.b, "eth0", asked);
+        network.a.ip("neigh flush dev eth0");
+        eventually(address, || (ping(&network.a, address, 1).received == 1).then_some(()));
+        network.reaches(&network.a, address);
+        eventually("the rule has counted the question", || {
+            (first.counted(&network.central, flow) > before).then_some(())
+        });
+        let frames = capture.finish();
+        let of_a = |frame: &&Vec<u8>| frame[6..12] == [0x50, 0x54, 0, 0, 0, 1];
+        // The host's own address of the link is nobody's that OVN knows: the question for it is flooded.
+        let reached: Vec<_> = frames
+            .iter()
+            .filter(of_a)
+            .filter(|frame| is_about(frame, address))
+            .collect();
+        assert!(reached.is_empty(), "{reached:x?}");
+    }
+    network.has_no_errors();
+}
+
+/// Whether a question for a neighbour is for this address.
+fn is_about(frame: &[u8], address: &str) -> bool {
+    match address.parse().unwrap() {
+        IpAddr::V4(address) => frame.get(38..42) == Some(&address.octets()[..]),
+        IpAddr::V6(address) => frame.get(62..78) == Some(&address.octets()[..]),
+    }
 }
 
 #[test]
@@ -109,6 +178,7 @@ fn a_class_of_packets_has_its_dscp_and_its_rate() {
     network.reaches(&network.a, "10.1.0.12");
     let frames = capture.finish();
     assert!(frames.iter().any(|frame| frame[15] >> 2 == 46), "{frames:x?}");
+    network.has_counted("ip.dscp = 46");
     network.configure("qos-del ls0");
     // 100 kbit/s with a burst as large: some of 40 packets of 1000 bytes, and not all.
     limit(&network, &["rate=100", "burst=100"]);
@@ -117,6 +187,7 @@ fn a_class_of_packets_has_its_dscp_and_its_rate() {
     let received = shown.split(" received").next().unwrap();
     let received: u32 = received.rsplit(' ').next().unwrap().parse().unwrap();
     assert!((8..40).contains(&received), "{shown}");
+    network.has_counted("set_meter(");
     network.configure("qos-del ls0");
     network.reaches(&network.a, "10.1.0.12");
     network.has_no_errors();
