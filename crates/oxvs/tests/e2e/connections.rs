@@ -1,7 +1,9 @@
 //! Connection tracking between hosts: a stateful firewall, translation of addresses, fragments,
 //! errors of connections. The same with Debian's Open vSwitch as a stand-in.
 
+mod flood;
 mod helpers;
+mod sctp;
 
 use crate::fixture::in_namespace;
 use testkit::{Iperf3, Netns, Vswitch, eventually, ping, skip};
@@ -11,7 +13,7 @@ struct Lab {
     switch: Vswitch,
     inside: Netns,
     outside: Netns,
-    _ns: Netns,
+    ns: Netns,
 }
 
 impl Lab {
@@ -36,7 +38,7 @@ impl Lab {
             switch,
             inside,
             outside,
-            _ns: ns,
+            ns,
         };
         for rule in rules {
             lab.rule(rule);
