@@ -20,6 +20,7 @@ macro_rules! versions {
 mod appctl;
 mod bonds;
 mod both;
+mod connection_lines;
 mod connections;
 mod dpctl;
 mod dummy;
