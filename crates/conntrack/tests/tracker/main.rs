@@ -5,6 +5,7 @@ mod basics;
 mod bypass;
 mod flood;
 mod fragments;
+mod kernel;
 mod model;
 mod nat;
 mod oracle;
