@@ -52,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("flows", flows),
     ("texts", texts),
     ("openflow", openflow),
+    ("capture", capture),
     ("scenario", scenario),
     ("exports", exports),
     ("trees", trees),
@@ -65,6 +66,14 @@ pub const TARGETS: &[Target] = &[
     ("ftp", ftp),
     ("fragments", fragments),
 ];
+
+/// A capture file that the laboratory replays.
+pub fn capture(data: &[u8]) {
+    if let Ok(recorded) = lab::traffic::replay::read(data) {
+        assert!(recorded.frames.is_sorted_by_key(|(at, _)| *at));
+        assert!(recorded.frames.iter().all(|(_, frame)| frame.len() >= 14));
+    }
+}
 
 /// A scenario of the laboratory: each of its cells, and where its results belong.
 pub fn scenario(data: &[u8]) {

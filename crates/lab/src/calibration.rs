@@ -5,13 +5,17 @@
 //!
 //! - The prober's floor: a round trip within a host. All results include it.
 //! - A bare cable: the addition of two hosts and a veth pair, and its spread.
+//!
+//!   Both by the instrument that runs use: it polls for an answer, and the mean counts.
 //! - Cables with a rate, kept by the kernel's token bucket: received payload of datagrams sent a
 //!   fifth faster than the cable's rate. A frame with P bytes of UDP payload occupies the cable for
 //!   P + 8 (UDP) + 20 (IPv4) + 14 (Ethernet) + 24 (preamble, FCS, gap) bytes, so a rate R carries
 //!   R·P/(P+66) bit/s of payload. The same of TCP, whose full segments have 1448 bytes of payload
 //!   and 52 of headers of IPv4 and TCP.
 //! - Cables with a delay, kept by the lab's program: a round trip takes twice the delay longer than
-//!   on a bare cable. On one processor, and, only to be reported, on all.
+//!   on a bare cable. On one processor, where programs that poll would stop each other, so that the
+//!   prober sleeps and a quartile counts; and, only to be reported, on all, by the instrument that
+//!   runs use.
 //! - Serial cables: besides, a frame takes its bytes' time in each direction, so a round trip takes
 //!   2·8·(P+66)/R longer.
 
@@ -19,10 +23,10 @@ use crate::awake::Awake;
 use crate::bed::Bed;
 use crate::results::Distribution;
 use crate::topology::{OVERHEAD, Topology};
-use crate::traffic::Agent;
 use crate::traffic::protocol::{Outcome, Task};
 use crate::traffic::streams::{Kind, StreamClient, StreamServer};
 use crate::traffic::udp::{Echo, Probe, Probed, Receive, ReceiveFlow, Send, SendFlow};
+use crate::traffic::{Agent, LOOKS};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -112,14 +116,16 @@ pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check
         progress(&what);
         let cable = format!("delay = {delay}");
         let known = 2 * delay * 1000;
-        checks.push(on_one_processor(|| delay_check(&what, &cable, 100, known, seconds))?);
+        checks.push(on_one_processor(|| {
+            delay_check(&what, &cable, 100, known, seconds, Instrument::Sleeping)
+        })?);
         if delay == 100 {
-            let what = format!("{what}, on all processors");
+            let what = format!("{what}, on all processors, as runs measure it");
             progress(&what);
             checks.push(Check {
                 known: None,
                 tolerance: None,
-                ..delay_check(&what, &cable, 100, known, seconds)?
+                ..delay_check(&what, &cable, 100, known, seconds, Instrument::OfRuns)?
             });
         }
     }
@@ -129,7 +135,9 @@ pub fn measure(seconds: f64, progress: &mut dyn FnMut(&str)) -> Result<Vec<Check
         let cable = "rate = 10_000_000, serial = true";
         // A bit takes 100 ns.
         let known = 2 * 8 * (u64::from(payload) + HEADERS + OVERHEAD) * 100;
-        checks.push(on_one_processor(|| delay_check(&what, cable, payload, known, seconds))?);
+        checks.push(on_one_processor(|| {
+            delay_check(&what, cable, payload, known, seconds, Instrument::Sleeping)
+        })?);
         checks.push(throughput(&what, cable, 10_000_000, payload.into(), seconds)?);
     }
     drop(awake);
@@ -164,7 +172,8 @@ pub fn table(checks: &[Check]) -> String {
 /// Of a testbed of two hosts and a bare cable.
 fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
     let agent = bed.host("one")?.agent()?;
-    let own = probe(&agent, &agent, Ipv4Addr::LOCALHOST, 100, 0, seconds)?;
+    let instrument = Instrument::OfRuns;
+    let own = probe(&agent, &agent, Ipv4Addr::LOCALHOST, 100, 0, seconds, instrument)?;
     let reported = |what: &str, measured| Check {
         what: what.to_owned(),
         unit: "µs".to_owned(),
@@ -173,11 +182,12 @@ fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
         tolerance: None,
     };
     checks.push(reported(
-        "prober's floor: round trip within a host, median",
-        median(&own.rtt)?,
+        "prober's floor: round trip within a host, mean",
+        instrument.value(&own)?,
     ));
     drop(agent);
-    let across = probe_pair(bed, 100, 0, seconds)?;
+    let across = probe_pair(bed, 100, 0, seconds, instrument)?;
+    checks.push(reported("bare cable: round trip, mean", instrument.value(&across)?));
     checks.push(reported("bare cable: round trip, median", median(&across.rtt)?));
     checks.push(reported(
         "bare cable: round trip, 99 % below",
@@ -196,16 +206,18 @@ fn bare(bed: &Bed, seconds: f64, checks: &mut Vec<Check>) -> Result<()> {
 /// equally long in both: after a longer sleep a program wakes later, by more than the tolerance.
 /// Both are measured in turns, and the best turn of each counts: other work on the machine can only
 /// lengthen a round trip, and changes from turn to turn.
-fn delay_check(what: &str, cable: &str, payload: u32, known: u64, seconds: f64) -> Result<Check> {
+fn delay_check(
+    what: &str,
+    cable: &str,
+    payload: u32,
+    known: u64,
+    seconds: f64,
+    instrument: Instrument,
+) -> Result<Check> {
     let (cable, reference) = (pair(cable)?, pair("")?);
     let (mut across, mut held) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..TURNS {
-        let of = |bed, hold| {
-            quantile(
-                &probe_pair(bed, payload, hold, seconds / TURNS as f64)?.rtt,
-                UNDISTURBED,
-            )
-        };
+        let of = |bed, hold| instrument.value(&probe_pair(bed, payload, hold, seconds / TURNS as f64, instrument)?);
         across = across.min(of(&cable, 0)?);
         held = held.min(of(&reference, known)?);
     }
@@ -262,6 +274,7 @@ fn one_stream(rate: u64, seconds: f64) -> Result<f64> {
         buffer: None,
         congestion: None,
         seconds,
+        warmup: 0.2,
         patience: 10.0,
     }))?;
     client.go()?;
@@ -315,6 +328,8 @@ fn datagrams(from: &Agent, to: &Agent, payload: u64, rate: u64, seconds: f64) ->
             payload: payload as u32,
             rate,
             new_flows: false,
+            first_pair: 0,
+            imix: false,
         }],
         warmup: 0.5,
         seconds,
@@ -349,7 +364,32 @@ fn pair(cable: &str) -> Result<Bed> {
     Bed::build(&topology)
 }
 
-fn probe_pair(bed: &Bed, payload: u32, hold: u64, seconds: f64) -> Result<Probed> {
+/// How a prober waits, and which of its numbers counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instrument {
+    /// As in runs: it polls for the answer, and the mean counts.
+    OfRuns,
+    /// It sleeps until the answer comes, and the lower quartile counts.
+    Sleeping,
+}
+
+impl Instrument {
+    fn spin(self) -> u64 {
+        match self {
+            Instrument::OfRuns => LOOKS,
+            Instrument::Sleeping => 0,
+        }
+    }
+
+    fn value(self, probed: &Probed) -> Result<f64> {
+        match self {
+            Instrument::OfRuns => probed.mean.context("nothing was answered"),
+            Instrument::Sleeping => quantile(&probed.rtt, UNDISTURBED),
+        }
+    }
+}
+
+fn probe_pair(bed: &Bed, payload: u32, hold: u64, seconds: f64, instrument: Instrument) -> Result<Probed> {
     probe(
         &bed.host("one")?.agent()?,
         &bed.host("other")?.agent()?,
@@ -357,18 +397,27 @@ fn probe_pair(bed: &Bed, payload: u32, hold: u64, seconds: f64) -> Result<Probed
         payload,
         hold,
         seconds,
+        instrument,
     )
 }
 
 /// Round trips to a server that keeps each datagram for `hold` nanoseconds.
-fn probe(from: &Agent, to: &Agent, address: Ipv4Addr, payload: u32, hold: u64, seconds: f64) -> Result<Probed> {
+fn probe(
+    from: &Agent,
+    to: &Agent,
+    address: Ipv4Addr,
+    payload: u32,
+    hold: u64,
+    seconds: f64,
+    instrument: Instrument,
+) -> Result<Probed> {
     let echo = to.start(Task::Echo(Echo {
         hold,
         ..Echo::default()
     }))?;
     let port = *echo.ports().first().context("the echo server has no port")?;
     let mut prober = from.start(Task::Probe(Probe {
-        to: SocketAddrV4::new(address, port),
+        to: (address, port).into(),
         port: 0,
         payload,
         exchanges: None,
@@ -376,7 +425,8 @@ fn probe(from: &Agent, to: &Agent, address: Ipv4Addr, payload: u32, hold: u64, s
         warmup: 0.2,
         seconds,
         timeout: 1_000_000,
-        spin: 0,
+        spin: instrument.spin(),
+        fresh: None,
     }))?;
     prober.go()?;
     match prober.wait(Duration::from_secs_f64(seconds + 30.0))? {

@@ -3,7 +3,7 @@
 //! [`crate::bed`] makes the hosts and cables, [`crate::systems`] the bridges.
 
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Hosts, bridges and cables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -210,7 +210,12 @@ pub struct Address {
     pub prefix: u8,
     /// On a subinterface with this VLAN's tag; none: untagged.
     pub vlan: Option<u16>,
+    /// An IPv6 address beside it, in a network of [`PREFIX6`] bits; only of a host in a namespace.
+    pub ip6: Option<Ipv6Addr>,
 }
+
+/// Length of the prefix of IPv6 networks.
+pub(crate) const PREFIX6: u8 = 64;
 
 /// How a host is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -419,6 +424,9 @@ pub struct Qos {
     pub rate: Option<u64>,
     /// The discipline in each class (HTB, HFSC): fifo, sfq, codel or fq_codel; none: a plain queue.
     pub leaf: Option<QosKind>,
+    /// How many packets wait in each class that has a plain queue (HTB, HFSC), 1 to 1000; none: as
+    /// many as a device's queue usually takes.
+    pub limit: Option<u32>,
     /// Classes below that rate (HTB, HFSC); packets of no class go into the first. None: one class
     /// with the whole rate.
     #[serde(default, rename = "class")]

@@ -144,7 +144,7 @@ fn a_word_means_a_scenario_or_all_below_it() {
     assert_eq!(ids("s0.rtt"), ["S0.rtt.l3", "S0.rtt.stick"]);
     assert_eq!(ids("S0.rtt.l3"), ["S0.rtt.l3"]);
     assert_eq!(ids("S0.r"), [""; 0]);
-    assert_eq!(ids("S3").len(), 8);
+    assert_eq!(ids("S3").len(), 10);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn what_is_wrong_is_told_with_its_line() {
         (
             "kind = \"htb\"",
             "kind = \"sfq\"",
-            "12:69: only HTB and HFSC have a rate, classes and leaves",
+            "12:69: only HTB and HFSC have a rate, classes, leaves and a limit",
         ),
         (
             "kind = \"htb\"",
@@ -342,6 +342,11 @@ fn what_is_wrong_is_told_with_its_line() {
             "payload = 100\n",
             "payload = 4\n",
             "36:11: a datagram's payload is 20 to 65 507 bytes, not 4",
+        ),
+        (
+            "payload = 100\n",
+            "payload = 100\nip6 = true\n",
+            "37:7: both hosts need an 'ip6' address",
         ),
         ("test = \"rtt\"", "test = \"rrt\"", "unknown variant `rrt`"),
         (
@@ -442,6 +447,50 @@ fn testbeds_that_cannot_carry_the_traffic_are_refused() {
     let bond = "port = { bond = { name = \"b\", mode = \"active_backup\" } }";
     let bonded = format!("    {{ count = 2, a = {{ at = \"S\", {bond} }}, b = {{ at = \"T\", {bond} }} }},\n");
     assert_eq!(far(&bonded), Ok(()));
+}
+
+#[test]
+fn observations_and_ports_that_cannot_be_are_refused() {
+    let refused = |old: &str, new: &str, message: &str| {
+        let text = SMALL.replacen(old, new, 1);
+        assert_ne!(text, SMALL, "{old}");
+        let error = Scenario::parse("small.toml", &text).expect_err(new).to_string();
+        assert!(error.contains(message), "{new}: {error}");
+    };
+    for (observation, message) in [
+        (
+            "observe = 'capacity'\nexact = false\nmasks = 25\nat_most = 5",
+            "masks are 1 to 24, not 25",
+        ),
+        (
+            "observe = 'rfc2544'\nfrom = 'A'\nto = 'B'\npayload = 64\nmost = 1000\nresolution = 0.9",
+            "a resolution is a share of the highest rate",
+        ),
+        (
+            "observe = 'rfc2544'\nfrom = 'A'\nto = 'A'\npayload = 64\nmost = 1000\nresolution = 0.1",
+            "'A' sends to itself",
+        ),
+        (
+            "observe = 'replay'\nfrom = 'A'\nto = 'B'\nfile = 'x.pcap'\nspeed = 0",
+            "a speed is a number above 0",
+        ),
+    ] {
+        let observe = format!("[[observe]]\nname = 'more'\n{observation}\n\n[[metric]]");
+        refused("[[metric]]", &observe, message);
+    }
+    for (qos, message) in [
+        ("kind = 'sfq', limit = 5", "only HTB and HFSC have"),
+        (
+            "kind = 'htb', rate = 1000, limit = 5, leaf = 'codel'",
+            "only a leaf 'fifo' has a limit",
+        ),
+        (
+            "kind = 'htb', rate = 1000, limit = 0",
+            "a queue holds 1 to 1000 packets",
+        ),
+    ] {
+        refused("kind = \"htb\", rate = 1000", qos, message);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::host::{DEVICE, UNDERLAY};
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
-use crate::topology::{self, TUNNEL_KEY, Topology, UNDERLAY_PREFIX};
+use crate::topology::{self, PREFIX6, TUNNEL_KEY, Topology, UNDERLAY_PREFIX};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,12 +76,39 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
     for host in topology.hosts.iter().filter(|host| guest::memory(host).is_none()) {
         let made = plan.hosts.get(&host.name).context("every host is planned")?;
         batch("ip", &made.namespace, &set_up(host, topology, plan))?;
+        add_ipv6(host, made)?;
         if host.forwards {
             made.enter(|| write("net/ipv4/ip_forward", "1"))?;
         }
     }
     let cables = plan.cables.iter().filter(|cable| cable.has_program());
     cables.map(Delay::start).collect()
+}
+
+/// IPv6 of a host's devices that have such addresses. It has no link-local address, asks for no
+/// router, and sends nothing to find out whether another has its address.
+fn add_ipv6(host: &topology::Host, made: &super::Host) -> Result<()> {
+    for address in &host.addresses {
+        let Some(ip6) = address.ip6 else { continue };
+        let device = device_of(address);
+        let set = |name: &str, value: &str| write(&format!("net/ipv6/conf/{device}/{name}"), value);
+        made.enter(|| {
+            set("accept_ra", "0")?;
+            set("addr_gen_mode", "1")?;
+            set("disable_ipv6", "0")
+        })?;
+        let line = format!("addr add {ip6}/{PREFIX6} dev {device} nodad");
+        batch("ip", &made.namespace, &[line])?;
+    }
+    Ok(())
+}
+
+/// The device with an address.
+fn device_of(address: &topology::Address) -> String {
+    match address.vlan {
+        None => DEVICE.to_owned(),
+        Some(vlan) => format!("{DEVICE}.{vlan}"),
+    }
 }
 
 /// Commands of `ip` that set up a host.
@@ -108,20 +135,12 @@ pub(crate) fn set_up(host: &topology::Host, topology: &Topology, plan: &Plan) ->
     lines.extend(topology.mtu().map(|mtu| format!("link set {DEVICE} mtu {mtu}")));
     lines.push(format!("link set {DEVICE} up"));
     for address in &host.addresses {
-        let device = match address.vlan {
-            None => DEVICE.to_owned(),
-            Some(vlan) => {
-                let device = format!("{DEVICE}.{vlan}");
-                if !lines
-                    .iter()
-                    .any(|line| line.starts_with(&format!("link add link {DEVICE} name {device} ")))
-                {
-                    lines.push(format!("link add link {DEVICE} name {device} type vlan id {vlan}"));
-                    lines.push(format!("link set {device} up"));
-                }
-                device
-            }
-        };
+        let device = device_of(address);
+        let made = format!("link add link {DEVICE} name {device} ");
+        if let (Some(vlan), false) = (address.vlan, lines.iter().any(|line| line.starts_with(&made))) {
+            lines.push(format!("{made}type vlan id {vlan}"));
+            lines.push(format!("link set {device} up"));
+        }
         lines.push(format!("addr add {}/{} dev {device}", address.ip, address.prefix));
     }
     lines.extend(host.gateway.map(|gateway| format!("route add default via {gateway}")));

@@ -4,7 +4,8 @@
 use super::cable::{Cable, Plug};
 use super::host::{DEVICE, Host};
 use super::program;
-use crate::guest::{Guest, Kernel, Machine, Network, find};
+use crate::guest::{Accelerator, Guest, Kernel, Machine, Network, find};
+use crate::results::Acceleration;
 use crate::topology::{self, Attachment, Topology};
 use crate::traffic::Agent;
 use anyhow::{Context, Result, ensure};
@@ -17,7 +18,7 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_net", "8021q"];
 /// A virtual machine that runs, with its agent.
 pub(crate) struct Running {
     agent: Agent,
-    _machine: Machine,
+    machine: Machine,
 }
 
 impl std::fmt::Debug for Running {
@@ -29,6 +30,13 @@ impl std::fmt::Debug for Running {
 impl Running {
     pub(crate) fn agent(&self) -> Agent {
         self.agent.clone()
+    }
+
+    pub(crate) fn acceleration(&self) -> Acceleration {
+        match self.machine.accelerator() {
+            Accelerator::Kvm => Acceleration::Kvm,
+            Accelerator::Tcg => Acceleration::Tcg,
+        }
     }
 }
 
@@ -153,8 +161,5 @@ fn boot(host: &topology::Host, made: &Host, cable: Option<&Cable>, mut lines: Ve
     let line = machine.stream();
     line.set_read_timeout(None)?;
     let agent = Agent::new(&host.name, line.try_clone()?, line.try_clone()?)?;
-    Ok(Running {
-        agent,
-        _machine: machine,
-    })
+    Ok(Running { agent, machine })
 }

@@ -3,6 +3,7 @@
 use super::guest::Running;
 use super::namespace;
 use super::process;
+use crate::results::Acceleration;
 use crate::traffic::Agent;
 use crate::traffic::stack::Stack;
 use anyhow::{Context, Result};
@@ -65,6 +66,11 @@ impl Host {
             Some(guest) => guest.agent().counts(),
             None => self.enter(Stack::here),
         }
+    }
+
+    /// What runs it; none of a namespace.
+    pub(crate) fn acceleration(&self) -> Option<Acceleration> {
+        self.guest.as_ref().map(|guest| guest.acceleration())
     }
 
     /// An agent on the host: started, or of a guest the one that runs in it.

@@ -126,6 +126,12 @@ impl Run {
             outcome.wanted,
             span(seconds)
         );
+        if outcome.void > 0 {
+            mgmt::outln!(
+                "{} samples do not count; the same command with --out {dir} takes them again",
+                outcome.void
+            );
+        }
         match outcome.end {
             End::Complete => mgmt::outln!("complete; 'oxvs lab report {dir}' writes the report"),
             End::Budget => mgmt::outln!("the budget is spent; the same command with --out {dir} continues"),

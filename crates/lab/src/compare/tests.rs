@@ -23,6 +23,7 @@ fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
         for cell in scenario.cells(Profile::Full) {
             for repetition in 0..repetitions {
                 let mut sample = Sample {
+                    validity: Default::default(),
                     scenario: scenario.id.clone(),
                     system: system.to_owned(),
                     at: cell.at.clone(),

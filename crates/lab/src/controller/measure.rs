@@ -2,7 +2,7 @@
 //! from the controller.
 
 use super::connection::Connection;
-use super::fill::{drain, fill, filler};
+use super::fill::{Shape, drain, fill, filler};
 use crate::results::Distribution;
 use anyhow::{Result, ensure};
 use openflow::model::{Action, Body, FlowCommand, Match, PacketOut, Port, StatsRequest};
@@ -94,7 +94,7 @@ pub fn barrier(connection: &mut Connection, time: Duration) -> Result<Measured> 
 /// # Errors
 /// The switch does not answer, or does not take that many.
 pub fn rates(connection: &mut Connection, rules: u32) -> Result<Measured> {
-    let filled = fill(connection, false, rules)?;
+    let filled = fill(connection, Shape::Wildcard(1), rules)?;
     ensure!(!filled.full, "the table is full with {} rules", filled.rules);
     let per_second = |took: Duration| f64::from(rules) / took.as_secs_f64();
     let mut metrics = BTreeMap::from([("install".to_owned(), per_second(filled.took))]);
@@ -102,7 +102,7 @@ pub fn rates(connection: &mut Connection, rules: u32) -> Result<Measured> {
     for number in 0..rules {
         connection.rule(
             FlowCommand::ModifyStrict,
-            &(filler(number, false) + ",actions=output:1"),
+            &(filler(number, Shape::Wildcard(1)) + ",actions=output:1"),
         )?;
     }
     let refused = connection.barrier()?;
@@ -113,7 +113,7 @@ pub fn rates(connection: &mut Connection, rules: u32) -> Result<Measured> {
     );
     metrics.insert("modify".to_owned(), per_second(began.elapsed()));
     let began = Instant::now();
-    drain(connection, false, filled, 0)?;
+    drain(connection, Shape::Wildcard(1), filled, 0)?;
     metrics.insert("delete".to_owned(), per_second(began.elapsed()));
     Ok(Measured {
         metrics,

@@ -11,7 +11,7 @@ mod rules;
 
 pub use connection::{Connection, Refused};
 pub(crate) use fill::drain;
-pub use fill::{Filled, fill};
+pub use fill::{Filled, MASKS, Shape, fill};
 pub use measure::{Measured, barrier, packet_out, port_statistics, rates, rule_statistics};
 pub use reactive::{Learning, Policy};
 pub use rules::{Conversation, Endpoint, Transport, conversation_rules};

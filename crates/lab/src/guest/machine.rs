@@ -100,6 +100,7 @@ pub struct Machine {
     child: Child,
     files: TempDir,
     stream: UnixStream,
+    accelerator: Accelerator,
 }
 
 impl Default for Guest {
@@ -300,7 +301,12 @@ impl Guest {
                 return Err(error);
             }
         };
-        let mut machine = Machine { child, files, stream };
+        let mut machine = Machine {
+            child,
+            files,
+            stream,
+            accelerator,
+        };
         machine.wait_until_ready(boot)?;
         Ok(machine)
     }
@@ -365,6 +371,11 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
 }
 
 impl Machine {
+    /// What runs it: QEMU does not start without it.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+
     /// The command's standard input and output.
     pub fn stream(&self) -> &UnixStream {
         &self.stream

@@ -113,6 +113,7 @@ impl Network {
                 ip: Ipv4Addr::new(10, 0, 0, u8::try_from(number).ok()?),
                 prefix: 8,
                 vlan: None,
+                ip6: None,
             }],
             gateway: None,
             forwards: false,

@@ -100,6 +100,7 @@ impl<'a> Measured<'a> {
         let mut groups: BTreeMap<(usize, &At, &str), Vec<&Sample>> = BTreeMap::new();
         for sample in samples
             .iter()
+            .filter(|sample| sample.decides())
             .filter(|sample| [system, BRIDGE, USERSPACE].contains(&sample.system.as_str()))
         {
             if let Some(scenario) = scenarios.iter().position(|scenario| scenario.id == sample.scenario) {

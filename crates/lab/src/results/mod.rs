@@ -124,6 +124,62 @@ pub struct Sample {
     /// Remarks about this sample.
     #[serde(default)]
     pub remarks: Vec<String>,
+    /// Whether it counts, and by what it was measured.
+    #[serde(default)]
+    pub validity: Validity,
+}
+
+/// Whether a sample counts, and by what it was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Validity {
+    /// Why it does not count, as a void sample; empty: it counts.
+    #[serde(default)]
+    pub void: Vec<String>,
+    /// What its hosts are; none: not recorded.
+    #[serde(default)]
+    pub acceleration: Option<Acceleration>,
+    /// How fast the guests' processors are: their share of this machine's speed in the same loop.
+    #[serde(default)]
+    pub guest_speed: Option<f64>,
+    /// What the same instruments found on a bare cable in this run, by flow and metric as
+    /// [`Sample::metrics`]: the floor of a round trip, the most that the generator sends.
+    #[serde(default)]
+    pub controls: BTreeMap<String, f64>,
+}
+
+/// What the hosts of a testbed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acceleration {
+    /// Network namespaces of this machine.
+    Namespaces,
+    /// Guests, by the processor itself.
+    Kvm,
+    /// Guests, emulated by QEMU.
+    Tcg,
+}
+
+impl Acceleration {
+    /// For a reader.
+    pub fn name(self) -> &'static str {
+        match self {
+            Acceleration::Namespaces => "namespaces",
+            Acceleration::Kvm => "KVM",
+            Acceleration::Tcg => "emulation (TCG)",
+        }
+    }
+}
+
+impl Sample {
+    /// Whether it counts.
+    pub fn is_valid(&self) -> bool {
+        self.validity.void.is_empty()
+    }
+
+    /// Whether it may decide a study's claim: no study measured guests under emulation.
+    pub fn decides(&self) -> bool {
+        self.is_valid() && self.validity.acceleration != Some(Acceleration::Tcg)
+    }
 }
 
 /// A distribution of many values.

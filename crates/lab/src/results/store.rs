@@ -29,9 +29,9 @@ const LARGEST: u64 = 64 << 20;
 pub struct Results {
     /// Options and machine.
     pub run: Run,
-    /// In the order they were taken.
+    /// Those that count, in the order they were taken.
     pub samples: Vec<Sample>,
-    /// Skipped cells without a later sample, each once.
+    /// Skipped cells, and those of void samples, without a later sample; each once.
     pub skipped: Vec<Skipped>,
     /// How each system was set up: scenario, system, text.
     pub configurations: Vec<(String, String, String)>,
@@ -71,10 +71,19 @@ pub fn load(dir: &Path) -> Result<Results> {
     })
 }
 
-/// A skipped cell with a later sample is not skipped.
+/// A skipped cell with a later sample is not skipped. A void sample is no sample.
 fn settle(records: Vec<Record>) -> (Vec<Sample>, Vec<Skipped>) {
     let (mut samples, mut skipped): (Vec<Sample>, Vec<Skipped>) = (Vec::new(), Vec::new());
     for record in records {
+        let record = match record {
+            Record::Sample(sample) if !sample.is_valid() => Record::Skipped(Skipped {
+                scenario: sample.scenario,
+                system: sample.system,
+                at: sample.at,
+                reason: format!("a sample is void: {}", sample.validity.void.join("; ")),
+            }),
+            other => other,
+        };
         match record {
             Record::Sample(sample) => {
                 skipped.retain(|skipped| !skipped.covers(&sample.scenario, &sample.system, &sample.at));

@@ -9,6 +9,8 @@ pub(crate) struct Usage {
     /// All processors of the machine, without idle time, the threads that [keep processors
     /// awake](crate::awake) and waits for disks; with steal time.
     pub(crate) all: f64,
+    /// Of `all`, processes of a lower priority than usual (`nice`), in user mode.
+    pub(crate) nice: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
     /// This process, all that it started and that they started, and those of them that have ended.
@@ -31,6 +33,7 @@ impl Usage {
             .sum::<f64>();
         Usage {
             all: busy(&stat) - awake,
+            nice: columns(&stat, &[1]),
             packets: packets.map(|process| process.seconds).sum(),
             own: family(&processes, std::process::id()) - awake,
         }
@@ -40,6 +43,7 @@ impl Usage {
     pub(crate) fn since(self, earlier: Usage) -> Usage {
         Usage {
             all: (self.all - earlier.all).max(0.0),
+            nice: (self.nice - earlier.nice).max(0.0),
             packets: (self.packets - earlier.packets).max(0.0),
             own: (self.own - earlier.own).max(0.0),
         }
@@ -49,6 +53,11 @@ impl Usage {
 /// Of the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal; what
 /// guests use is in user.
 fn busy(stat: &str) -> f64 {
+    columns(stat, &[0, 1, 2, 5, 6, 7])
+}
+
+/// The sum of some numbers of the first line of /proc/stat, in seconds.
+fn columns(stat: &str, places: &[usize]) -> f64 {
     let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else {
         return 0.0;
     };
@@ -56,11 +65,7 @@ fn busy(stat: &str) -> f64 {
         .split_whitespace()
         .map(|field| field.parse().unwrap_or(0.0))
         .collect();
-    [0, 1, 2, 5, 6, 7]
-        .iter()
-        .filter_map(|place| ticks.get(*place))
-        .sum::<f64>()
-        / TICKS
+    places.iter().filter_map(|place| ticks.get(*place)).sum::<f64>() / TICKS
 }
 
 #[derive(Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use super::plan::{Block, Job, blocks};
 use super::progress::Progress;
 use super::stop::Stop;
-use crate::results::{Distribution, Loss, Record, Sample, Skipped, Store};
+use crate::results::{Distribution, Loss, Record, Sample, Skipped, Store, Validity};
 use crate::scenario::{Setup, bed_seconds, repetition_seconds};
 use crate::topology::Topology;
 use anyhow::Result;
@@ -47,6 +47,7 @@ pub(crate) struct Measurement {
     pub(crate) cpu: BTreeMap<String, f64>,
     pub(crate) load: f64,
     pub(crate) remarks: Vec<String>,
+    pub(crate) validity: Validity,
     /// The testbed is no longer clean; the next repetition needs a new one.
     pub(crate) spent: bool,
 }
@@ -67,12 +68,14 @@ pub enum End {
 pub struct Outcome {
     /// Why it ended.
     pub end: End,
-    /// Samples that are there, of this profile and these systems.
+    /// Samples that are there and count, of this profile and these systems.
     pub samples: u64,
     /// Number of wanted samples.
     pub wanted: u64,
     /// Repetitions that failed in this invocation.
     pub failed: u64,
+    /// Samples of this invocation that do not count.
+    pub void: u64,
 }
 
 /// A cell that failed so often in one invocation is left alone.
@@ -128,6 +131,7 @@ impl Engine<'_> {
             samples: 0,
             wanted,
             failed: 0,
+            void: 0,
         };
         let left: u64 = course.blocks.iter().map(|(block, _)| block.cells.len() as u64).sum();
         outcome.samples = wanted - left;
@@ -145,8 +149,10 @@ impl Engine<'_> {
     /// The blocks without finished repetitions.
     fn course(&self) -> Course {
         let samples = self.store.records().iter().filter_map(|record| match record {
-            Record::Sample(sample) => Some((&sample.scenario, &sample.system, &sample.at, sample.repetition)),
-            Record::Skipped(_) => None,
+            Record::Sample(sample) if sample.is_valid() => {
+                Some((&sample.scenario, &sample.system, &sample.at, sample.repetition))
+            }
+            Record::Sample(_) | Record::Skipped(_) => None,
         });
         let done: HashSet<_> = samples.collect();
         let mut blocks = blocks(self.jobs, self.store.run().seed);
@@ -215,8 +221,15 @@ impl Engine<'_> {
                             self.stage.clear();
                         }
                         let sample = sample(job, block, (*cell, *repetition), measurement);
+                        if sample.is_valid() {
+                            outcome.samples += 1;
+                        } else {
+                            outcome.void += 1;
+                            let why = sample.validity.void.join("; ");
+                            self.progress
+                                .say(&format!("{} on {}: void: {why}", job.id, block.system));
+                        }
                         self.store.append(Record::Sample(Box::new(sample)))?;
-                        outcome.samples += 1;
                     }
                     Err(_) if self.stop.is_requested() => return Ok(Some(End::Interrupted)),
                     Err(error) => {
@@ -292,6 +305,7 @@ fn sample(job: &Job, block: &Block, (cell, repetition): (usize, u32), measured: 
         cpu: measured.cpu,
         load: measured.load,
         remarks: measured.remarks,
+        validity: measured.validity,
     }
 }
 

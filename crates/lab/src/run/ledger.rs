@@ -109,24 +109,34 @@ fn receiver(place: String, packets: f64) -> Loss {
     }
 }
 
-/// Closes the ledger: `missing` packets without a cause are unexplained. Returns a remark if more
-/// was counted than is missing.
-pub(crate) fn close(mut losses: Vec<Loss>, missing: u64) -> (Vec<Loss>, Option<String>) {
+/// Closes the ledger: `missing` packets of datagram flows without a cause are unexplained. TCP has
+/// sent `retransmitted` segments again: as many of the counted drops may be its own, and explain no
+/// missing datagram. Returns a remark if the two cannot be told apart, or if more was counted than
+/// is missing.
+pub(crate) fn close(mut losses: Vec<Loss>, missing: u64, retransmitted: u64) -> (Vec<Loss>, Option<String>) {
     let named: u64 = losses.iter().map(|loss| loss.packets).sum();
-    if named < missing {
+    let least = missing.saturating_sub(named);
+    let most = missing.saturating_sub(named.saturating_sub(retransmitted));
+    if most > 0 {
         losses.push(Loss {
             cause: UNEXPLAINED.to_owned(),
             place: String::new(),
-            packets: missing - named,
+            packets: most,
         });
     }
-    let more = (named > missing).then(|| {
-        let of = named - missing;
-        format!(
-            "{of} of the packets that were dropped are not missing from a flow: answers, ARP, TCP's own, or sent again"
-        )
-    });
-    (losses, more)
+    let remark = if most > least {
+        Some(format!(
+            "{least} to {most} missing packets are unexplained: TCP has sent {retransmitted} segments again, whose drops are counted with the others"
+        ))
+    } else {
+        (named > missing).then(|| {
+            let of = named - missing;
+            format!(
+                "{of} of the packets that were dropped are not missing from a flow: answers, ARP, TCP's own, or sent again"
+            )
+        })
+    };
+    (losses, remark)
 }
 
 #[cfg(test)]
@@ -161,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_causes_together_are_what_is_missing() {
-        let (losses, remark) = close(vec![loss("policer", "p1", 20), loss("receiver", "h2", 3)], 30);
+        let (losses, remark) = close(vec![loss("policer", "p1", 20), loss("receiver", "h2", 3)], 30, 0);
         assert_eq!(losses.iter().map(|loss| loss.packets).sum::<u64>(), 30);
         assert_eq!(losses.last(), Some(&loss(UNEXPLAINED, "", 7)));
         assert_eq!(remark, None);
@@ -169,9 +179,18 @@ mod tests {
 
     #[test]
     fn drops_that_no_flow_misses_are_told_apart() {
-        let (losses, remark) = close(vec![loss("queue", "p1", 20)], 15);
+        let (losses, remark) = close(vec![loss("queue", "p1", 20)], 15, 0);
         assert_eq!(losses, [loss("queue", "p1", 20)]);
         assert!(remark.unwrap().starts_with("5 of the packets"));
+    }
+
+    #[test]
+    fn drops_that_tcp_has_repaired_explain_no_missing_datagram() {
+        let (losses, remark) = close(vec![loss("queue", "p1", 50)], 10, 45);
+        assert_eq!(losses.last(), Some(&loss(UNEXPLAINED, "", 5)));
+        assert!(remark.unwrap().starts_with("0 to 5 missing packets"));
+        let (losses, _) = close(vec![loss("queue", "p1", 50)], 10, 40);
+        assert_eq!(losses, [loss("queue", "p1", 50)]);
     }
 
     /// A flow of datagrams of four packets each, with these numbers sent and received.
@@ -185,6 +204,7 @@ mod tests {
                 rate: 1,
                 buffer: None,
                 pinned: false,
+                imix: false,
             },
         };
         let setup = Setup {
@@ -227,7 +247,7 @@ mod tests {
         assert_eq!(losses.iter().map(|loss| loss.packets).sum::<u64>(), 9 + 3);
         assert!(losses[0].place.starts_with("b, fragments"));
         losses.extend([loss("queue", "p1", 3), loss("receiver", "b", 1)]);
-        let (losses, remark) = close(losses, missing(&accounts));
+        let (losses, remark) = close(losses, missing(&accounts), 0);
         assert!(losses.iter().all(|loss| loss.cause != UNEXPLAINED), "{losses:?}");
         assert_eq!(remark, None);
     }

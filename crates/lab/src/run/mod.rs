@@ -4,6 +4,7 @@
 //! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures everything
 //! except flows.
 
+mod controls;
 mod cpu;
 mod engine;
 mod ledger;
@@ -13,6 +14,7 @@ mod progress;
 mod select;
 mod stage;
 mod stop;
+mod validity;
 
 pub use engine::{End, Outcome};
 pub(crate) use progress::span;
@@ -82,7 +84,7 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
         store.append(Record::Skipped(skipped.clone()))?;
     }
     let awake = Awake::begin().context("the processors cannot be kept awake")?;
-    let mut stage = stage::Here::new(systems);
+    let mut stage = stage::Here::new(systems, options.profile);
     let mut progress = Progress::new();
     let outcome = Engine {
         jobs: &chosen.jobs,

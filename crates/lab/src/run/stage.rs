@@ -1,18 +1,21 @@
 //! Testbeds and systems of this machine, and a repetition on them.
 
+use super::controls::{self, Controls};
 use super::cpu::Usage;
 use super::engine::{Measurement, Stage, Standing};
 use super::ledger;
 use super::observe;
 use super::stop::Stop;
+use super::validity::{self, Clocks};
 use crate::bed::{Bed, Fragments, Host};
 use crate::controller::{self, Learning};
-use crate::results::Loss;
-use crate::scenario::Setup;
+use crate::results::{Acceleration, Loss};
+use crate::scenario::{Profile, Setup};
 use crate::systems::{Running, System};
 use crate::topology::{self, Topology};
 use crate::traffic::{Ends, Measured};
 use anyhow::{Context, Result, anyhow, bail};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::rc::Rc;
@@ -22,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) struct Here {
     pub(crate) systems: Vec<Box<dyn System>>,
     ground: Option<Rc<Ground>>,
+    controls: Rc<RefCell<Controls>>,
 }
 
 /// Hosts and cables, with agents. Agents go first.
@@ -29,11 +33,17 @@ pub(crate) struct Ground {
     cabling: Topology,
     pub(crate) ends: Ends,
     pub(crate) bed: Bed,
+    acceleration: Acceleration,
+    guest_speed: Option<f64>,
 }
 
 impl Here {
-    pub(crate) fn new(systems: Vec<Box<dyn System>>) -> Here {
-        Here { systems, ground: None }
+    pub(crate) fn new(systems: Vec<Box<dyn System>>, profile: Profile) -> Here {
+        Here {
+            systems,
+            ground: None,
+            controls: Rc::new(RefCell::new(Controls::new(profile))),
+        }
     }
 
     fn ground(&mut self, topology: &Topology) -> Result<Rc<Ground>> {
@@ -44,7 +54,14 @@ impl Here {
         self.ground = None;
         let bed = Bed::build(topology).context("the testbed")?;
         let ends = Ends::of(&bed, topology).context("the testbed's hosts")?;
-        let ground = Rc::new(Ground { cabling, ends, bed });
+        let (acceleration, guest_speed) = controls::acceleration(&bed, &ends).context("the testbed's guests")?;
+        let ground = Rc::new(Ground {
+            cabling,
+            ends,
+            bed,
+            acceleration,
+            guest_speed,
+        });
         self.ground = Some(ground.clone());
         Ok(ground)
     }
@@ -68,6 +85,7 @@ impl Stage for Here {
             controller: None,
             running,
             ground,
+            controls: self.controls.clone(),
         };
         table.controller = observe::control(&mut table, setup)?;
         Ok(Box::new(table))
@@ -151,6 +169,7 @@ pub(crate) struct Table {
     controller: Option<Learning>,
     pub(crate) running: Box<dyn Running>,
     pub(crate) ground: Rc<Ground>,
+    controls: Rc<RefCell<Controls>>,
 }
 
 /// Counters at a moment.
@@ -189,6 +208,7 @@ impl Standing for Table {
 
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement> {
         self.running.check()?;
+        let controls = self.controls.borrow_mut().of(setup).context("the controls")?;
         observe::prepare(self, setup)?;
         let before = self.ground.bed.fragments().context("the hosts' counters")?;
         let before = (self.losses()?, before);
@@ -197,6 +217,7 @@ impl Standing for Table {
             .unwrap_or_default()
             .as_secs_f64();
         let mut observers = observe::begin(self, setup)?;
+        let clocks = Clocks::now();
         let (traffic, brought, from, to) = self.traffic(setup, stop, &mut observers)?;
         let mut measured = match traffic {
             Ok(measured) => measured,
@@ -206,6 +227,8 @@ impl Standing for Table {
                 return Err(error);
             }
         };
+        let uses_system = setup.topology.links.iter().any(|link| link.delay > 0 || link.serial);
+        let clock_fault = Clocks::now().fault(clocks, uses_system);
         self.running.check()?;
         let mut measurement = Measurement {
             started: started + setup.warmup,
@@ -240,6 +263,17 @@ impl Standing for Table {
         }
         measured.metrics.extend(setup.fairness(&measured.metrics));
         let (losses, remark) = self.ledger(&before, &measured, setup)?;
+        let (acceleration, guest_speed) = (self.ground.acceleration, self.ground.guest_speed);
+        measurement.validity.void.extend(clock_fault);
+        measurement.validity.void.extend(measured.void);
+        measurement
+            .validity
+            .void
+            .extend(validity::speed(acceleration, guest_speed));
+        measurement.validity.void.extend(validity::bottleneck(setup, &losses));
+        measurement.validity.acceleration = Some(acceleration);
+        measurement.validity.guest_speed = guest_speed;
+        measurement.validity.controls = controls;
         measurement.losses = losses;
         measurement.spent = self.ground.bed.holds_fragments()?;
         measurement.remarks.extend(remark);
@@ -356,6 +390,7 @@ impl Table {
         Ok(ledger::close(
             ledger::merge(losses),
             ledger::missing(&measured.accounts),
+            measured.retransmitted,
         ))
     }
 }
@@ -372,6 +407,9 @@ impl Measurement {
         );
         if self.seconds > 0.0 {
             self.load = (usage.all - system - lab - usage.packets).max(0.0) / self.seconds;
+            let urgent = (self.load - usage.nice / self.seconds).max(0.0);
+            let processors = std::thread::available_parallelism().map_or(1.0, |number| number.get() as f64);
+            self.validity.void.extend(validity::load(processors, urgent));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Profile, Scenario, Setup};
 use crate::topology::{Attachment, Topology};
+use crate::traffic::Test;
 use std::time::Duration;
 
 /// To make and remove a cable and the host at its end, a guest apart, in seconds.
@@ -15,6 +16,9 @@ const SWITCH_SECONDS: f64 = 0.6;
 const CLUSTER_SECONDS: f64 = 6.0;
 /// The overhead of a repetition beside warm-up and measurement, in seconds.
 const REPETITION_SECONDS: f64 = 0.35;
+
+/// To measure an instrument on a bare cable, in the quick profile and in the full one, in seconds.
+const CONTROL_SECONDS: (f64, f64) = (0.4, 3.0);
 
 /// The time of a repetition without set-up of testbed and switch, in seconds.
 pub(crate) fn repetition(setup: &Setup) -> f64 {
@@ -35,10 +39,21 @@ pub(crate) fn bed(topology: &Topology, new: bool) -> f64 {
 /// How long these scenarios take on this many systems. Each set-up starts a switch, and all
 /// switches share a testbed; the full profile makes both for each repetition.
 pub fn estimate<'a>(scenarios: impl IntoIterator<Item = &'a Scenario>, profile: Profile, systems: usize) -> Duration {
-    let all: f64 = scenarios
-        .into_iter()
-        .map(|scenario| scenario_seconds(scenario, profile, systems))
-        .sum();
+    let mut instruments: Vec<&Test> = Vec::new();
+    let mut all = 0.0;
+    for scenario in scenarios {
+        all += scenario_seconds(scenario, profile, systems);
+        let cells = scenario.cells(profile).iter();
+        for flow in cells.flat_map(|cell| &cell.setup.measured) {
+            let measured = profile == Profile::Full || flow.test.is_latency();
+            if measured && !instruments.contains(&&flow.test) {
+                instruments.push(&flow.test);
+            }
+        }
+    }
+    let (quick, full) = CONTROL_SECONDS;
+    let each = if profile == Profile::Full { full } else { quick };
+    all += each * instruments.len() as f64;
     Duration::try_from_secs_f64(all).unwrap_or(Duration::MAX)
 }
 

@@ -12,6 +12,12 @@ const WITNESS_SECONDS: f64 = 0.5;
 /// The time that Mininet takes to make and remove a network and to ping, in seconds.
 const MININET_SECONDS: f64 = 4.0;
 
+/// What a trial of RFC 2544 takes beside its traffic, in seconds.
+const TRIAL_SECONDS: f64 = 0.35;
+
+/// How long it takes to try the changes of a match, in seconds.
+const SUPPORTED_SECONDS: f64 = 2.0;
+
 /// One combination of the values of a scenario's dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
@@ -117,7 +123,12 @@ impl Setup {
             .iter()
             .filter(|one| matches!(one.what, Observe::Mininet { .. }));
         let own = f64::from(self.whole_seconds()) - self.seconds + MININET_SECONDS;
-        self.warmup + self.seconds + each * witnesses.count() as f64 + own * networks.count() as f64
+        let others = self.observed.iter().map(|one| one.what.beyond(self.seconds));
+        self.warmup
+            + self.seconds
+            + each * witnesses.count() as f64
+            + own * networks.count() as f64
+            + others.sum::<f64>()
     }
 
     /// Whether only a switch with OpenFlow can do it.
@@ -242,6 +253,9 @@ pub enum Observe {
     Capacity {
         /// Every field is matched, or some are wildcarded.
         exact: bool,
+        /// Of those with wildcards: how many different masks they have, 1 to 24.
+        #[serde(default = "one")]
+        masks: u32,
         /// Where to stop.
         at_most: u32,
         /// A limit to set on the table, if the switch has such a setting.
@@ -283,6 +297,58 @@ pub enum Observe {
     /// A rule and a barrier at a time. Metrics `delay` (until the barrier's reply, mean, ms);
     /// distribution `delay`.
     Barrier {},
+    /// Which matches and changes of study S3 the switch has, in the rules that it takes and in what
+    /// they do: each is tried with exchanges of two hosts; with `[openflow]` only those of its
+    /// `match`. Metrics `MATCH-REWRITE`, or `REWRITE` of one match (1: works, 0: refused, or no
+    /// exchange is answered), `supported`, `tried`.
+    Supported {},
+    /// A rule for a flow of datagrams is added again and again. Metrics `effect` (from its request
+    /// to the first datagram that arrives, mean, ms), `barrier` (until the barrier's reply, mean,
+    /// ms), `early` (share of the replies that came before the effect), `rounds`; distribution
+    /// `effect`.
+    Effect {},
+    /// The tests of RFC 2544 with datagrams from a host to another. Metrics `throughput` (highest
+    /// rate without a loss, bit/s of payload), `frames` (the same, datagrams/s), `limited` (1: the
+    /// generator, not the network, was the limit), `latency` (one way at this rate, half of a round
+    /// trip, µs), `loss.100`, `loss.90` and so on down to two rates without a loss (share of the
+    /// sent at this percentage of `most`), `burst` (longest burst at `most` without a loss,
+    /// datagrams).
+    Rfc2544 {
+        /// The sending host.
+        from: String,
+        /// The receiving host.
+        to: String,
+        /// UDP payload in bytes.
+        payload: u32,
+        /// Datagrams of three lengths, as [`crate::traffic::Test::Cbr`] has them.
+        #[serde(default)]
+        imix: bool,
+        /// The highest rate that is tried, bit/s of payload.
+        most: u64,
+        /// Where the search ends: the distance of two rates, as a share of `most`, 0.001 to 0.5.
+        resolution: f64,
+        /// Whether latency, losses and bursts are measured too.
+        #[serde(default)]
+        whole: bool,
+    },
+    /// A host sends the frames of a capture file to another, with the distances in time that they
+    /// were captured with; all get the receiver's Ethernet address, and one that no host has as
+    /// their source. Metrics `sent`, `received` (frames), `share` (received/sent), `rate`
+    /// (received, frames/s), `bits` (received, bit/s), `refused` (frames that the sender's device
+    /// did not take), `cut` (frames that the file does not have whole), `late` (µs that one frame
+    /// in a hundred was sent late by).
+    Replay {
+        /// The sending host.
+        from: String,
+        /// The receiving host.
+        to: String,
+        /// A file in the classic pcap format, of Ethernet frames; relative to the directory that
+        /// the laboratory runs in.
+        file: std::path::PathBuf,
+        /// By how much faster than it was captured.
+        #[serde(default = "as_captured")]
+        speed: f64,
+    },
     /// The switch sends a packet-in for every new flow (cbench). Metrics `throughput` (packet-ins/s
     /// with unlimited outstanding ones), `latency` (ms with one outstanding).
     PacketIn {},
@@ -324,6 +390,19 @@ pub enum Watcher {
 }
 
 impl Observe {
+    /// How much longer than the configured time it takes, in seconds.
+    fn beyond(&self, seconds: f64) -> f64 {
+        match self {
+            Observe::Rfc2544 { resolution, whole, .. } => {
+                let search = (1.0 / resolution.clamp(0.001, 0.5)).log2().ceil();
+                let trials = if *whole { 2.0 * search + 6.0 } else { search + 1.0 };
+                trials * (seconds + TRIAL_SECONDS) - seconds
+            }
+            Observe::Supported {} => SUPPORTED_SECONDS,
+            _ => 0.0,
+        }
+    }
+
     fn needs_openflow(&self) -> bool {
         match self {
             Observe::Reachability { .. }
@@ -336,8 +415,12 @@ impl Observe {
             | Observe::Liveness { .. }
             | Observe::Watch { .. }
             | Observe::Mininet { .. }
+            | Observe::Rfc2544 { .. }
+            | Observe::Replay { .. }
             | Observe::Addresses { .. } => false,
             Observe::Capacity { .. }
+            | Observe::Supported {}
+            | Observe::Effect {}
             | Observe::FlowStatistics { .. }
             | Observe::PortStatistics { .. }
             | Observe::Rules { .. }
@@ -366,9 +449,20 @@ pub struct OpenFlow {
     /// Number of rules; those of the flows are installed last.
     #[serde(default)]
     pub rules: Fill,
+    /// How many different masks the other rules with wildcards have, 1 to 24.
+    #[serde(default = "one")]
+    pub masks: u32,
     /// Maximum number of rules to install in order to fill the table.
     #[serde(default = "at_most")]
     pub at_most: u32,
+}
+
+fn as_captured() -> f64 {
+    1.0
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// The largest table that a study reports: a million rules in Open vSwitch.
@@ -404,6 +498,17 @@ pub enum Matching {
     Exact,
 }
 
+impl Matching {
+    /// All of them.
+    pub const ALL: [Matching; 5] = [
+        Matching::Port,
+        Matching::Mac,
+        Matching::Ip,
+        Matching::UdpPort,
+        Matching::Exact,
+    ];
+}
+
 /// The change that a rule makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -421,6 +526,18 @@ pub enum Rewrite {
     IpTos,
     /// The UDP source port.
     UdpPort,
+}
+
+impl Rewrite {
+    /// All of them, and none.
+    pub const ALL: [Rewrite; 6] = [
+        Rewrite::None,
+        Rewrite::Mac,
+        Rewrite::Ip,
+        Rewrite::VlanPriority,
+        Rewrite::IpTos,
+        Rewrite::UdpPort,
+    ];
 }
 
 /// How many rules a table has.

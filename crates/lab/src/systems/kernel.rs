@@ -179,6 +179,16 @@ fn against(said: &str) -> Option<String> {
     (!said.is_empty()).then(|| said.to_owned())
 }
 
+/// The packets that a device of the testbed queues.
+const QUEUE_LENGTH: u32 = 1000;
+
+/// Sets how many packets wait in plain queues that are made at a device from then on: the command
+/// and its undo command.
+pub(crate) fn queue_length(device: &str, packets: u32) -> (String, String) {
+    let set = |packets| format!("ip link set {device} txqueuelen {packets}");
+    (set(packets), set(QUEUE_LENGTH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -132,5 +132,7 @@ fn run(task: &Task, control: &Control) -> Result<Outcome> {
         Task::IperfServer(task) => task.run(control),
         Task::IperfClient(task) => task.run(control),
         Task::Count(task) => task.run(control),
+        Task::Replay(task) => task.run(control),
+        Task::Speed(task) => task.run(control),
     }
 }

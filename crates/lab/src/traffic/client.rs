@@ -179,6 +179,14 @@ impl Remote {
         self.outcome(STOPPED)
     }
 
+    /// Tells the task to stop, and does not wait for it.
+    ///
+    /// # Errors
+    /// The agent has gone.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        self.ask(Ask::Stop)
+    }
+
     /// Stops tasks at the same time, since each may wait for late packets, and takes their results
     /// in order.
     ///

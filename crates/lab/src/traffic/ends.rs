@@ -5,7 +5,7 @@ use crate::bed::Bed;
 use crate::topology::{Address, Topology};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
 
 /// The hosts of a testbed, an agent on each. It is made once for a testbed and serves any number of
@@ -13,8 +13,8 @@ use wire::MacAddr;
 #[derive(Default)]
 pub struct Ends {
     hosts: BTreeMap<String, End>,
-    /// MAC addresses of the hosts, as captures write them.
-    macs: Vec<String>,
+    /// MAC addresses of the hosts.
+    macs: BTreeMap<String, MacAddr>,
 }
 
 struct End {
@@ -32,7 +32,7 @@ impl Ends {
         for host in &topology.hosts {
             let there = bed.host(&host.name)?;
             ends.add(&host.name, there.agent()?, host.addresses.clone());
-            ends.macs.push(MacAddr(there.mac()).to_string());
+            ends.macs.insert(host.name.clone(), MacAddr(there.mac()));
         }
         Ok(ends)
     }
@@ -65,6 +65,15 @@ impl Ends {
         Ok(address.with_context(|| format!("host {to} has no address"))?.ip)
     }
 
+    /// The first IPv6 address of `to`.
+    ///
+    /// # Errors
+    /// An unknown host, or one without such an address.
+    pub fn address6(&self, to: &str) -> Result<Ipv6Addr> {
+        let found = self.end(to)?.addresses.iter().find_map(|address| address.ip6);
+        found.with_context(|| format!("host {to} has no IPv6 address"))
+    }
+
     /// All addresses of a host.
     ///
     /// # Errors
@@ -75,7 +84,18 @@ impl Ends {
 
     /// It is a host's MAC address, as captures write them.
     pub(crate) fn is_host(&self, mac: &str) -> bool {
-        self.macs.iter().any(|own| own == mac)
+        self.macs.values().any(|own| own.to_string() == mac)
+    }
+
+    /// The MAC address of a host of a testbed.
+    ///
+    /// # Errors
+    /// There is no host of that name, or it is none of a testbed.
+    pub(crate) fn mac(&self, name: &str) -> Result<[u8; 6]> {
+        let mac = self.macs.get(name);
+        Ok(mac
+            .with_context(|| format!("no MAC address of host {name} is known"))?
+            .0)
     }
 
     /// Names of all hosts.
@@ -111,6 +131,7 @@ mod tests {
             ip: ip.into(),
             prefix,
             vlan: None,
+            ip6: None,
         }
     }
 

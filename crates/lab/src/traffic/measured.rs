@@ -18,8 +18,12 @@ pub struct Measured {
     pub losses: Vec<Loss>,
     /// Sent and received datagrams of every flow, with warm-up and background.
     pub accounts: Vec<Account>,
+    /// TCP segments that were sent again, by all flows, with warm-up and background.
+    pub retransmitted: u64,
     /// Remarks for the reader.
     pub remarks: Vec<String>,
+    /// Why the results are none of the network's: the instruments could not keep up.
+    pub void: Vec<String>,
 }
 
 /// Datagrams of a flow, all that were sent and all that arrived.
@@ -42,7 +46,17 @@ impl Measured {
         let mut all = Measured::default();
         take(&mut all);
         self.accounts.append(&mut all.accounts);
+        self.retransmitted += all.retransmitted;
         self.remarks.append(&mut all.remarks);
+        self.void.append(&mut all.void);
+    }
+
+    /// Takes only the counters of streams before the measurement.
+    pub(super) fn warmed(&mut self, flow: &str, kind: Kind, streamed: &Streamed) {
+        let mut all = Measured::default();
+        all.streamed(flow, kind, streamed);
+        self.accounts.append(&mut all.accounts);
+        self.retransmitted += all.retransmitted;
     }
 
     fn metric(&mut self, flow: &str, name: &str, value: impl Into<Option<f64>>) {
@@ -92,6 +106,7 @@ impl Measured {
     /// Adds a probe's results.
     pub(super) fn probed(&mut self, flow: &str, payload: u32, probed: &Probed) {
         self.metric(flow, "rtt", probed.mean);
+        self.metric(flow, "one_way", probed.mean.map(|mean| mean / 2.0));
         self.metric(flow, "deviation", probed.deviation);
         self.metric(flow, "jitter", probed.jitter_mean);
         self.metric(flow, "exchanges", probed.answered as f64);
@@ -183,19 +198,23 @@ impl Measured {
     fn faults(&mut self, name: &str, asked: &SendFlow, sent: &SentFlow) {
         if sent.behind > 0 {
             let due = sent.sent + sent.behind;
-            self.remark(
-                name,
-                &format!(
-                    "its sender could not keep up: {} of {due} datagrams were not sent",
-                    sent.behind
-                ),
+            let text = format!(
+                "{name}: its sender could not keep up: {} of {due} datagrams were not sent",
+                sent.behind
             );
+            if sent.behind as f64 > BEHIND * due as f64 {
+                self.void.push(text);
+            } else {
+                self.remarks.push(text);
+            }
         }
         if let Some(error) = &sent.error {
             self.remark(name, &format!("{} datagrams were refused: {error}", sent.errors));
         }
         if sent.ports_used_up {
-            self.remark(name, "all pairs of ports were used, and then once more");
+            self.void.push(format!(
+                "{name}: all pairs of ports were used, and then once more: these flows were not new"
+            ));
         }
         if let (Some(late), Some(interval)) = (sent.late_99(), SentFlow::interval(asked.payload, asked.rate))
             && late > interval.max(LATE)
@@ -218,6 +237,7 @@ impl Measured {
         };
         self.metric(flow, "lost", (all.len() - whole.len()) as f64);
         let retransmissions: u64 = all.iter().map(|stream| stream.retransmissions).sum();
+        self.retransmitted += retransmissions;
         match kind {
             Kind::TcpStream | Kind::UdpStream => {
                 let throughput = mean(&|stream| bits(stream.received, stream.seconds));
@@ -254,7 +274,11 @@ impl Measured {
             Kind::UdpRr => {
                 let sum = |of: fn(&super::streams::Stream) -> u64| all.iter().map(of).sum::<u64>();
                 let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
-                self.metric(flow, "again", sum(|s| s.again) as f64);
+                self.metric(
+                    flow,
+                    "stalled",
+                    all.iter().filter(|stream| stream.stalled).count() as f64,
+                );
                 self.account(flow, streamed.message, sent, received);
             }
         }
@@ -269,6 +293,9 @@ impl Measured {
         }
     }
 }
+
+/// The share of datagrams that a sender may leave out.
+const BEHIND: f64 = 0.01;
 
 /// Lateness of a datagram below which no remark is made, in µs.
 const LATE: f64 = 1000.0;
@@ -291,7 +318,7 @@ fn lost_share(sent: u64, received: u64) -> Option<f64> {
 }
 
 /// The value that this share does not exceed.
-fn at(distribution: &Distribution, share: f64) -> Option<f64> {
+pub(super) fn at(distribution: &Distribution, share: f64) -> Option<f64> {
     let quantiles = &distribution.quantiles;
     quantiles.iter().find(|(s, _)| *s >= share).map(|&(_, value)| value)
 }
@@ -313,6 +340,7 @@ mod tests {
                 rate: 8_000_000,
                 buffer: None,
                 pinned: false,
+                imix: false,
             },
         }
     }
@@ -326,6 +354,8 @@ mod tests {
             payload: 1000,
             rate: 8_000_000,
             new_flows: false,
+            first_pair: 0,
+            imix: false,
         }
     }
 

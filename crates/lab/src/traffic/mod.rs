@@ -21,7 +21,10 @@ mod measured;
 pub mod observe;
 pub mod ping;
 pub mod protocol;
+pub mod replay;
+pub mod rfc2544;
 mod run;
+pub mod speed;
 pub mod stack;
 pub mod streams;
 mod task;
@@ -32,6 +35,7 @@ pub mod udp;
 pub use client::{Agent, Remote};
 pub use ends::Ends;
 pub use measured::{Account, Measured};
+pub(crate) use run::LOOKS;
 pub use run::{MOST_FLOWS, NEW_FLOW_PORTS, new_flow_ports, ports, run};
 
 use serde::{Deserialize, Serialize};
@@ -55,7 +59,8 @@ pub struct Flow {
 #[serde(tag = "test", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Test {
     /// A datagram makes a round trip, with both timestamps on the requesting host. Metrics `rtt`
-    /// (mean over the exchanges, µs), `deviation` (their standard deviation), `median`, `p99`,
+    /// (mean over the exchanges, µs), `one_way` (half of that), `deviation` (the round trips'
+    /// standard deviation), `median`, `p99`,
     /// `jitter` (mean difference between an exchange and the one before), all in µs, `exchanges`
     /// (answered), `loss` (share of the sent that was not answered in a second, 0 to 1);
     /// distributions `rtt`, `jitter`, and with an interval `pacing` (by how much exchanges began
@@ -68,6 +73,12 @@ pub enum Test {
         /// Between the beginnings of two exchanges, µs; 0: the next begins when the last has ended.
         #[serde(default)]
         interval: u64,
+        /// Whether each exchange comes from a port of its own, and so is a new flow.
+        #[serde(default)]
+        new: bool,
+        /// Whether the datagrams are of IPv6.
+        #[serde(default)]
+        ip6: bool,
     },
     /// UDP at a constant bit rate, each datagram with its number and its time; with a small random
     /// offset, the same in every run, so that senders of one rate do not keep step. Metrics `rate`
@@ -88,6 +99,10 @@ pub enum Test {
         /// datagrams in the queues of both processors, where they overtake each other.
         #[serde(default)]
         pinned: bool,
+        /// Datagrams of three lengths instead of `payload`, seven short, four medium and one long
+        /// (IMIX): frames of 66, 594 and 1518 bytes with their FCS.
+        #[serde(default)]
+        imix: bool,
     },
     /// netperf's TCP_STREAM. Metrics `throughput` (bit/s received, mean of a stream), `total` (of
     /// all streams), `transfer` (bytes received, mean of a stream), `lost` (streams; the other
@@ -104,8 +119,8 @@ pub enum Test {
     TcpRr(Streams),
     /// netperf's TCP_CRR: a connection for each transaction. Metrics as TCP_RR.
     TcpCrr(Streams),
-    /// netperf's UDP_RR. Metrics as TCP_RR, with `again` (requests sent again) instead of
-    /// `retransmissions`.
+    /// netperf's UDP_RR: a stream that loses a datagram waits until the end. Metrics as TCP_RR,
+    /// with `stalled` (streams that did) instead of `retransmissions`.
     UdpRr(Streams),
     /// Datagrams, each from a port that was not used before. Metrics `rate` (new flows received/s),
     /// `offered` (tried to send/s), `share` (received/sent), `loss`.
@@ -115,6 +130,29 @@ pub enum Test {
         /// UDP payload in bytes.
         payload: u32,
     },
+}
+
+impl Test {
+    /// Whether its result is the time that an exchange takes.
+    pub(crate) fn is_latency(&self) -> bool {
+        matches!(
+            self,
+            Test::Rtt { .. } | Test::TcpRr(_) | Test::TcpCrr(_) | Test::UdpRr(_)
+        )
+    }
+
+    /// Of one of netperf's tests: which, and its options.
+    pub(crate) fn streams(&self) -> Option<(streams::Kind, &Streams)> {
+        use streams::Kind;
+        match self {
+            Test::TcpStream(streams) => Some((Kind::TcpStream, streams)),
+            Test::UdpStream(streams) => Some((Kind::UdpStream, streams)),
+            Test::TcpRr(streams) => Some((Kind::TcpRr, streams)),
+            Test::TcpCrr(streams) => Some((Kind::TcpCrr, streams)),
+            Test::UdpRr(streams) => Some((Kind::UdpRr, streams)),
+            Test::Rtt { .. } | Test::Cbr { .. } | Test::NewFlows { .. } => None,
+        }
+    }
 }
 
 /// Options of the netperf tests.

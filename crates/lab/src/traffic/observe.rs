@@ -6,6 +6,7 @@ use super::ends::broadcast as broadcast_address;
 use super::iperf::{IperfClient, IperfServer, Witnessed};
 use super::ping::{Ping, Pinged};
 use super::protocol::{Outcome, Task};
+use super::replay::Replay;
 use super::udp::{Send, SendFlow};
 use super::{Account, Ends, Flow, Measured, Remote, Test, ports, run};
 
@@ -171,6 +172,8 @@ pub fn broadcast(
             payload,
             rate: u64::from(rate.max(1)) * u64::from(payload) * 8,
             new_flows: false,
+            first_pair: 0,
+            imix: false,
         }],
         warmup: 0.0,
         seconds,
@@ -301,7 +304,7 @@ pub fn check(ends: &Ends, name: &str, flow: &Flow, seconds: f64) -> Result<Measu
 /// The metric of a flow that `iperf3` can measure; none if it has no such test.
 pub(crate) fn witnessed(test: &Test) -> Option<&'static str> {
     match test {
-        Test::Cbr { .. } => Some("rate"),
+        Test::Cbr { imix: false, .. } => Some("rate"),
         Test::TcpStream(_) => Some("total"),
         _ => None,
     }
@@ -389,6 +392,81 @@ fn testify(ends: &Ends, flow: &Flow, client: IperfClient) -> Result<Witnessed> {
     };
     server.stop()?;
     Ok(witnessed)
+}
+
+/// The fourth byte of the source address of frames that are replayed, which no device has.
+const REPLAYED: u8 = 4;
+
+/// Frames of a capture file from a host to another, which captures them. Metrics, after `name.`, as
+/// [`crate::scenario::Observe::Replay`] lists them.
+///
+/// # Errors
+/// An agent that is gone; a file that is not there or no capture; no permission for raw sockets.
+pub fn replay(
+    ends: &Ends,
+    name: &str,
+    (from, to): (&str, &str),
+    (file, speed): (&std::path::Path, f64),
+    seconds: f64,
+) -> Result<Measured> {
+    let mut source = ends.mac(from)?;
+    // None of the host's own frames, as its answers to ARP, is taken for one of the file.
+    source[3] = REPLAYED;
+    let task = Replay {
+        file: std::path::absolute(file).with_context(|| file.display().to_string())?,
+        device: crate::bed::DEVICE.to_owned(),
+        source,
+        destination: ends.mac(to)?,
+        speed,
+        seconds,
+    };
+    let mut sender = ends.agent(from)?.start(Task::Replay(task))?;
+    let captures = capture_on(ends, &[to])?;
+    sender.go()?;
+    let limit = Duration::try_from_secs_f64(seconds).context("how long?")? + SLACK;
+    let Outcome::Replayed(replayed) = sender.wait(limit)? else {
+        bail!("{from} answers something else")
+    };
+    std::thread::sleep(SETTLE);
+    let captured = stop_captures(captures)?;
+    let mut measured = Measured::default();
+    let source = wire::MacAddr(source).to_string();
+    let ours = |captured: &Captured| {
+        let ours = captured.seen.iter().filter(|seen| seen.kind.source == source);
+        ours.fold((0, 0), |(frames, bytes), seen| {
+            (frames + seen.frames, bytes + seen.bytes)
+        })
+    };
+    let (received, bytes) = captured.get(to).map_or((0, 0), ours);
+    let mut metric = |metric: &str, value: f64| measured.metrics.insert(format!("{name}.{metric}"), value);
+    metric("sent", replayed.sent as f64);
+    metric("received", received as f64);
+    metric("refused", replayed.refused as f64);
+    metric("cut", replayed.cut as f64);
+    if replayed.sent > 0 {
+        metric("share", received as f64 / replayed.sent as f64);
+    }
+    if replayed.seconds > 0.0 {
+        metric("rate", received as f64 / replayed.seconds);
+        metric("bits", bytes as f64 * 8.0 / replayed.seconds);
+    }
+    if let Some(late) = replayed
+        .pacing
+        .as_ref()
+        .and_then(|pacing| super::measured::at(pacing, 0.99))
+    {
+        metric("late", late);
+    }
+    measured.accounts.push(Account {
+        flow: name.to_owned(),
+        sent: replayed.sent,
+        received: received.min(replayed.sent),
+        packets: 1,
+    });
+    for (host, captured) in &captured {
+        remark_drops(&mut measured, name, host, captured);
+    }
+    Ok(measured)
 }
 
 /// Frames of the kinds that are meant.

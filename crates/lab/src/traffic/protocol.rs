@@ -9,6 +9,8 @@
 use super::capture::{Capture, Captured};
 use super::iperf::{IperfClient, IperfServer, Witnessed};
 use super::ping::{Ping, Pinged};
+use super::replay::{Replay, Replayed};
+use super::speed::Speed;
 use super::stack::{Count, Stack};
 use super::streams::{StreamClient, StreamServer, Streamed};
 use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
@@ -65,6 +67,10 @@ pub enum Task {
     IperfClient(IperfClient),
     /// Reads the counters of the host's stack.
     Count(Count),
+    /// Sends the frames of a capture file.
+    Replay(Replay),
+    /// Measures the speed of the host's processor.
+    Speed(Speed),
 }
 
 /// A line from the agent.
@@ -119,4 +125,8 @@ pub enum Outcome {
     Witnessed(Witnessed),
     /// Of [`Task::Count`].
     Counted(Stack),
+    /// Of [`Task::Replay`].
+    Replayed(Replayed),
+    /// Of [`Task::Speed`]: steps of its loop a second.
+    Speed(f64),
 }

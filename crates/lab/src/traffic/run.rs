@@ -4,11 +4,12 @@ use super::clock::nanos;
 use super::measured::Measured;
 use super::protocol::{Outcome, Task};
 use super::streams::{Kind, StreamClient, StreamServer};
-use super::udp::{Echo, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent};
+use super::udp::{Echo, IMIX_MEAN, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent};
 use super::{Ends, Flow, Remote, Streams, Test};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The ports that the datagrams of a run's flow come from and go to, by the flow's place: measured
@@ -26,8 +27,16 @@ pub const fn new_flow_ports(flow: u16) -> u16 {
     22_000 + flow * NEW_FLOW_PORTS
 }
 
-/// How many ports new flows of one flow go to.
-pub const NEW_FLOW_PORTS: u16 = 8;
+/// How many ports new flows of one flow go to: with all ports that they come from, 4 million pairs.
+pub const NEW_FLOW_PORTS: u16 = 64;
+
+/// The most flows of a run that may have new flows among them, for their ports.
+const MOST_NEW: usize = 600;
+
+/// How many pairs of ports new flows have used so far, and how many exchanges were new flows: none
+/// is used again while a switch may know it.
+static PAIRS: AtomicU64 = AtomicU64::new(0);
+static FRESH: AtomicU64 = AtomicU64::new(0);
 
 /// How long a prober polls for an answer, µs, if exchanges follow each other directly. On two
 /// processors and a bare veth cable an exchange then takes 20 µs on average, whether the other
@@ -36,7 +45,7 @@ pub const NEW_FLOW_PORTS: u16 = 8;
 /// polling switch, one exchange in a hundred then took exactly this time. With an interval polling
 /// gains nothing, because processors idle between exchanges. Senders gain nothing either: they send
 /// up to 50 µs earlier with the same jitter, for half a processor. Echo servers never poll.
-const LOOKS: u64 = 50;
+pub(crate) const LOOKS: u64 = 50;
 
 /// How long a task may take beyond its time.
 const SLACK: Duration = Duration::from_secs(30);
@@ -48,15 +57,20 @@ const FOR_EVER: f64 = 1e6;
 ///
 /// The background starts first. Flows of datagrams and round trips start with a warm-up of `warmup`
 /// seconds that counts only in [`Measured::accounts`]; a warm-up of round trips goes on until the
-/// first is answered, so no cell begins with unknown addresses. Streams start after the warm-up,
-/// and their connection set-up counts, as with netperf.
+/// first is answered, so no cell begins with unknown addresses. A TCP_STREAM's warm-up is on its
+/// own connections, so that its slow start does not count. Of the other streams, one of the same
+/// test runs during the warm-up; the measured ones start after it, and their connection set-up
+/// counts, as with netperf.
 ///
-/// # Errors
-/// An unknown host, an agent that is gone, an impossible task: with the host and the
+/// # Errors An unknown host, an agent that is gone, an impossible task: with the host and the
 /// reason. All tasks are stopped. Missing packets are no error.
 pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
     if background.len() + measured.len() > MOST_FLOWS {
         bail!("{} flows: at most {MOST_FLOWS}", background.len() + measured.len());
+    }
+    let is_new = |flow: &Flow| matches!(flow.test, Test::NewFlows { .. });
+    if background.len() + measured.len() > MOST_NEW && background.iter().chain(measured).any(is_new) {
+        bail!("more than {MOST_NEW} flows with new flows among them");
     }
     let flows: Vec<Planned<'_>> = measured
         .iter()
@@ -121,18 +135,28 @@ impl Plan<'_> {
     fn run(&self) -> Result<Measured> {
         let servers = self.serve()?;
         let mut clients = self.prepare(&servers)?;
-        let in_time = |client: &Client| client.counts && matches!(client.what, What::Streams(..));
+        let mut warm = self.warm_up(&servers)?;
+        let in_time = |client: &Client| {
+            let is_later = |kind: Kind| kind != Kind::TcpStream;
+            client.counts && matches!(client.what, What::Streams(_, kind) if is_later(kind))
+        };
         for client in clients.iter_mut().filter(|client| !client.counts) {
             client.task.go()?;
         }
         for client in clients.iter_mut().filter(|client| client.counts && !in_time(client)) {
             client.task.go()?;
         }
+        for client in &mut warm {
+            client.task.go()?;
+        }
         std::thread::sleep(Duration::from_nanos(nanos(self.warmup)));
+        for client in &mut warm {
+            client.task.end()?;
+        }
         for client in clients.iter_mut().filter(|client| in_time(client)) {
             client.task.go()?;
         }
-        self.collect(servers, clients)
+        self.collect(servers, clients, warm)
     }
 
     fn serve(&self) -> Result<Servers> {
@@ -141,9 +165,10 @@ impl Plan<'_> {
         for Planned { flow, number, counts } in &self.flows {
             let (_, port) = ports(*number);
             let (ports, buffer) = match &flow.test {
-                Test::Rtt { .. } => {
+                Test::Rtt { ip6, .. } => {
                     let echo = Task::Echo(Echo {
                         port,
+                        ip6: *ip6,
                         ..Echo::default()
                     });
                     servers.others.push(self.ends.agent(&flow.to)?.start(echo)?);
@@ -187,7 +212,7 @@ impl Plan<'_> {
             let Planned { flow, number, counts } = planned;
             let to = self.ends.address(&flow.from, &flow.to)?;
             let (from_port, to_port) = ports(*number);
-            let mut send = |payload: u32, rate: u64, ports: Vec<u16>, new_flows: bool| {
+            let mut send = |payload: u32, rate: u64, ports: Vec<u16>, (new_flows, imix): (bool, bool)| {
                 senders.entry((&flow.from, *counts)).or_default().push(SendFlow {
                     flow: *number,
                     to,
@@ -196,22 +221,35 @@ impl Plan<'_> {
                     payload,
                     rate,
                     new_flows,
+                    first_pair: PAIRS.load(Ordering::Relaxed),
+                    imix,
                 });
             };
             match &flow.test {
-                Test::Cbr { payload, rate, .. } => send(*payload, *rate, vec![to_port], false),
+                Test::Cbr {
+                    payload, rate, imix, ..
+                } => {
+                    let payload = if *imix { IMIX_MEAN } else { *payload };
+                    send(payload, *rate, vec![to_port], (false, *imix));
+                }
                 Test::NewFlows { rate, payload } => {
                     let first = new_flow_ports(*number);
                     let bits = rate.map_or(0, |rate| rate.saturating_mul(u64::from(*payload) * 8));
-                    send(*payload, bits, (first..first + NEW_FLOW_PORTS).collect(), true);
+                    send(*payload, bits, (first..first + NEW_FLOW_PORTS).collect(), (true, false));
                 }
                 Test::Rtt {
                     payload,
                     exchanges,
                     interval,
+                    new,
+                    ip6,
                 } => {
                     let probe = Probe {
-                        to: SocketAddrV4::new(to, to_port),
+                        to: if *ip6 {
+                            (self.ends.address6(&flow.to)?, to_port).into()
+                        } else {
+                            (to, to_port).into()
+                        },
                         port: from_port,
                         payload: *payload,
                         exchanges: exchanges.filter(|_| *counts),
@@ -220,6 +258,7 @@ impl Plan<'_> {
                         seconds: self.seconds_of(*counts),
                         timeout: 1_000_000,
                         spin: if *interval == 0 && *counts { LOOKS } else { 0 },
+                        fresh: new.then(|| (FRESH.load(Ordering::Relaxed) % u64::from(u16::MAX)) as u16),
                     };
                     let task = self.ends.agent(&flow.from)?.start(Task::Probe(probe))?;
                     clients.push(Client {
@@ -228,11 +267,11 @@ impl Plan<'_> {
                         counts: *counts,
                     });
                 }
-                Test::TcpStream(streams) => clients.push(self.streams(planned, Kind::TcpStream, streams, servers)?),
-                Test::UdpStream(streams) => clients.push(self.streams(planned, Kind::UdpStream, streams, servers)?),
-                Test::TcpRr(streams) => clients.push(self.streams(planned, Kind::TcpRr, streams, servers)?),
-                Test::TcpCrr(streams) => clients.push(self.streams(planned, Kind::TcpCrr, streams, servers)?),
-                Test::UdpRr(streams) => clients.push(self.streams(planned, Kind::UdpRr, streams, servers)?),
+                other => {
+                    if let Some((kind, streams)) = other.streams() {
+                        clients.push(self.streams(planned, kind, streams, servers)?);
+                    }
+                }
             }
         }
         let is_pinned = |flow: &SendFlow| {
@@ -257,6 +296,22 @@ impl Plan<'_> {
         Ok(clients)
     }
 
+    /// A stream of each measured flow of streams, which does not count.
+    fn warm_up(&self, servers: &Servers) -> Result<Vec<Client>> {
+        let mut clients = Vec::new();
+        for planned in self.flows.iter().filter(|planned| planned.counts && self.warmup > 0.0) {
+            let test = planned.flow.test.streams();
+            if let Some((kind, streams)) = test.filter(|(kind, _)| *kind != Kind::TcpStream) {
+                let one = Streams {
+                    streams: 1,
+                    ..streams.clone()
+                };
+                clients.push(self.streams(planned, kind, &one, servers)?);
+            }
+        }
+        Ok(clients)
+    }
+
     fn streams(&self, planned: &Planned<'_>, kind: Kind, streams: &Streams, servers: &Servers) -> Result<Client> {
         let flow = planned.flow;
         let port = servers
@@ -272,6 +327,11 @@ impl Plan<'_> {
             buffer: streams.buffer,
             congestion: streams.congestion.clone(),
             seconds: self.seconds_of(planned.counts),
+            warmup: if planned.counts && kind == Kind::TcpStream {
+                self.warmup
+            } else {
+                0.0
+            },
             patience: patience(self.seconds),
         };
         Ok(Client {
@@ -286,7 +346,7 @@ impl Plan<'_> {
     }
 
     /// Waits for the measured tasks, stops the others, and collects the results.
-    fn collect(&self, servers: Servers, clients: Vec<Client>) -> Result<Measured> {
+    fn collect(&self, servers: Servers, clients: Vec<Client>, warm: Vec<Client>) -> Result<Measured> {
         let most = Duration::from_nanos(nanos(self.seconds + self.warmup + 4.0 * patience(self.seconds))) + SLACK;
         let (counted, rest): (Vec<Client>, Vec<Client>) = clients.into_iter().partition(|client| client.counts);
         let mut ended = Vec::new();
@@ -296,6 +356,12 @@ impl Plan<'_> {
         let (whats, tasks): (Vec<What>, Vec<Remote>) =
             rest.into_iter().map(|client| (client.what, client.task)).unzip();
         ended.extend(whats.into_iter().zip(Remote::stop_all(tasks)?));
+        let mut measured = Measured::default();
+        for Client { what, task, .. } in warm {
+            if let (What::Streams(number, kind), Outcome::Streamed(streamed)) = (what, task.wait(most)?) {
+                measured.warmed(&self.planned(number)?.flow.name, kind, &streamed);
+            }
+        }
         let mut received = BTreeMap::new();
         for outcome in Remote::stop_all(servers.receivers)? {
             let Outcome::Received(Received { flows }) = outcome else {
@@ -304,14 +370,16 @@ impl Plan<'_> {
             received.extend(flows.into_iter().map(|flow| (flow.flow, flow)));
         }
         Remote::stop_all(servers.others)?;
-        let mut measured = Measured::default();
         for (what, outcome) in &ended {
             match (what, outcome) {
                 (What::Probe(number), Outcome::Probed(probed)) => {
                     let planned = self.planned(*number)?;
-                    let Test::Rtt { payload, .. } = planned.flow.test else {
+                    let Test::Rtt { payload, new, .. } = planned.flow.test else {
                         continue;
                     };
+                    if new {
+                        FRESH.fetch_add(probed.sent + probed.errors + probed.uncounted.0, Ordering::Relaxed);
+                    }
                     if planned.counts {
                         measured.probed(&planned.flow.name, payload, probed);
                     } else {
@@ -328,6 +396,7 @@ impl Plan<'_> {
                 }
                 (What::Send(asked), Outcome::Sent(Sent { flows })) => {
                     for (asked, sent) in asked.iter().zip(flows) {
+                        PAIRS.fetch_add(sent.pairs, Ordering::Relaxed);
                         let planned = self.planned(asked.flow)?;
                         let received = received.get(&asked.flow).context("a flow that nobody received")?;
                         measured.datagrams(planned.flow, asked, sent, received, planned.counts);

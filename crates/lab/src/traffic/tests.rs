@@ -4,7 +4,7 @@ use super::protocol::{Answer, Outcome, Said, Task};
 use super::udp::{Echo, Probe, Receive, ReceiveFlow, Send, SendFlow};
 use super::{Agent, agent};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn a_number_in_use_is_refused_and_words_to_a_task_that_has_ended_are_not_missed(
 
 fn probe(to: u16) -> Probe {
     Probe {
-        to: SocketAddrV4::new(Ipv4Addr::LOCALHOST, to),
+        to: (Ipv4Addr::LOCALHOST, to).into(),
         port: 0,
         payload: 100,
         exchanges: Some(50),
@@ -119,6 +119,7 @@ fn probe(to: u16) -> Probe {
         seconds: 60.0,
         timeout: 1_000_000,
         spin: 0,
+        fresh: None,
     }
 }
 
@@ -189,6 +190,8 @@ fn flow(number: u16, to: u16) -> SendFlow {
         payload: 200,
         rate: 800_000,
         new_flows: false,
+        first_pair: 0,
+        imix: false,
     }
 }
 

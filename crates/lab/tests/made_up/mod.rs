@@ -211,5 +211,6 @@ fn sample(scenario: &Scenario, cell: &Cell, system: &str, factor: f64, repetitio
         } else {
             Vec::new()
         },
+        validity: lab::results::Validity::default(),
     }
 }

@@ -29,6 +29,7 @@ fn sample(repetition: u32) -> Sample {
         cpu: BTreeMap::new(),
         load: 0.1,
         remarks: Vec::new(),
+        validity: super::super::Validity::default(),
     }
 }
 

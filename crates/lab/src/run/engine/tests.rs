@@ -22,6 +22,8 @@ struct Imitation {
     broken: Option<String>,
     /// A cell that leaves the testbed as it was not before.
     messy: Option<String>,
+    /// A cell whose samples do not count.
+    disturbed: Option<String>,
     /// Simulates ^C after this many samples.
     patience: Option<(Stop, usize)>,
 }
@@ -73,6 +75,13 @@ impl Standing for Imitated {
         }
         Ok(Measurement {
             seconds: setup.seconds,
+            validity: crate::results::Validity {
+                void: Vec::from_iter(
+                    (self.of.disturbed.as_ref() == Some(&setup.warmup.to_string()))
+                        .then(|| "other work used 2.0 of 2 processors".to_owned()),
+                ),
+                ..Default::default()
+            },
             spent: self.of.messy.as_ref() == Some(&setup.warmup.to_string()),
             ..Measurement::default()
         })
@@ -170,6 +179,31 @@ fn lines(imitation: &Imitation, of: char) -> Vec<String> {
 }
 
 #[test]
+fn void_samples_are_recorded_do_not_count_and_are_taken_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let imitation = Imitation {
+        disturbed: Some("1".to_owned()),
+        ..Imitation::default()
+    };
+    let (outcome, results) = go(dir.path(), &[job("S0.x", 2)], &imitation, None);
+    assert!(outcome.void > 0, "{outcome:?}");
+    assert_eq!(outcome.samples + outcome.void, outcome.wanted);
+    assert_eq!(results.samples.len() as u64, outcome.samples);
+    assert!(
+        results
+            .skipped
+            .iter()
+            .any(|skipped| skipped.reason.contains("is void: other work")),
+        "{:?}",
+        results.skipped
+    );
+    let (again, results) = go(dir.path(), &[job("S0.x", 2)], &Imitation::default(), None);
+    assert_eq!((again.samples, again.void), (outcome.wanted, 0));
+    assert_eq!(results.samples.len() as u64, outcome.wanted);
+    assert!(results.skipped.is_empty(), "{:?}", results.skipped);
+}
+
+#[test]
 fn every_cell_is_run_on_every_system_as_often_as_asked() {
     let dir = tempfile::tempdir().unwrap();
     let imitation = Imitation::default();
@@ -180,7 +214,8 @@ fn every_cell_is_run_on_every_system_as_often_as_asked() {
             end: End::Complete,
             samples: 48,
             wanted: 48,
-            failed: 0
+            failed: 0,
+            void: 0
         }
     );
     let mut seen: Vec<_> = results

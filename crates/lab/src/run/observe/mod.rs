@@ -1,13 +1,14 @@
 //! Observations other than flows.
 //!
 //! [`work`] is the hosts' part: traffic and [`crate::traffic::observe`]. An [`Observer`] starts
-//! before it and ends after it: `cut`: a cable; `liveness`: what BFD
-//! and LACP say of links; `openflow`: requests to the switch during the
-//! traffic, and rules before the run; `addresses`: the size of a learning switch's table;
-//! `mininet`: Mininet's own tests; `watch`: what the switch tells of its traffic.
+//! before it and ends after it: `cut`: a cable; `liveness`: what BFD and LACP say of links;
+//! `openflow`: requests to the switch during the traffic, and rules before the run; `effect`: from
+//! a rule to its effect; `addresses`: the size of a learning switch's table; `mininet`: Mininet's
+//! own tests; `watch`: what the switch tells of its traffic.
 
 mod addresses;
 mod cut;
+mod effect;
 mod liveness;
 mod mininet;
 mod openflow;
@@ -19,8 +20,9 @@ use super::stage::Table;
 use crate::controller::Measured;
 use crate::scenario::{Observe, Setup};
 use crate::traffic::capture::Captured;
-use crate::traffic::observe::{Broadcasts, broadcast, check, idle, reachability, witness, witnessed};
+use crate::traffic::observe::{Broadcasts, broadcast, check, idle, reachability, replay, witness, witnessed};
 use crate::traffic::protocol::Outcome;
+use crate::traffic::rfc2544::{Suite, rfc2544};
 use crate::traffic::{self, Ends, Flow, Remote};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -86,6 +88,8 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
             | Observe::Reachability { .. }
             | Observe::Idle {}
             | Observe::Capture { .. }
+            | Observe::Rfc2544 { .. }
+            | Observe::Replay { .. }
             | Observe::Witness { .. }
             | Observe::Broadcast { .. } => {
                 continue;
@@ -124,13 +128,15 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
 
 /// Why a cell's observation is not possible on this machine; none if it is.
 pub(crate) fn missing(setup: &Setup) -> Option<String> {
-    takes_its_time(setup).then(mininet::missing).flatten()
+    let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
+    let here = setup.observed.iter().any(|observation| mininet(&observation.what));
+    here.then(mininet::missing).flatten()
 }
 
 /// Whether the measurement's duration is not the configured one.
 pub(crate) fn takes_its_time(setup: &Setup) -> bool {
-    let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
-    setup.observed.iter().any(|observation| mininet(&observation.what))
+    let takes = |what: &Observe| matches!(what, Observe::Mininet { .. } | Observe::Rfc2544 { .. });
+    setup.observed.iter().any(|observation| takes(&observation.what))
 }
 
 /// Whether hosts do something other than flows, without a warm-up.
@@ -138,7 +144,12 @@ pub(crate) fn is_special(setup: &Setup) -> bool {
     let special = |what: &Observe| {
         matches!(
             what,
-            Observe::Reachability { .. } | Observe::Idle {} | Observe::Capture { .. } | Observe::Broadcast { .. }
+            Observe::Reachability { .. }
+                | Observe::Idle {}
+                | Observe::Capture { .. }
+                | Observe::Rfc2544 { .. }
+                | Observe::Replay { .. }
+                | Observe::Broadcast { .. }
         )
     };
     setup.observed.iter().any(|observation| special(&observation.what))
@@ -166,6 +177,28 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
                 // know.
                 broadcast(ends, &setup.topology, name, broadcasts, setup.seconds, &|| 0.0)?
             }
+            Observe::Replay { from, to, file, speed } => replay(ends, name, (from, to), (file, *speed), setup.seconds)?,
+            Observe::Rfc2544 {
+                from,
+                to,
+                payload,
+                imix,
+                most,
+                resolution,
+                whole,
+            } => {
+                let suite = Suite {
+                    from,
+                    to,
+                    payload: *payload,
+                    imix: *imix,
+                    most: *most,
+                    resolution: *resolution,
+                    whole: *whole,
+                    seconds: setup.seconds,
+                };
+                rfc2544(ends, name, suite)?
+            }
             Observe::Capture { flow } => {
                 let known = setup.measured.iter().find(|known| known.name == *flow);
                 let known = known.with_context(|| format!("there is no flow '{flow}' to capture"))?;
@@ -188,7 +221,9 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
         ([], background) => {
             let measured = traffic::run(ends, &[], background, setup.seconds, setup.warmup)?;
             all.accounts.extend(measured.accounts);
+            all.retransmitted += measured.retransmitted;
             all.remarks.extend(measured.remarks);
+            all.void.extend(measured.void);
         }
         (rest, background) => add(
             &mut all,
@@ -215,7 +250,9 @@ fn add(all: &mut traffic::Measured, more: traffic::Measured) {
     all.metrics.extend(more.metrics);
     all.distributions.extend(more.distributions);
     all.accounts.extend(more.accounts);
+    all.retransmitted += more.retransmitted;
     all.remarks.extend(more.remarks);
+    all.void.extend(more.void);
 }
 
 /// The processor cost of broadcasts in µs, for each and for each copy. Unknown for a system in the

@@ -1,10 +1,10 @@
 //! Rules before a run, and OpenFlow requests during it.
 
-use super::{Meanwhile, Observer, Seen};
+use super::{Meanwhile, Observer, Seen, effect};
 use crate::bed::namespace;
 use crate::controller::{
-    Connection, Conversation, Endpoint, Learning, Measured, Policy, Transport, barrier, conversation_rules, drain,
-    fill, packet_out, port_statistics, rates, rule_statistics,
+    Connection, Conversation, Endpoint, Learning, Measured, Policy, Shape, Transport, barrier, conversation_rules,
+    drain, fill, packet_out, port_statistics, rates, rule_statistics,
 };
 use crate::run::stage::Table;
 use crate::scenario::{Fill, Matching, Mode, Observe, OpenFlow, Rewrite, Setup};
@@ -15,7 +15,6 @@ use crate::traffic::udp::{Echo, Probe, Send, SendFlow};
 use crate::traffic::{self, Flow, Remote, Test};
 use anyhow::{Context, Result, bail, ensure};
 use openflow::model::FlowCommand;
-use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
 /// Timeout for a switch to connect to its controller.
@@ -49,13 +48,13 @@ pub(crate) fn prepare(table: &mut Table, setup: &Setup) -> Result<()> {
 }
 
 /// Removes all rules but one for ARP; the study's hosts had static entries.
-fn clear(connection: &mut Connection) -> Result<()> {
+pub(super) fn clear(connection: &mut Connection) -> Result<()> {
     connection.rule(FlowCommand::Delete, "")?;
     connection.rule(FlowCommand::Add, "priority=50,arp,actions=flood")?;
     agreed(connection)
 }
 
-fn agreed(connection: &mut Connection) -> Result<()> {
+pub(super) fn agreed(connection: &mut Connection) -> Result<()> {
     match connection.barrier()?.first() {
         Some(refused) => bail!("the switch refuses a rule: {:?}", refused.reason),
         None => Ok(()),
@@ -63,31 +62,16 @@ fn agreed(connection: &mut Connection) -> Result<()> {
 }
 
 fn install(table: &mut Table, setup: &Setup, openflow: &OpenFlow) -> Result<()> {
-    let exact = openflow.matching == Matching::Exact;
+    let shape = match openflow.matching {
+        Matching::Exact => Shape::Exact,
+        _ => Shape::Wildcard(openflow.masks),
+    };
     let mut rules = Vec::new();
     for (number, flow) in setup.measured.iter().chain(&setup.background).enumerate() {
         let conversation = conversation(table, setup, &openflow.bridge, flow, u16::try_from(number)?)?;
         rules.extend(conversation_rules(conversation, openflow.matching, openflow.rewrite));
         if openflow.rewrite == Rewrite::Ip {
-            // The answering host must resolve an address that no host has.
-            let (other, mac) = (
-                conversation.from.other_ip().to_string(),
-                super::mac(conversation.from.mac),
-            );
-            let host = table.ground.bed.host(&flow.to)?;
-            let words = [
-                "ip",
-                "neigh",
-                "replace",
-                other.as_str(),
-                "lladdr",
-                &mac,
-                "dev",
-                crate::bed::DEVICE,
-                "nud",
-                "permanent",
-            ];
-            crate::bed::command::run(&mut host.command(&words))?;
+            learn_other_address(table, flow, conversation)?;
         }
     }
     let mut connection = connect(table, &openflow.bridge)?;
@@ -95,22 +79,45 @@ fn install(table: &mut Table, setup: &Setup, openflow: &OpenFlow) -> Result<()> 
     match openflow.rules {
         Fill::One => {}
         Fill::Number(number) => {
-            let filled = fill(&mut connection, exact, number.saturating_sub(needed))?;
+            let filled = fill(&mut connection, shape, number.saturating_sub(needed))?;
             ensure!(!filled.full, "its table is full with {} rules", filled.rules);
         }
         Fill::Full | Fill::NearlyFull => {
-            let filled = fill(&mut connection, exact, openflow.at_most)?;
+            let filled = fill(&mut connection, shape, openflow.at_most)?;
             let keep = match openflow.rules {
                 Fill::NearlyFull => filled.rules / 10 * 9,
                 _ => filled.rules,
             };
-            drain(&mut connection, exact, filled, keep.saturating_sub(needed))?;
+            drain(&mut connection, shape, filled, keep.saturating_sub(needed))?;
         }
     }
     for rule in rules {
         connection.rule(FlowCommand::Add, &rule)?;
     }
     agreed(&mut connection)
+}
+
+/// The answering host must resolve the address that no host has and [`Rewrite::Ip`] writes.
+fn learn_other_address(table: &Table, flow: &Flow, conversation: Conversation) -> Result<()> {
+    let (other, mac) = (
+        conversation.from.other_ip().to_string(),
+        super::mac(conversation.from.mac),
+    );
+    let host = table.ground.bed.host(&flow.to)?;
+    let device = crate::bed::DEVICE;
+    let words = [
+        "ip",
+        "neigh",
+        "replace",
+        &other,
+        "lladdr",
+        &mac,
+        "dev",
+        device,
+        "nud",
+        "permanent",
+    ];
+    crate::bed::command::run(&mut host.command(&words)).map(drop)
 }
 
 fn conversation(table: &Table, setup: &Setup, bridge: &str, flow: &Flow, number: u16) -> Result<Conversation> {
@@ -240,9 +247,17 @@ pub(super) fn begin(table: &mut Table, setup: &Setup, what: &Observe) -> Result<
             let mut connection = connect(table, &bridge)?;
             asked(Box::new(move || barrier(&mut connection, time)))
         }
-        Observe::Capacity { exact, at_most, limit } => {
-            Box::new(capacity(table, setup, &bridge, *exact, *at_most, *limit)?)
+        Observe::Capacity {
+            exact,
+            masks,
+            at_most,
+            limit,
+        } => {
+            let shape = if *exact { Shape::Exact } else { Shape::Wildcard(*masks) };
+            Box::new(capacity(table, setup, &bridge, shape, *at_most, *limit)?)
         }
+        Observe::Supported {} => Box::new(supported(table, setup, &bridge)?),
+        Observe::Effect {} => Box::new(effect::Effect::begin(table, setup, &bridge)?),
         Observe::PacketIn {} => Box::new(packet_in(table, setup, &bridge)?),
         Observe::PacketOut { payload } => Box::new(Out::begin(table, setup, &bridge, *payload, time)?),
         other => bail!("{other:?} cannot be observed of OpenFlow"),
@@ -274,14 +289,25 @@ const EXCHANGES: u32 = 100;
 
 /// Round trips between two hosts.
 fn probe(table: &Table, from: &str, to: &str, exchanges: Option<u32>, seconds: f64) -> Result<traffic::udp::Probed> {
+    probe_of(table, (from, 0), (to, ECHO), exchanges, seconds)
+}
+
+/// The same from a port to a port.
+fn probe_of(
+    table: &Table,
+    (from, port): (&str, u16),
+    (to, echo_port): (&str, u16),
+    exchanges: Option<u32>,
+    seconds: f64,
+) -> Result<traffic::udp::Probed> {
     let ends = &table.ground.ends;
     let echo = ends.agent(to)?.start(Task::Echo(Echo {
-        port: ECHO,
+        port: echo_port,
         ..Echo::default()
     }))?;
     let task = Probe {
-        to: SocketAddrV4::new(ends.address(from, to)?, ECHO),
-        port: 0,
+        to: (ends.address(from, to)?, echo_port).into(),
+        port,
         payload: 64,
         exchanges,
         interval: 0,
@@ -290,6 +316,7 @@ fn probe(table: &Table, from: &str, to: &str, exchanges: Option<u32>, seconds: f
         seconds,
         timeout: 200_000,
         spin: 0,
+        fresh: None,
     };
     let mut task = ends.agent(from)?.start(Task::Probe(task))?;
     task.go()?;
@@ -320,7 +347,7 @@ fn capacity(
     table: &mut Table,
     setup: &Setup,
     bridge: &str,
-    exact: bool,
+    shape: Shape,
     at_most: u32,
     limit: Option<u32>,
 ) -> Result<Found> {
@@ -344,7 +371,7 @@ fn capacity(
             )?;
         }
         agreed(&mut connection)?;
-        let filled = fill(&mut connection, exact, at_most)?;
+        let filled = fill(&mut connection, shape, at_most)?;
         let answered = connection.echo().is_ok();
         let mut measured = while_full(table, setup, answered)?;
         let mut add = |metric: &str, value: f64| measured.metrics.insert(metric.to_owned(), value);
@@ -358,6 +385,66 @@ fn capacity(
         table.running.limit_rules(bridge, None)?;
     }
     filled
+}
+
+/// How long an exchange through a rule is waited for, and how many are tried, in seconds.
+const TRIAL: (u32, f64) = (3, 0.7);
+
+/// Tries every match with every change: rules of a conversation both ways, and exchanges through
+/// them. What is neither refused nor loses all exchanges is supported.
+fn supported(table: &Table, setup: &Setup, bridge: &str) -> Result<Found> {
+    let (from, to) = two_hosts(setup)?;
+    let flow = Flow {
+        name: "trial".to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        test: Test::Rtt {
+            payload: 64,
+            exchanges: None,
+            interval: 0,
+            new: false,
+            ip6: false,
+        },
+    };
+    let conversation = conversation(table, setup, bridge, &flow, 0)?;
+    let (port, echo_port) = traffic::ports(0);
+    learn_other_address(table, &flow, conversation)?;
+    let mut measured = Measured::default();
+    let mut count = [0.0; 2];
+    let asked = setup.openflow.as_ref().map(|openflow| openflow.matching);
+    for matching in Matching::ALL
+        .into_iter()
+        .filter(|matching| asked.is_none_or(|asked| asked == *matching))
+    {
+        for rewrite in Rewrite::ALL {
+            let mut connection = connect(table, bridge)?;
+            clear(&mut connection)?;
+            for rule in conversation_rules(conversation, matching, rewrite) {
+                connection.rule(FlowCommand::Add, &rule)?;
+            }
+            let (tries, seconds) = TRIAL;
+            let works = connection.barrier()?.is_empty()
+                && probe_of(table, (from, port), (to, echo_port), Some(tries), seconds)?.answered > 0;
+            let change = word(&rewrite)?;
+            let name = match asked {
+                Some(_) => change,
+                None => format!("{}-{change}", word(&matching)?),
+            };
+            measured.metrics.insert(name, f64::from(u8::from(works)));
+            count[0] += f64::from(u8::from(works));
+            count[1] += 1.0;
+            clear(&mut connection)?;
+        }
+    }
+    measured.metrics.insert("supported".to_owned(), count[0]);
+    measured.metrics.insert("tried".to_owned(), count[1]);
+    Ok(Found(measured))
+}
+
+/// Its name in scenarios.
+fn word(value: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string(value)?;
+    Ok(text.trim_matches('"').to_owned())
 }
 
 /// As in cbench, every packet causes a packet-in.
@@ -386,6 +473,8 @@ fn packet_in(table: &mut Table, setup: &Setup, bridge: &str) -> Result<Found> {
             payload: 64,
             rate: 0,
             new_flows: true,
+            first_pair: 0,
+            imix: false,
         };
         let task = Send {
             flows: vec![flow],

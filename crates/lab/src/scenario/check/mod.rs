@@ -8,6 +8,7 @@ use super::node::{Fault, Node};
 use super::read::{Values, used};
 use super::setup::{Observe, Setup};
 use super::{Figure, Pace, Scenario};
+use crate::controller::MASKS;
 use std::collections::BTreeSet;
 use testbed::{addresses, cable, cluster, loops, names, plugs, stateful, tunnels};
 use traffic::{flows, observations};
@@ -161,6 +162,12 @@ pub(super) fn setup(setup: &Setup, filled: &Filled) -> Result<(), Vec<Fault>> {
     {
         let message = format!("there is no bridge '{}'", openflow.bridge);
         faults.0.push(Fault::new(node.place(&["bridge"]), message));
+    }
+    if let (Some(openflow), Some(node)) = (&setup.openflow, &filled.openflow)
+        && !(1..=MASKS).contains(&openflow.masks)
+    {
+        let message = format!("masks are 1 to {MASKS}, not {}", openflow.masks);
+        faults.0.push(Fault::new(node.place(&["masks"]), message));
     }
     faults.done()
 }

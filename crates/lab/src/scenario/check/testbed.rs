@@ -36,7 +36,10 @@ pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Fault
     for (list, n, key, owner, addresses) in hosts.chain(bridges) {
         let mut vlans: BTreeMap<Option<u16>, &Address> = BTreeMap::new();
         for address in addresses {
-            let Address { ip, prefix, vlan } = address;
+            let Address { ip, prefix, vlan, ip6 } = address;
+            if ip6.is_some() && key == "svi" {
+                faults.say(list, n, &[key], "only a host has IPv6 addresses".to_owned());
+            }
             if *prefix > 32 {
                 faults.say(
                     list,
@@ -72,6 +75,11 @@ pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Fault
         {
             let message = format!("a guest's memory is 64 to 65 536 MiB, not {memory}");
             faults.say(&filled.host, n, &["attachment"], message);
+        }
+        let has_ip6 = host.addresses.iter().any(|address| address.ip6.is_some());
+        if has_ip6 && host.attachment != Attachment::Container {
+            let message = format!("'{}' is a guest, which has no IPv6", host.name);
+            faults.say(&filled.host, n, &["address"], message);
         }
         if host.addresses.is_empty() {
             faults.say(&filled.host, n, &["name"], format!("'{}' has no address", host.name));
@@ -150,12 +158,22 @@ fn port(topology: &Topology, port: &Port, say: &mut dyn FnMut(&[&str], String)) 
         kind,
         rate,
         leaf,
+        limit,
         classes,
     }) = &port.qos
     {
         let shapes = matches!(kind, QosKind::Htb | QosKind::Hfsc);
-        if !shapes && (rate.is_some() || !classes.is_empty() || leaf.is_some()) {
-            say(&["qos"], "only HTB and HFSC have a rate, classes and leaves".to_owned());
+        if !shapes && (rate.is_some() || !classes.is_empty() || leaf.is_some() || limit.is_some()) {
+            say(
+                &["qos"],
+                "only HTB and HFSC have a rate, classes, leaves and a limit".to_owned(),
+            );
+        }
+        if limit.is_some_and(|limit| !(1..=1000).contains(&limit)) {
+            say(&["qos", "limit"], "a queue holds 1 to 1000 packets".to_owned());
+        }
+        if limit.is_some() && leaf.is_some_and(|leaf| leaf != QosKind::Fifo) {
+            say(&["qos", "limit"], "only a leaf 'fifo' has a limit".to_owned());
         }
         if leaf.is_some_and(|leaf| matches!(leaf, QosKind::Htb | QosKind::Hfsc)) {
             say(&["qos", "leaf"], "a leaf is fifo, sfq, codel or fq_codel".to_owned());
@@ -284,6 +302,7 @@ pub(super) fn tunnels(topology: &Topology, filled: &Filled, faults: &mut Faults)
                 ip: UNDERLAYS,
                 prefix: UNDERLAYS_PREFIX,
                 vlan: None,
+                ip6: None,
             };
             if same_network(&underlays, *ip) {
                 let message = format!("{ip} is an address of the tunnels' underlays, {UNDERLAYS}/{UNDERLAYS_PREFIX}");

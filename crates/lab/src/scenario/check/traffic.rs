@@ -1,8 +1,9 @@
 //! Checks of a cell's testbed and traffic.
 
 use super::{Faults, Filled};
+use crate::controller::MASKS;
 use crate::scenario::node::Fault;
-use crate::scenario::setup::{Cause, Observe, Setup};
+use crate::scenario::setup::{Cause, Mode, Observe, Setup};
 use crate::topology::{End, Link, Topology};
 use crate::traffic::observe::witnessed;
 use crate::traffic::{Flow, Streams, Test};
@@ -41,6 +42,22 @@ pub(super) fn flows(setup: &Setup, filled: &Filled, faults: &mut Faults) {
             && !reaches(&setup.topology, from, to)
         {
             faults.say(list, n, &["to"], format!("no path leads from '{from}' to '{to}'"));
+        }
+        let has_ip6 = |name: &String| {
+            let host = setup.topology.host(name);
+            host.is_none_or(|host| host.addresses.iter().any(|address| address.ip6.is_some()))
+        };
+        if let Test::Rtt { ip6: true, .. } = test {
+            if !has_ip6(from) || !has_ip6(to) {
+                faults.say(list, n, &["ip6"], "both hosts need an 'ip6' address".to_owned());
+            }
+            if setup
+                .openflow
+                .as_ref()
+                .is_some_and(|openflow| openflow.mode == Mode::Openflow)
+            {
+                faults.say(list, n, &["ip6"], "the rules of [openflow] are for IPv4".to_owned());
+            }
         }
         if let Some((key, message)) = test_fault(test) {
             faults.say(list, n, &[key], message);
@@ -249,6 +266,48 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     say(&["every"], "requests are 0.001 to 3600 seconds apart".to_owned());
                 }
             }
+            Observe::Capacity { masks, .. } if !(1..=MASKS).contains(masks) => {
+                say(&["masks"], format!("masks are 1 to {MASKS}, not {masks}"));
+            }
+            Observe::Replay { from, to, speed, .. } => {
+                host(from, &mut say, "from");
+                host(to, &mut say, "to");
+                if from == to {
+                    say(&["to"], format!("'{from}' sends to itself"));
+                }
+                if !(*speed > 0.0 && speed.is_finite()) {
+                    say(&["speed"], "a speed is a number above 0".to_owned());
+                }
+            }
+            Observe::Rfc2544 {
+                from,
+                to,
+                payload,
+                most,
+                resolution,
+                ..
+            } => {
+                host(from, &mut say, "from");
+                host(to, &mut say, "to");
+                if from == to {
+                    say(&["to"], format!("'{from}' sends to itself"));
+                }
+                if !(20..=65_507).contains(payload) {
+                    say(
+                        &["payload"],
+                        format!("a datagram's payload is 20 to 65 507 bytes, not {payload}"),
+                    );
+                }
+                if *most == 0 {
+                    say(&["most"], "a rate is more than 0 bit/s".to_owned());
+                }
+                if !(0.001..=0.5).contains(resolution) {
+                    say(
+                        &["resolution"],
+                        "a resolution is a share of the highest rate, 0.001 to 0.5".to_owned(),
+                    );
+                }
+            }
             Observe::Capacity { at_most: rules, .. }
             | Observe::Addresses { at_most: rules }
             | Observe::Rules { rules } => {
@@ -288,7 +347,12 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     );
                 }
             }
-            Observe::Idle {} | Observe::Barrier {} | Observe::PacketIn {} | Observe::PacketOut { .. } => {}
+            Observe::Idle {}
+            | Observe::Barrier {}
+            | Observe::Supported {}
+            | Observe::Effect {}
+            | Observe::PacketIn {}
+            | Observe::PacketOut { .. } => {}
         }
     }
 }

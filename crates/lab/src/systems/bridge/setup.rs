@@ -1,7 +1,7 @@
 //! The commands that make a kernel's bridge of a layout.
 
 use super::qdisc;
-use crate::systems::kernel::police_classifier;
+use crate::systems::kernel::{self, police_classifier};
 use crate::systems::layout::{BridgeLayout, Layout, PortLayout, Svi, TunnelLayout};
 use crate::systems::openvswitch::leaf;
 use crate::topology::{Bond, BondMode, Policing, Qos, QosKind, TUNNEL_KEY, TUNNEL_MTU, UNDERLAY_PREFIX, Underlay};
@@ -269,6 +269,10 @@ fn vlans(bridge: &BridgeLayout) -> BTreeSet<u16> {
 }
 
 fn schedule(device: &str, qos: &Qos, layout: &Layout, lines: &mut Vec<Line>) {
+    if let Some(limit) = qos.limit {
+        let (line, undo) = kernel::queue_length(device, limit);
+        say_with(lines, line, undo);
+    }
     let undo = format!("tc qdisc del dev {device} root");
     say_with(
         lines,

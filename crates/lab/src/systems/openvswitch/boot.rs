@@ -6,6 +6,7 @@ use crate::bed::command::known;
 use crate::bed::{Bed, switch_program};
 use crate::systems::Running;
 use crate::systems::daemon::Daemon;
+use crate::systems::kernel;
 use crate::systems::layout::{BridgeLayout, Layout, TunnelLayout};
 use crate::systems::script::Script;
 use crate::topology::{Control, Topology, UNDERLAY_PREFIX};
@@ -140,6 +141,16 @@ pub(super) fn configure(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
             switch.vsctl(&setup::bridge(&bridge, kind))?;
         }
         for port in bridge.ports.iter().filter(|port| port.port.bond.is_none()) {
+            let limit = port.port.qos.as_ref().and_then(|qos| qos.limit);
+            if let (Some(limit), false) = (limit, kind.is_oxvs()) {
+                let (line, undo) = kernel::queue_length(&port.device, limit);
+                switch.script.run(&line)?;
+                switch.script.undo(&undo);
+            }
+            if port.port.qos.is_some() && !kind.is_oxvs() {
+                // It leaves its queueing discipline at the device, where the next switch's belongs.
+                switch.script.undo(&format!("tc qdisc del dev {} root", port.device));
+            }
             if kind != Kind::Mininet {
                 switch.vsctl(&setup::port(&bridge.name, port, kind))?;
             } else if let Some(line) = setup::set_port(port, kind) {

@@ -151,7 +151,10 @@ fn schedule(device: &str, qos: &Qos, kind: &str, switch: Kind) -> String {
     if let Some(rate) = qos.rate {
         let _ = write!(line, " other_config:max-rate={rate}");
     }
-    let leaf = qos.leaf.filter(|_| switch.is_oxvs()).and_then(leaf);
+    let leaf = match qos.limit.filter(|_| switch.is_oxvs()) {
+        Some(limit) => Some(format!("fifo other_config:limit={limit}")),
+        None => qos.leaf.filter(|_| switch.is_oxvs()).and_then(leaf).map(str::to_owned),
+    };
     // A class's inner discipline is in its queue's row.
     let alone = [Class {
         min: qos.rate.unwrap_or(UNLIMITED),
@@ -179,7 +182,7 @@ fn schedule(device: &str, qos: &Qos, kind: &str, switch: Kind) -> String {
         if let (Some(priority), QosKind::Htb) = (class.priority, qos.kind) {
             let _ = write!(line, " other_config:priority={priority}");
         }
-        if let Some(leaf) = leaf {
+        if let Some(leaf) = &leaf {
             let _ = write!(line, " other_config:leaf={leaf}");
         }
     }

@@ -3,6 +3,7 @@
 use super::control::{Arranged, Finished, Got, Line, Wanted};
 use super::server::set_congestion;
 use super::{Kind, Stream, StreamClient, Streamed, kinds};
+use crate::traffic::clock::nanos;
 use crate::traffic::histogram::Durations;
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::Control;
@@ -141,6 +142,7 @@ impl One<'_> {
                 buffer: client.buffer,
                 congestion: client.congestion.clone(),
                 message: Some(self.message as u32),
+                warmup: nanos(client.warmup),
             },
             patience,
         )?;

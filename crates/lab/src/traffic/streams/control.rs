@@ -25,6 +25,9 @@ pub(super) struct Wanted {
     pub(super) congestion: Option<String>,
     /// Bytes of request and response.
     pub(super) message: Option<u32>,
+    /// Nanoseconds from the first byte of a TCP_STREAM on whose bytes do not count.
+    #[serde(default)]
+    pub(super) warmup: u64,
 }
 
 /// The server's data address, or its error.

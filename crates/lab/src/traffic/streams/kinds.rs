@@ -1,9 +1,9 @@
 //! The data connection of each of the five tests.
 
+use super::Stream;
 use super::client::One;
 use super::server::is_timeout;
-use super::{AGAIN, Stream};
-use crate::traffic::clock::{nanos, now, seconds};
+use crate::traffic::clock::{MILLI, nanos, now, seconds};
 use crate::traffic::histogram::Durations;
 use crate::traffic::task::LOOK;
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-/// The times of a stream's data.
+/// The times of a stream's data that counts.
 struct Times<'a> {
     one: &'a One<'a>,
     begin: u64,
@@ -20,7 +20,7 @@ struct Times<'a> {
 
 impl<'a> Times<'a> {
     fn begin(one: &'a One<'a>) -> Times<'a> {
-        let begin = now();
+        let begin = now().saturating_add(nanos(one.client.warmup));
         Times {
             one,
             begin,
@@ -39,7 +39,7 @@ impl<'a> Times<'a> {
     }
 
     fn seconds(&self) -> f64 {
-        seconds(now() - self.begin)
+        seconds(now().saturating_sub(self.begin))
     }
 }
 
@@ -53,7 +53,9 @@ pub(super) fn tcp_stream(one: &One<'_>, to: SocketAddrV4, result: &mut Stream) -
         // Sends the rest of a partial message first; with room a message is one call.
         match stream.write(&message[at..]) {
             Ok(len) => {
-                result.sent += len as u64;
+                if now() >= times.begin {
+                    result.sent += len as u64;
+                }
                 at = if at + len == message.len() { 0 } else { at + len };
             }
             Err(error) if is_timeout(&error) => {}
@@ -188,6 +190,10 @@ fn read_whole(stream: &mut TcpStream, buffer: &mut [u8], wanted: &dyn Fn() -> bo
     Ok(true)
 }
 
+/// The wait at the end of a test after which a request or its response counts as lost, in
+/// nanoseconds.
+const STALLED: u64 = 200 * MILLI;
+
 pub(super) fn udp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, latency: &mut Durations) -> Result<()> {
     let socket = one.datagrams(to)?;
     let mut message = vec![0; one.message];
@@ -199,30 +205,29 @@ pub(super) fn udp_rr(one: &One<'_>, to: SocketAddrV4, result: &mut Stream, laten
     while !times.over() {
         number += 1;
         let begin = now();
-        let mut answered = false;
-        while !answered && !times.over() {
-            message[..tagged].copy_from_slice(&number.to_be_bytes()[8 - tagged..]);
-            match socket.send(&message) {
-                Ok(len) => {
-                    result.sent += len as u64;
-                    result.datagrams_sent += 1;
-                }
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-                Err(error) => return Err(error).context("send"),
+        message[..tagged].copy_from_slice(&number.to_be_bytes()[8 - tagged..]);
+        match socket.send(&message) {
+            Ok(len) => {
+                result.sent += len as u64;
+                result.datagrams_sent += 1;
             }
-            answered = answer(&socket, &mut message, number, &times, result)?;
-            result.again += u64::from(!answered && !times.over());
+            // It tells of an earlier one, and this one was not sent.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
+            Err(error) => return Err(error).context("send"),
         }
-        if answered {
+        if answer(&socket, &mut message, number, &times, result)? {
             result.transactions += 1;
             latency.record(now() - begin);
+        } else {
+            // In the last moments a request is under way, which no one misses.
+            result.stalled = now() - begin > STALLED;
         }
     }
     result.seconds = times.seconds();
     Ok(())
 }
 
-/// Waits for the answer to a request.
+/// Waits for the answer to a request, at most until the end of the test.
 fn answer(
     socket: &std::net::UdpSocket,
     message: &mut [u8],
@@ -230,13 +235,9 @@ fn answer(
     times: &Times<'_>,
     result: &mut Stream,
 ) -> Result<bool> {
-    let until = now() + AGAIN.as_nanos() as u64;
     let tagged = message.len().min(8);
-    loop {
-        let left = Duration::from_nanos(until.min(times.end.max(now() + 1_000_000)).saturating_sub(now()));
-        if left.is_zero() || times.one.control.stopped() {
-            return Ok(false);
-        }
+    while !times.over() {
+        let left = Duration::from_nanos(times.end.saturating_sub(now())).min(LOOK);
         socket.set_read_timeout(Some(left.max(Duration::from_micros(1))))?;
         match socket.recv(message) {
             Ok(len) => {
@@ -249,4 +250,5 @@ fn answer(
             Err(error) => return Err(error).context("receive"),
         }
     }
+    Ok(false)
 }

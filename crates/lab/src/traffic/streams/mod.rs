@@ -7,8 +7,8 @@
 //!
 //! Differences from netperf: all streams of a test are threads of one process at each end; the
 //! server allocates no message buffer without need; in TCP_CRR the server closes first, so that the
-//! client does not run out of ports; in UDP_RR a request without an answer within [`AGAIN`] is
-//! repeated (netperf waits for ever).
+//! client does not run out of ports. In UDP_RR a request or a response that is lost stalls its
+//! stream until the end of the test, as in netperf: nothing is sent again.
 
 mod client;
 mod control;
@@ -20,10 +20,6 @@ mod tests;
 use crate::results::Distribution;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
-use std::time::Duration;
-
-/// Retransmission timeout of UDP_RR.
-pub const AGAIN: Duration = Duration::from_millis(200);
 
 /// Serves any number of streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +65,10 @@ pub struct StreamClient {
     pub congestion: Option<String>,
     /// Seconds for each stream, from when its data connection is there.
     pub seconds: f64,
+    /// Seconds before these on the same connection, in which TCP_STREAM sends and nothing counts:
+    /// its slow start is over then. Other tests have no such time.
+    #[serde(default)]
+    pub warmup: f64,
     /// Seconds that a stream waits for a connection, and for its result.
     pub patience: f64,
 }
@@ -107,8 +107,8 @@ pub struct Stream {
     pub full: u64,
     /// Transactions completed.
     pub transactions: u64,
-    /// Requests sent again, for UDP_RR.
-    pub again: u64,
+    /// For UDP_RR: its last request was not answered before the end.
+    pub stalled: bool,
     /// TCP segments sent again by this side.
     pub retransmissions: u64,
 }

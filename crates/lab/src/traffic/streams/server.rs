@@ -114,6 +114,7 @@ fn serve(mut line: Line, control: &Control) -> Result<()> {
         message: wanted.message.unwrap_or(1).clamp(1, MOST_PAYLOAD) as usize,
         got: Got::default(),
         first: None,
+        warmup: wanted.warmup,
     };
     match (wanted.kind, stream) {
         (Kind::TcpStream, Stream::Tcp(listener)) => state.sink(&listener)?,
@@ -159,6 +160,8 @@ struct State<'a> {
     got: Got,
     /// Arrival time of the first message.
     first: Option<u64>,
+    /// Nanoseconds after that which do not count.
+    warmup: u64,
 }
 
 impl State<'_> {
@@ -172,9 +175,12 @@ impl State<'_> {
 
     fn took(&mut self, bytes: usize) {
         let now = now();
-        self.got.messages += 1;
-        self.got.bytes += bytes as u64;
-        self.got.nanos = now - *self.first.get_or_insert(now);
+        let passed = now - *self.first.get_or_insert(now);
+        if passed >= self.warmup {
+            self.got.messages += 1;
+            self.got.bytes += bytes as u64;
+            self.got.nanos = passed - self.warmup;
+        }
     }
 
     fn connection(&mut self, listener: &TcpListener) -> Result<Option<TcpStream>> {

@@ -16,6 +16,7 @@ fn client(kind: Kind, port: u16) -> StreamClient {
         buffer: None,
         congestion: None,
         seconds: 0.1,
+        warmup: 0.0,
         patience: 20.0,
     }
 }
@@ -62,6 +63,25 @@ fn a_tcp_stream_arrives_whole() {
         );
     }
     assert!(matches!(server.stop().unwrap(), Outcome::Served));
+}
+
+#[test]
+fn what_a_tcp_stream_sends_in_its_warm_up_does_not_count() {
+    let agent = Agent::here("here").unwrap();
+    let (_server, port) = serve(&agent);
+    let task = StreamClient {
+        message: Some(10_000),
+        warmup: 0.2,
+        ..client(Kind::TcpStream, port)
+    };
+    let begin = std::time::Instant::now();
+    let streamed = run(&agent, task);
+    assert!(begin.elapsed() >= Duration::from_millis(300));
+    for stream in whole(&streamed) {
+        assert!(stream.received > 0 && stream.seconds >= 0.1, "{stream:?}");
+        // Its time does not begin before the warm-up's end.
+        assert!(stream.seconds < begin.elapsed().as_secs_f64() - 0.19, "{stream:?}");
+    }
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! A server that sends every datagram back.
 
-use super::socket::bind;
+use super::socket::bind_at;
 use crate::traffic::clock::{MICRO, be_punctual, now, wait_until};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
 use anyhow::{Context, Result};
 use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Echoes datagrams.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct Echo {
     /// Its port; 0: any.
     #[serde(default)]
     pub port: u16,
+    /// It is reached by IPv6, not by IPv4.
+    #[serde(default)]
+    pub ip6: bool,
     /// For how long after a datagram it looks for the next one without sleeping, in µs. It then has
     /// a processor for itself, which the switch cannot use.
     #[serde(default)]
@@ -31,7 +35,12 @@ const LAST_MOMENT: u64 = 60 * MICRO;
 
 impl Echo {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
-        let socket = bind(self.port)?;
+        let all = if self.ip6 {
+            IpAddr::from(Ipv6Addr::UNSPECIFIED)
+        } else {
+            IpAddr::from(Ipv4Addr::UNSPECIFIED)
+        };
+        let socket = bind_at(SocketAddr::new(all, self.port))?;
         socket.set_read_timeout(Some(LOOK)).context("SO_RCVTIMEO")?;
         control.ready(vec![socket.local_addr()?.port()]);
         be_punctual();

@@ -20,6 +20,7 @@ pub use probe::{Probe, Probed};
 pub use receive::{Receive, ReceiveFlow, Received, ReceivedFlow};
 pub use send::{Send, SendFlow, Sent, SentFlow};
 
+pub(crate) use send::IMIX_MEAN;
 pub(crate) use socket::set_buffers;
 
 /// The most bytes of payload of a UDP datagram over IPv4.

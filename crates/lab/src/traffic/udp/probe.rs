@@ -8,7 +8,7 @@
 //! would be missed (coordinated omission). If nothing was outstanding and only this program woke
 //! late, latency counts from the send, and the lateness is reported as pacing error.
 
-use super::socket::bind;
+use super::socket::bind_at;
 use crate::results::Distribution;
 use crate::traffic::clock::{MICRO, be_punctual, nanos, now, wait_until};
 use crate::traffic::histogram::Durations;
@@ -17,7 +17,7 @@ use crate::traffic::task::Control;
 use anyhow::{Context, Result, bail};
 use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
-use std::net::{SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 /// Bytes of payload that an exchange needs for its number.
@@ -28,7 +28,7 @@ pub(crate) const LEAST_PAYLOAD: u32 = 8;
 #[serde(deny_unknown_fields)]
 pub struct Probe {
     /// The echo server.
-    pub to: SocketAddrV4,
+    pub to: SocketAddr,
     /// The port to send from; 0: any.
     #[serde(default)]
     pub port: u16,
@@ -51,7 +51,14 @@ pub struct Probe {
     /// exchange has a processor for itself, in µs.
     #[serde(default)]
     pub spin: u64,
+    /// Each exchange is a new flow, from a port of its own: the first of these. None: all come from
+    /// `port`.
+    #[serde(default)]
+    pub fresh: Option<u16>,
 }
+
+/// The ports that exchanges of new flows come from: beside those that the system chooses.
+const FRESH: std::ops::Range<u16> = 1024..20_000;
 
 fn timeout() -> u64 {
     1_000_000
@@ -99,13 +106,7 @@ impl Probe {
         if self.timeout == 0 {
             bail!("timeout 0: at least 1 µs");
         }
-        let socket = bind(self.port)?;
-        socket
-            .connect(self.to)
-            .with_context(|| format!("connect UDP {}", self.to))?;
-        socket
-            .set_read_timeout(Some(Duration::from_micros(self.timeout)))
-            .context("SO_RCVTIMEO")?;
+        let socket = self.connected(bind_at(self.own(self.port))?)?;
         control.ready(vec![socket.local_addr()?.port()]);
         if !control.await_go() {
             return Ok(Outcome::Probed(Probed::default()));
@@ -122,6 +123,27 @@ impl Probe {
         let mut probed = prober.measure(control);
         probed.uncounted = (warm.0, warm.1 + prober.stale);
         Ok(Outcome::Probed(probed))
+    }
+}
+
+impl Probe {
+    /// A port of this host, by the protocol that the echo server is reached by.
+    fn own(&self, port: u16) -> SocketAddr {
+        let all = match self.to {
+            SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        };
+        SocketAddr::new(all, port)
+    }
+
+    fn connected(&self, socket: UdpSocket) -> Result<UdpSocket> {
+        socket
+            .connect(self.to)
+            .with_context(|| format!("connect UDP {}", self.to))?;
+        socket
+            .set_read_timeout(Some(Duration::from_micros(self.timeout)))
+            .context("SO_RCVTIMEO")?;
+        Ok(socket)
     }
 }
 
@@ -216,6 +238,16 @@ impl Prober<'_> {
     /// One exchange: sends a datagram and waits for its return.
     fn exchange(&mut self) -> Exchange {
         self.number += 1;
+        if let Some(first) = self.probe.fresh {
+            let ports = u64::from(FRESH.end - FRESH.start);
+            let port = FRESH.start + ((u64::from(first) + self.number) % ports) as u16;
+            // A port that another program has is left out.
+            if let Ok(socket) = UdpSocket::bind(self.probe.own(port))
+                && let Ok(socket) = self.probe.connected(socket)
+            {
+                self.socket = socket;
+            }
+        }
         self.buffer[..8].copy_from_slice(&self.number.to_be_bytes());
         let begin = now();
         if let Err(error) = self.socket.send(&self.buffer) {

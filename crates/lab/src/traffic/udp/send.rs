@@ -54,7 +54,7 @@ pub struct SendFlow {
     /// The port it comes from; 0: any. No meaning for new flows.
     #[serde(default)]
     pub port: u16,
-    /// UDP payload in bytes, 16 to 65507.
+    /// UDP payload in bytes, 16 to 65507; of a mix its mean, [`IMIX_MEAN`].
     pub payload: u32,
     /// In bit/s of UDP payload; 0: as fast as it goes.
     pub rate: u64,
@@ -62,7 +62,23 @@ pub struct SendFlow {
     /// `CAP_NET_RAW`.
     #[serde(default)]
     pub new_flows: bool,
+    /// The first pair of a new flow: how many were used before.
+    #[serde(default)]
+    pub first_pair: u64,
+    /// Datagrams have lengths in turn, those of a simple mix of the internet's.
+    #[serde(default)]
+    pub imix: bool,
 }
+
+/// Payloads of a simple mix (IMIX), in the order that they are sent: of twelve seven are short,
+/// four medium, one is long. The shortest is as short as a payload may be.
+const IMIX: [u32; 12] = [20, 548, 20, 20, 548, 20, 1472, 20, 548, 20, 20, 548];
+
+/// The longest of them.
+const IMIX_LONGEST: usize = 1472;
+
+/// Their mean.
+pub(crate) const IMIX_MEAN: u32 = 317;
 
 /// The results of a sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -96,6 +112,8 @@ pub struct SentFlow {
     pub pacing: Option<Distribution>,
     /// Mean of that.
     pub late: Option<f64>,
+    /// Pairs of ports that new flows used.
+    pub pairs: u64,
     /// All pairs of ports were used, and some a second time.
     pub ports_used_up: bool,
 }
@@ -111,6 +129,9 @@ const BEHIND: u64 = 20 * MILLI;
 
 /// Bytes that may be on their way to the end of the first queue, by the kernel's count.
 const ROOM: u32 = 16 << 20;
+
+/// Bytes of UDP's header.
+const UDP_HEADER: usize = 8;
 
 /// The ports that new flows come from.
 const SOURCES: std::ops::RangeInclusive<u16> = 1024..=65_535;
@@ -132,9 +153,18 @@ impl Send {
                 knock(control, &mut senders);
             }
             self.phase(true, nanos(self.warmup), control, &mut senders);
-            let took = self.phase(false, nanos(self.seconds), control, &mut senders);
+            let length = nanos(self.seconds);
+            let took = self.phase(false, length, control, &mut senders);
             for sender in &mut senders {
-                sender.sent.seconds = seconds(took);
+                // At a constant rate these are whole intervals, since the last one may begin just
+                // before the end.
+                let whole = sender.schedule.due(sender.due_in(length));
+                let counts = if sender.flow.rate > 0 && took >= length {
+                    whole
+                } else {
+                    took
+                };
+                sender.sent.seconds = seconds(counts);
             }
         }
         let flows = senders.into_iter().map(Sender::outcome).collect();
@@ -252,7 +282,7 @@ impl Sender<'_> {
         let (socket, source, before) = if flow.new_flows {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::UDP));
-            (socket.context("raw socket (UDP)")?, 0, 8)
+            (socket.context("raw socket (UDP)")?, 0, UDP_HEADER)
         } else {
             let socket = bind(flow.port)?;
             socket.set_nonblocking(true)?;
@@ -276,8 +306,8 @@ impl Sender<'_> {
             number: 0,
             due: 0,
             left: 0,
-            datagram: vec![0; before + flow.payload as usize],
-            pair: 0,
+            datagram: vec![0; before + if flow.imix { IMIX_LONGEST } else { flow.payload as usize }],
+            pair: flow.first_pair,
             pacing: Durations::new(),
             sent: SentFlow {
                 flow: flow.flow,
@@ -294,11 +324,16 @@ impl Sender<'_> {
         self.due = self.next_due(at);
         self.left = match self.flow.rate {
             0 if length > 0 => u64::MAX,
-            _ => self.schedule.before(length.saturating_sub(self.offset)),
+            _ => self.due_in(length),
         };
         if !warmup {
             self.pacing = Durations::new();
         }
+    }
+
+    /// How many datagrams are due in a phase of this many nanoseconds.
+    fn due_in(&self, length: u64) -> u64 {
+        self.schedule.before(length.saturating_sub(self.offset))
     }
 
     fn send(&mut self, warmup: bool, at: u64) {
@@ -308,15 +343,20 @@ impl Sender<'_> {
             sequence: self.number as u32,
             sent: at,
         };
-        let payload = self.datagram.len() - self.flow.payload as usize;
+        let payload = if self.flow.new_flows { UDP_HEADER } else { 0 };
         header.write(&mut self.datagram[payload..]);
+        let length = if self.flow.imix {
+            IMIX[(self.number % IMIX.len() as u64) as usize] as usize
+        } else {
+            self.datagram.len()
+        };
         let to = if self.flow.new_flows {
             self.next_pair()
         } else {
             self.flow.ports[0]
         };
         let to = SocketAddrV4::new(self.flow.to, to);
-        match sendto(&self.socket, &self.datagram, SendFlags::DONTWAIT, &to) {
+        match sendto(&self.socket, &self.datagram[..length], SendFlags::DONTWAIT, &to) {
             Ok(_) if warmup => self.sent.warmup += 1,
             Ok(_) => self.sent.sent += 1,
             Err(Errno::AGAIN | Errno::NOBUFS) => self.sent.full += 1,
@@ -348,7 +388,7 @@ impl Sender<'_> {
     fn next_pair(&mut self) -> u16 {
         let sources = u64::from(SOURCES.end() - SOURCES.start()) + 1;
         let ports = self.flow.ports.len() as u64;
-        self.sent.ports_used_up |= self.pair >= sources * ports;
+        self.sent.ports_used_up |= self.pair - self.flow.first_pair >= sources * ports;
         let to = self.flow.ports[(self.pair / sources % ports) as usize];
         let from = SOURCES.start() + (self.pair % sources) as u16;
         self.pair += 1;
@@ -363,6 +403,7 @@ impl Sender<'_> {
         SentFlow {
             pacing: self.pacing.distribution(),
             late: self.pacing.mean(),
+            pairs: self.pair - self.flow.first_pair,
             ..self.sent
         }
     }
@@ -381,5 +422,19 @@ impl SentFlow {
     /// The time between two of its datagrams, in µs; none without a rate.
     pub fn interval(payload: u32, rate: u64) -> Option<f64> {
         (rate > 0).then(|| micros(Schedule::new(payload, rate).due(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_has_the_mean_that_its_schedule_goes_by() {
+        let sum: u32 = IMIX.iter().sum();
+        assert_eq!(sum / IMIX.len() as u32, IMIX_MEAN);
+        assert_eq!(sum % IMIX.len() as u32, 0);
+        assert_eq!(IMIX.iter().max().copied(), u32::try_from(IMIX_LONGEST).ok());
+        assert!(IMIX.iter().all(|payload| *payload >= header::LEN as u32));
     }
 }

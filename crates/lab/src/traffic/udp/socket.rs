@@ -2,13 +2,17 @@
 
 use anyhow::{Context, Result, bail};
 use rustix::net::sockopt;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// A socket on all of the host's addresses; port 0 is any. A task before this one may still be
+/// A socket on all of the host's IPv4 addresses; port 0 is any. A task before this one may still be
 /// about to leave the port: it is given a second.
 pub(super) fn bind(port: u16) -> Result<UdpSocket> {
-    let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    bind_at(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))
+}
+
+/// The same on all addresses of a protocol.
+pub(super) fn bind_at(address: SocketAddr) -> Result<UdpSocket> {
     for _ in 0..100 {
         match UdpSocket::bind(address) {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -90,7 +94,7 @@ mod tests {
     fn what_a_full_socket_drops_is_counted() {
         let receiver = bind(0).unwrap();
         set_buffers(&receiver, None, Some(4096)).unwrap();
-        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, receiver.local_addr().unwrap().port());
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, receiver.local_addr().unwrap().port()));
         let sender = bind(0).unwrap();
         for _ in 0..100 {
             sender.send_to(&[0; 1000], to).unwrap();
