@@ -4,8 +4,9 @@ use super::looks;
 use super::printed::Printed;
 use super::summary::{Summary, value_of};
 use super::svg::{number, rough};
-use crate::scenario::{Better, Figure as Form, Metric};
+use crate::scenario::{Better, Figure as Form, Metric, Profile};
 use crate::stats::{Estimate, Series};
+use crate::topology::Link;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -251,14 +252,24 @@ fn matrix(summary: &Summary, of: &str, cell: usize, system: &str) -> Option<View
     })
 }
 
-/// Where packets were lost: means of a sample, by cause and place. None without losses.
+/// Whether ports of a cell's testbed are policed.
+fn is_policed(summary: &Summary, at: &BTreeMap<String, String>) -> bool {
+    let cells = [Profile::Full, Profile::Quick].map(|profile| summary.scenario.cells(profile));
+    let cell = cells.into_iter().flatten().find(|cell| cell.at == *at);
+    let is_policed = |link: &Link| link.a.port.policing.is_some() || link.b.port.policing.is_some();
+    cell.is_some_and(|cell| cell.setup.topology.links.iter().any(is_policed))
+}
+
+/// Where packets were lost: means of a sample, by cause and place; those of cells with policed ports
+/// apart from the others. None without losses.
 pub(crate) fn losses(summary: &Summary) -> Option<View> {
-    let mut by: BTreeMap<(&str, &str), BTreeMap<&str, f64>> = BTreeMap::new();
-    let mut count: BTreeMap<&str, f64> = BTreeMap::new();
-    for (_, sample) in summary.all() {
-        *count.entry(&sample.system).or_default() += 1.0;
+    let mut by: BTreeMap<(bool, &str, &str), BTreeMap<&str, f64>> = BTreeMap::new();
+    let mut count: BTreeMap<(bool, &str), f64> = BTreeMap::new();
+    for (cell, sample) in summary.all() {
+        let policed = summary.cells.get(cell).is_some_and(|at| is_policed(summary, at));
+        *count.entry((policed, &sample.system)).or_default() += 1.0;
         for loss in &sample.losses {
-            *by.entry((&loss.cause, &loss.place))
+            *by.entry((policed, &loss.cause, &loss.place))
                 .or_default()
                 .entry(&sample.system)
                 .or_default() += loss.packets as f64;
@@ -268,6 +279,7 @@ pub(crate) fn losses(summary: &Summary) -> Option<View> {
     if by.is_empty() {
         return None;
     }
+    let both = [true, false].map(|policed| count.keys().any(|(of, _)| *of == policed)) == [true; 2];
     let head = [Cell::new("key", "cause"), Cell::new("key", "place")].into_iter();
     let head = head.chain(
         summary
@@ -275,13 +287,18 @@ pub(crate) fn losses(summary: &Summary) -> Option<View> {
             .iter()
             .map(|system| Cell::new("number", looks::title(system))),
     );
-    let rows = by.iter().map(|((cause, place), of)| {
+    let rows = by.iter().map(|((policed, cause, place), of)| {
         let class = if *cause == "unexplained" { "key warn" } else { "key" };
-        let names = [Cell::new(class, *cause), Cell::new("key", *place)].into_iter();
+        let cells = match (both, policed) {
+            (false, _) => "",
+            (true, true) => ", policed ports",
+            (true, false) => ", unpoliced ports",
+        };
+        let names = [Cell::new(class, format!("{cause}{cells}")), Cell::new("key", *place)].into_iter();
         let cell = |system: &&str| {
             let mean = of
                 .get(system)
-                .map(|packets| packets / count.get(system).copied().unwrap_or(1.0));
+                .map(|packets| packets / count.get(&(*policed, *system)).copied().unwrap_or(1.0));
             Cell::new("number", mean.map_or_else(|| "0".into(), number))
         };
         names.chain(summary.systems.iter().map(cell)).collect()

@@ -37,6 +37,7 @@ const FILES: &[(&str, &str)] = files![
     "s3-effect.toml",
     "s4-schedulers.toml",
     "s5-loaded.toml",
+    "s5-rrul.toml",
     "s5-scale.toml",
     "s5-newflows.toml",
     "s5-acl.toml",

@@ -1,7 +1,7 @@
 //! The agent as the lab sees it, over pipes and the loopback device.
 
 use super::protocol::{Answer, Outcome, Said, Task};
-use super::udp::{Echo, Probe, Receive, ReceiveFlow, Send, SendFlow};
+use super::udp::{Echo, IMIX_MEAN, Probe, Receive, ReceiveFlow, Send, SendFlow, SentFlow};
 use super::{Agent, agent};
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -239,6 +239,84 @@ fn what_is_sent_of_each_flow_is_received_or_accounted_for() {
     assert_eq!(received.flows[2].received, 0, "another flow's");
     assert!(received.flows[2].foreign > 0);
     assert!(received.flows[0].jitter.is_some() && sent.flows[0].pacing.is_some());
+}
+
+/// The results of a sender of one flow to a socket, and the socket.
+fn sent_to_a_socket(change: impl FnOnce(SendFlow) -> SendFlow, seconds: f64) -> (SentFlow, std::net::UdpSocket) {
+    let agent = Agent::here("here").unwrap();
+    let deaf = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let task = Send {
+        flows: vec![change(flow(0, deaf.local_addr().unwrap().port()))],
+        warmup: 0.0,
+        seconds,
+        knock: false,
+        spin: 0,
+        pinned: false,
+    };
+    let mut sender = agent.start(Task::Send(task)).unwrap();
+    sender.go().unwrap();
+    let Outcome::Sent(sent) = sender.wait(LONG).unwrap() else {
+        panic!()
+    };
+    (sent.flows[0].clone(), deaf)
+}
+
+#[test]
+fn a_constant_rate_is_what_it_says_however_few_datagrams_it_is() {
+    let asked = |flow| SendFlow {
+        payload: 1470,
+        rate: 1_000_000,
+        ..flow
+    };
+    let (sent, _deaf) = sent_to_a_socket(asked, 0.3);
+    let offered = (sent.sent + sent.behind) as f64 * 1470.0 * 8.0 / sent.seconds;
+    assert!((offered - 1e6).abs() < 1.0, "{offered}: {sent:?}");
+}
+
+#[test]
+fn a_mix_has_datagrams_of_three_lengths() {
+    let asked = |flow| SendFlow {
+        payload: IMIX_MEAN,
+        imix: true,
+        ..flow
+    };
+    let (sent, deaf) = sent_to_a_socket(asked, 0.1);
+    deaf.set_nonblocking(true).unwrap();
+    let mut lengths = std::collections::BTreeMap::new();
+    while let Ok(length) = deaf.recv(&mut [0; 2000]) {
+        *lengths.entry(length).or_insert(0_u64) += 1;
+    }
+    assert!(lengths.keys().copied().eq([20, 548, 1472]), "{lengths:?}");
+    assert_eq!(lengths.values().sum::<u64>(), sent.sent);
+}
+
+#[test]
+fn exchanges_of_new_flows_come_each_from_a_port_of_its_own() {
+    let agent = Agent::here("here").unwrap();
+    let server = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let echo = std::thread::spawn(move || {
+        let mut ports = std::collections::BTreeSet::new();
+        for _ in 0..50 {
+            let mut buffer = [0; 200];
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            ports.insert(from.port());
+            server.send_to(&buffer[..length], from).unwrap();
+        }
+        ports
+    });
+    let task = Probe {
+        fresh: Some(40_000),
+        ..probe(port)
+    };
+    let mut probe = agent.start(Task::Probe(task)).unwrap();
+    probe.go().unwrap();
+    let Outcome::Probed(probed) = probe.wait(LONG).unwrap() else {
+        panic!()
+    };
+    assert_eq!(probed.answered, 50, "{probed:?}");
+    // A port that another program has is left out, and the one before serves again.
+    assert!(echo.join().unwrap().len() >= 48);
 }
 
 #[test]
