@@ -88,6 +88,8 @@ struct flow {
 	/* Bytes of outer headers to remove, and to put before the packet; 0 for none. */
 	u32 pop;
 	u32 push;
+	/* Whether those to put before have a checksum of UDP. */
+	u32 sums;
 	/* Whether packets get the new headers of the flow. */
 	u32 new_headers;
 	/* Bytes of the IP header, of a flow with connections. */
@@ -146,6 +148,9 @@ struct note {
 	/* As those of its flow. */
 	u32 pop;
 	u32 push;
+	u32 sums;
+	/* By how much the segments that it is cut to have to be shorter. */
+	u32 less;
 	u32 new_headers;
 	u32 number;
 	u32 ticket;
@@ -352,42 +357,53 @@ INLINE void count_unsent(const struct output *output)
 /* Notes where the packet goes, and counts it, if it is of a flow in force. Returns whether it is. */
 INLINE int forward(struct __sk_buff *skb)
 {
-	struct kind kind = {};
 	u32 zero = 0;
 	struct note *note = map_lookup(&oxvs_note, &zero);
+	struct tunnel_kind *read = map_lookup(&oxvs_kind, &zero);
 
-	if (!note)
+	if (!note || !read)
 		return 0;
+	struct kind *kind = &read->outer;
+	*kind = (struct kind){};
 	note->from = 0;
 	note->given = 0;
-	if (!read_kind(skb, &kind))
+	if (!read_kind(skb, kind))
 		return 0;
-	struct flow *flow = map_lookup(&oxvs_flows, &kind);
+	struct flow *flow = map_lookup(&oxvs_flows, kind);
 	if (!flow)
-		flow = flow_out_of_tunnel(skb, &kind);
+		flow = flow_out_of_tunnel(skb, read);
 	if (!flow)
 		return 0;
 	struct flow_counters *counters = map_lookup(&oxvs_counters, &flow->number);
 	if (!counters)
 		return 0;
-	if (counters->refused || !in_force(flow, counters) || !is_settled(counters)) {
+	/* The worker gets all: it waits for none. */
+	if (counters->refused)
+		return 0;
+	if (!in_force(flow, counters) || !is_settled(counters)) {
 		note->given = flow->number + 1;
 		return 0;
 	}
 	u64 len = skb->len;
 	if (len - flow->pop > flow->longest && !skb->gso_size)
 		return 0;
-	if (flow->push && !fits_outer(skb, &kind, flow))
+	u32 less = 0;
+	int fits = flow->push ? fits_outer(skb, kind, flow, &less) : FITS;
+	if (fits == IN_TURN)
+		note->given = flow->number + 1;
+	if (fits != FITS)
 		return 0;
 	/* What could change a connection is the worker's, and does not keep others from passing here:
 	 * whoever can send such packets could keep them all from it. */
 	if (flow->connection_count && !(note->bytes = may_bypass(skb, flow)))
 		return 0;
 
-	note->from = kind.device;
-	note->tag = kind.tag;
+	note->from = kind->device;
+	note->tag = kind->tag;
 	note->pop = flow->pop;
 	note->push = flow->push;
+	note->sums = flow->sums;
+	note->less = less;
 	note->new_headers = flow->new_headers;
 	note->number = flow->number;
 	note->ticket = flow->ticket;
@@ -400,7 +416,7 @@ INLINE int forward(struct __sk_buff *skb)
 	/* The redirect counts packets whose headers change: it may give them to the worker. */
 	int counts = !flow->pop && !flow->push && !flow->new_headers;
 	if (counts)
-		count_carried(counters, flow->from, len + (kind.tag ? 4 : 0));
+		count_carried(counters, flow->from, len + (kind->tag ? 4 : 0));
 	if (flow->output_count == 1) {
 		if (counts)
 			count_sent(&flow->first, len);
@@ -532,10 +548,14 @@ INLINE int change_headers(struct __sk_buff *skb, const struct note *note)
 	if (note->pop)
 		done = remove_outer(skb, note->pop);
 	else if (note->push)
+		done = note->less ? shorten_segments(skb, note->less) : CHANGED;
+	if (done == CHANGED && note->push)
 		done = add_outer(skb, note->number, note->ticket);
 	if (done != CHANGED)
 		return done;
 	if (headers && set_headers(skb, headers, note->push))
+		return BROKEN;
+	if (note->sums && add_sum(skb, note->push))
 		return BROKEN;
 	if ((note->pop || note->push) && set_tag(skb, note->tag, 0))
 		return BROKEN;
@@ -545,7 +565,13 @@ INLINE int change_headers(struct __sk_buff *skb, const struct note *note)
 /* Whether the kernel can add outer headers: returns 0 if it can. */
 SEC("classifier") int oxvs_try_outer(struct __sk_buff *skb)
 {
-	return skb_adjust_room(skb, OUTER_FIXED, ADJ_ROOM_MAC, ADDED) ? -1 : 0;
+	return skb_adjust_room(skb, OUTER_FIXED, ADJ_ROOM_MAC, ADDED | ADJ_ROOM_ENCAP_IPV4) ? -1 : 0;
+}
+
+/* Whether the kernel can remove outer headers of IPv4 from a packet of IPv6: returns 0 if it can. */
+SEC("classifier") int oxvs_try_mixed(struct __sk_buff *skb)
+{
+	return skb_adjust_room(skb, -OUTER_FIXED, ADJ_ROOM_MAC, ADJ_ROOM_FIXED_GSO | ADJ_ROOM_DECAP_IPV6) ? -1 : 0;
 }
 
 SEC("classifier") int oxvs_redirect(struct __sk_buff *skb)

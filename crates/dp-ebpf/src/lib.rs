@@ -14,15 +14,25 @@
 //! - A flow has up to [`FLOW_CONNECTIONS`] connections. Numbers of TCP are checked as
 //!   [`dp::offload::FlowConnection`] says.
 //! - Packets are not cut: the kernel cannot fill in a pending checksum before.
-//! - Linux 5.11, and the right to load programs; 5.13 for flows into tunnels.
+//! - Linux 5.11, and the right to load programs; 5.13 for flows into tunnels, 6.3 for those out of
+//!   tunnels with another version of IP inside.
 //!
 //! Tunnels, tried with VXLAN and Geneve between veth pairs on Linux 6.18
 //! - `bpf_skb_adjust_room` encapsulates and decapsulates segments whole. It needs
 //!   `BPF_F_ADJ_ROOM_FIXED_GSO`: without it the segment size changes by the length of the outer
 //!   headers, so that packets become too long for the receiver.
-//! - It does not set a checksum of the outer UDP header for segments, so there must be none.
+//! - It cannot ask for checksums of the outer UDP headers of the packets that are cut from a
+//!   segment (`SKB_GSO_UDP_TUNNEL_CSUM`): the kernel copies the segment's. A segment gets the
+//!   checksum of one of these packets, which is right for all if they are of one length, since it
+//!   depends on lengths and on headers that are the same. So the size of packets of TCP becomes
+//!   the largest one that divides the data, down to an eighth of what it was: room that is added
+//!   without `BPF_F_ADJ_ROOM_FIXED_GSO` and removed with it makes the size smaller. If there is
+//!   none, and for datagrams, the segment goes to its worker, and later packets of the flow too
+//!   until the worker has sent it. Receivers on the same machine, which get a segment uncut, do not
+//!   look at its checksum.
 //! - `BPF_F_ADJ_ROOM_DECAP_L3_IPV6` is needed for the kernel to know that what is inside of IPv4 is
-//!   IPv6, and 6.1 refuses it: such packets stay with their worker. Into a tunnel they go.
+//!   IPv6, and the other way round, and Linux before 6.3 refuses it: then such packets stay with
+//!   their worker. Into a tunnel they go.
 //! - A decapsulated packet keeps its mark as a tunnel segment. If it leaves by a device without
 //!   segmentation of UDP tunnels, the kernel cuts it in software: right, but at less than half the
 //!   speed on 6.18 and at a fifth on 6.1. Of datagrams (`UDP_SEGMENT`) it takes the header for that
@@ -72,6 +82,8 @@ pub struct Ebpf {
     redirect: OwnedFd,
     /// Whether the kernel can add outer headers.
     adds_outer: bool,
+    /// Whether it can remove those of another version of IP.
+    removes_mixed: bool,
     /// For its filter that can be asked about packets that no device has received.
     #[cfg(test)]
     object: Mutex<aya::Ebpf>,
@@ -87,6 +99,7 @@ struct Flow {
     longest: u32,
     pop: u32,
     push: u32,
+    sums: u32,
     new_headers: u32,
     ip_len: u32,
     connection_count: u32,
@@ -170,7 +183,8 @@ impl Ebpf {
         let redirect: &mut SchedClassifier = program(&mut object, "oxvs_redirect")?;
         redirect.load().map_err(Error::behind(LOAD))?;
         let redirect = own(redirect.fd())?;
-        let adds_outer = can_add_outer(&mut object)?;
+        let adds_outer = succeeds(&mut object, "oxvs_try_outer")?;
+        let removes_mixed = succeeds(&mut object, "oxvs_try_mixed")?;
         #[cfg(test)]
         program::<SchedClassifier>(&mut object, "oxvs_probe")?
             .load()
@@ -189,20 +203,21 @@ impl Ebpf {
             filter,
             redirect,
             adds_outer,
+            removes_mixed,
             #[cfg(test)]
             object: Mutex::new(object),
         })
     }
 }
 
-/// Whether the kernel can add outer headers (Linux 5.13): it is tried.
-fn can_add_outer(object: &mut aya::Ebpf) -> sys::Result<bool> {
-    let outer: &mut SchedClassifier = program(object, "oxvs_try_outer")?;
-    outer.load().map_err(Error::behind(LOAD))?;
-    let mut packet = [0; 60];
+/// Whether a program that tries what the kernel can do to a packet succeeds.
+fn succeeds(object: &mut aya::Ebpf, name: &str) -> sys::Result<bool> {
+    let program: &mut SchedClassifier = program(object, name)?;
+    program.load().map_err(Error::behind(LOAD))?;
+    let mut packet = [0; 128];
     // IPv4, with no fields that matter.
     packet[12..15].copy_from_slice(&[8, 0, 0x45]);
-    let tried = outer.test_run(TestRunOptions {
+    let tried = program.test_run(TestRunOptions {
         data_in: Some(&packet),
         ..TestRunOptions::default()
     });
@@ -223,6 +238,10 @@ impl FlowOffload for Ebpf {
             filter: self.filter.as_fd(),
             redirect: self.redirect.as_fd(),
         })
+    }
+
+    fn removes_mixed(&self) -> bool {
+        self.removes_mixed
     }
 
     fn open(&self, new: &NewFlow<'_>) -> Result<(), Refused> {
@@ -258,6 +277,7 @@ impl FlowOffload for Ebpf {
             longest: longest.unwrap_or_default().saturating_sub(push),
             pop: new.kind.inner().map_or(0, InnerKind::start),
             push,
+            sums: new.steps.push.is_some_and(OuterHeaders::has_checksum).into(),
             new_headers: new.steps.headers.is_some().into(),
             ip_len: if new.kind.headers()[14] >> 4 == 6 { 40 } else { 20 },
             connection_count: new.steps.connections.len() as u32,

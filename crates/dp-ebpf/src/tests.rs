@@ -1,15 +1,13 @@
 use super::*;
+use dp::offload::Steps;
 use dp::offload::{ANY_GIVEN, Egress, Epoch, MAX_OUTPUTS, OWNER_EPOCHS, OffloadPort, OffloadTable, OffloadedFlow};
-use dp::offload::{OuterHeaders, Steps};
-use dp::{PathLimit, PortNo, TunnelPush};
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, LazyLock};
 use testkit::{Packet, mac, skip};
-use tunnel::format::{Body, Encapsulation, FlowLabel, Format, Inner, Kind, Outer, SourcePorts};
-use wire::MacAddr;
 
 mod connections;
+mod tunnels;
 
 const LONG: Egress = Egress {
     longest: 1514,
@@ -97,14 +95,6 @@ impl Ebpf {
     }
 }
 
-/// Steps of a flow into a tunnel.
-fn with(push: &OuterHeaders) -> Steps<'_> {
-    Steps {
-        push: Some(push),
-        ..Steps::default()
-    }
-}
-
 /// Says that the worker has sent all that it got.
 fn settle(flow: &OffloadedFlow) {
     flow.settle(flow.given());
@@ -153,184 +143,6 @@ proptest! {
         prop_assert_eq!(flow.carried().packets, u64::from(is_same));
         prop_assert_eq!(exit.carried().tx_bytes, if is_same { other.len() as u64 } else { 0 });
         prop_assert_eq!(port.carried().rx_packets, u64::from(is_same));
-    }
-}
-
-/// A packet of a tunnel, without a UDP checksum.
-fn tunnelled(header: &[u8], inner: &[u8]) -> Vec<u8> {
-    let len = (8 + header.len() + inner.len()) as u16;
-    let udp = [&[0x80, 1, 0x12, 0xb5][..], &len.to_be_bytes(), &[0, 0], header, inner].concat();
-    v4().protocol(17, &udp).bytes()
-}
-
-/// The inner packet that is in a tunnel's packet.
-fn in_tunnel(kind: usize) -> Vec<u8> {
-    let ip = || Packet::new(mac(3), mac(4)).ipv4(Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
-    match kind {
-        0 => ip().udp(1000, 2000, b"some payload"),
-        1 => ip().tcp(1000, 2000, 0x10, b"some payload"),
-        _ => ip().echo(7, 1, b"some payload"),
-    }
-    .bytes()
-}
-
-const VXLAN: Format = Format::Vxlan { gbp: false, gpe: false };
-
-proptest! {
-    /// The same for packets of tunnels, with changes in all headers.
-    #[test]
-    fn the_kernel_takes_packets_of_tunnels_of_the_same_kind(
-        kind in 0..3_usize,
-        format in 0..3_usize,
-        changes in prop::collection::vec((0..140_usize, any::<u8>(), any::<bool>()), 0..4),
-        cut in prop::option::of(34..150_usize),
-        more in 0..3_usize,
-        sums in any::<bool>(),
-        sum in any::<bool>(),
-        segment in any::<bool>(),
-    ) {
-        static LOADED: LazyLock<Option<(Arc<OffloadTable>, Arc<Ebpf>)>> = LazyLock::new(table);
-        let Some((table, ebpf)) = &*LOADED else {
-            testkit::say_skipped(module_path!(), "needs the right to load BPF programs");
-            return Ok(());
-        };
-        let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-        let (header, format) = match format {
-            0 => (vec![8, 0, 0, 0, 0, 0, 42, 0], VXLAN),
-            1 => (vec![0, 0, 0x65, 0x58, 0, 0, 42, 0], Format::Geneve),
-            _ => ([&[2, 0, 0x65, 0x58, 0, 0, 42, 0, 1, 2, 3, 1][..], &[9; 4]].concat(), Format::Geneve),
-        };
-        let mut packet = tunnelled(&header, &in_tunnel(kind));
-        if sum && format == VXLAN {
-            packet[40] = 7;
-        }
-        let kind = port.kind_of_tunnel(&packet, format, false).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, Steps::default(), &[], 0).unwrap();
-        settle(&flow);
-        let mut other = packet.clone();
-        other.resize(other.len() + more, 0);
-        for (at, value, low) in changes {
-            if let Some(byte) = other.get_mut(at) {
-                *byte = if low { byte.wrapping_add(value % 3) } else { value };
-            }
-        }
-        other.truncate(cut.unwrap_or(usize::MAX));
-        if sums && other.len() > 34 {
-            // What is changed behind the checksum counts too.
-            other[24..26].fill(0);
-            let sum = testkit::checksum(&other[14..34]);
-            other[24..26].copy_from_slice(&sum.to_be_bytes());
-        }
-        let is_same = port.kind_of_tunnel(&other, format, segment) == Some(kind);
-        match ebpf.takes_segment(&other, if segment { 5 } else { 0 }) {
-            Some(takes) => prop_assert_eq!(takes, is_same, "{:02x?}", other),
-            None => prop_assert!(!is_same && other.len() < 54),
-        }
-        let mut unfilled = packet.clone();
-        let pseudo = [&packet[26..34], &[0, 17], &packet[38..40]].concat();
-        unfilled[40..42].copy_from_slice(&(!testkit::checksum(&pseudo)).to_be_bytes());
-        prop_assert_eq!(ebpf.takes(&unfilled), Some(false));
-        prop_assert_eq!(flow.carried().bytes, if is_same { other.len() as u64 } else { 0 });
-        let inside = (other.len() as u64).saturating_sub(kind.outer_len().into());
-        prop_assert_eq!(exit.carried().tx_bytes, if is_same { inside } else { 0 });
-    }
-}
-
-/// Outer headers that a flow gets, of 50 bytes.
-fn outer_headers(path_mtu: Option<u16>) -> OuterHeaders {
-    let outer = Outer {
-        ethernet: Some((MacAddr(mac(5)), MacAddr(mac(6)))),
-        src: Ipv4Addr::new(172, 31, 0, 1).into(),
-        dst: Ipv4Addr::new(172, 31, 0, 2).into(),
-        tos: 0,
-        ttl: 64,
-        df: true,
-        label: FlowLabel::Zero,
-        ports: SourcePorts::default(),
-    };
-    let body = Body::Vxlan {
-        port: 4789,
-        csum: false,
-        id: 42,
-        gbp: None,
-        gpe: false,
-    };
-    let push = TunnelPush {
-        port: PortNo(4),
-        underlay: PortNo(5),
-        kind: Kind::Vxlan,
-        headers: Encapsulation::new(&outer, &body, Inner::Ethernet).unwrap(),
-        sequence: None,
-        limit: path_mtu.map(|mtu| PathLimit {
-            mtu,
-            fragments: false,
-            id: None,
-            answers: true,
-        }),
-    };
-    OuterHeaders::of(&push, 7).unwrap()
-}
-
-#[test]
-fn packets_and_segments_must_fit_their_device_and_their_path_with_outer_headers() {
-    let Some((table, ebpf)) = table() else {
-        skip!("needs the right to load BPF programs");
-    };
-    if !ebpf.adds_outer {
-        skip!("needs Linux 5.13");
-    }
-    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-    // 14, 20 and 20 bytes of headers, and 40 in IPv6.
-    for (packet, headers) in [
-        (v4().tcp(1, 2, 0x10, &[0; 1000]).bytes(), 54),
-        (v6().tcp(1, 2, 0x10, &[0; 1000]).bytes(), 74),
-        (v4().udp(1, 2, &[0; 1000]).bytes(), 42),
-        (v6().udp(1, 2, &[0; 1000]).bytes(), 62),
-    ] {
-        let kind = port.kind(&packet).unwrap();
-        for (longest, whole, segment) in [
-            (headers + 1000 + 50, true, true),
-            (headers + 1000 + 49, false, true),
-            (headers + 100 + 50, false, true),
-            (headers + 100 + 49, false, false),
-        ] {
-            let of_device = (Egress { longest, ..LONG }, outer_headers(None));
-            let of_path = (LONG, outer_headers(Some(longest as u16 - 14)));
-            for (egress, push) in [of_device, of_path] {
-                let flow = port.open(&[(&exit, egress)], kind, with(&push), &[], 0).unwrap();
-                settle(&flow);
-                assert_eq!(ebpf.takes(&packet), Some(whole), "{longest}");
-                assert_eq!(ebpf.takes_segment(&packet, 100), Some(segment), "{longest}");
-            }
-        }
-    }
-    // No IPv4 packet is so long, and other segments than those of TCP and UDP are not cut here.
-    let long = v6().tcp(1, 2, 0x10, &[0; 65_400]).bytes();
-    let echo = v4().echo(7, 1, b"some payload").bytes();
-    let push = outer_headers(None);
-    for packet in [long, echo] {
-        let kind = port.kind(&packet).unwrap();
-        let flow = port.open(&[(&exit, LONG)], kind, with(&push), &[], 0).unwrap();
-        settle(&flow);
-        assert_ne!(ebpf.takes_segment(&packet, 100), Some(true), "{}", packet.len());
-    }
-}
-
-#[test]
-fn what_is_inside_of_outer_headers_must_fit_its_device() {
-    let Some((table, ebpf)) = table() else {
-        skip!("needs the right to load BPF programs");
-    };
-    let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-    let packet = tunnelled(&[8, 0, 0, 0, 0, 0, 42, 0], &in_tunnel(0));
-    let inside = packet.len() as u32 - 50;
-    let kind = port.kind_of_tunnel(&packet, VXLAN, false).unwrap();
-    for (longest, takes) in [(inside, true), (inside - 1, false)] {
-        let egress = Egress { longest, ..LONG };
-        let flow = port.open(&[(&exit, egress)], kind, Steps::default(), &[], 0).unwrap();
-        flow.resume(port.sum([&exit].into_iter(), &[]));
-        settle(&flow);
-        assert_eq!(ebpf.takes(&packet), Some(takes), "{longest}");
     }
 }
 

@@ -89,6 +89,9 @@ pub trait FlowOffload: Send + Sync {
     /// The kernel's.
     fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool>;
 
+    /// Whether it can remove outer headers around packets of another version of IP.
+    fn removes_mixed(&self) -> bool;
+
     /// Opens a flow that is not [settled](FlowOffload::settle); its counters are zero.
     ///
     /// # Errors
@@ -455,9 +458,11 @@ impl OffloadPort {
         PacketKind::of(self.ifindex, packet)
     }
 
-    /// The kind of a tunnel's packet that came in by this port, as [`PacketKind::of_tunnel`].
+    /// The kind of a tunnel's packet that came in by this port, as [`PacketKind::of_tunnel`];
+    /// `None` if the outer headers of such packets cannot be removed.
     pub fn kind_of_tunnel(&self, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
-        PacketKind::of_tunnel(self.ifindex, packet, format, is_segment)
+        let kind = PacketKind::of_tunnel(self.ifindex, packet, format, is_segment)?;
+        (!kind.is_mixed() || self.table.offload.removes_mixed()).then_some(kind)
     }
 }
 

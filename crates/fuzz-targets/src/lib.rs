@@ -106,6 +106,7 @@ pub fn packet(data: &[u8]) {
         let _ = key.display(&flow::Mask::full()).to_string();
     }
     kinds(data);
+    kinds_of_tunnels(data);
     headers(data);
     if data.len() >= 14 {
         tags(data);
@@ -129,6 +130,19 @@ fn kinds(data: &[u8]) {
             assert_eq!(whole, read(&other));
         }
         other[at] = data[at];
+    }
+}
+
+/// What has a kind of a tunnel's packet has outer headers and an inner packet.
+fn kinds_of_tunnels(data: &[u8]) {
+    use tunnel::format::Format;
+    for format in [Format::Vxlan { gbp: false, gpe: false }, Format::Geneve] {
+        for is_segment in [false, true] {
+            if let Some(kind) = PacketKind::of_tunnel(1, data, format, is_segment) {
+                let inner = &data[kind.outer_len() as usize..];
+                assert!(PacketKind::of(1, inner).is_some_and(|inner| inner.headers() == kind.headers()));
+            }
+        }
     }
 }
 

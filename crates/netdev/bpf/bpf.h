@@ -10,6 +10,10 @@ typedef unsigned long long u64;
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static inline __attribute__((always_inline))
+/* A function with a stack frame of its own, which the verifier looks at once. */
+#define FUNCTION __attribute__((noinline))
+/* The compiler knows nothing of the value from here on. */
+#define BARRIER(value) __asm__ volatile("" : "+r"(value))
 
 /* A map's definition in BTF. */
 #define MAP_NUMBER(name, value) int(*name)[value]
@@ -32,9 +36,13 @@ enum { TC_ACT_SHOT = 2 };
 enum { ADJ_ROOM_MAC = 1 };
 #define ADJ_ROOM_FIXED_GSO 1ull
 #define ADJ_ROOM_ENCAP_IPV4 (1ull << 1)
+#define ADJ_ROOM_ENCAP_IPV6 (1ull << 2)
 #define ADJ_ROOM_ENCAP_UDP (1ull << 4)
 /* Linux 5.13 */
 #define ADJ_ROOM_ENCAP_ETHERNET (1ull << 6)
+/* What is inside of headers of the other version of IP; Linux 6.3. */
+#define ADJ_ROOM_DECAP_IPV4 (1ull << 7)
+#define ADJ_ROOM_DECAP_IPV6 (1ull << 8)
 #define ADJ_ROOM_ENCAP_L2(len) ((u64)(len) << 56)
 /* A checksum over the packet that its device has computed follows the change
  * (BPF_F_RECOMPUTE_CSUM). */

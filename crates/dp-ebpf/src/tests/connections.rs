@@ -1,5 +1,6 @@
 //! The program decides about packets of connections as the tracker does.
 
+use super::tunnels::{outer_headers, udp_sum};
 use super::*;
 use conntrack::{Bypassing, Conntrack, Cursor, Protocol, Request, State, TcpState, Tracker};
 use dp::offload::{FlowConnection, NewHeaders};
@@ -310,8 +311,8 @@ fn packets_leave_with_new_headers_and_right_checksums() {
         skip!("needs the right to load BPF programs");
     };
     let (port, exit) = (table.port(LOOPBACK).unwrap(), table.port(2).unwrap());
-    let push = outer_headers(None);
-    let pushes = [None, ebpf.adds_outer.then_some(&push)];
+    let outers = [false, true].map(|csum| outer_headers(csum, None));
+    let pushes = [None, Some(&outers[0]), Some(&outers[1])].map(|push| push.filter(|_| ebpf.adds_outer));
     for (v6, protocol) in [(false, 6), (false, 17), (true, 6), (true, 17)] {
         let tuple = |a, b, from, to| conntrack::Tuple::new(host(v6, a), host(v6, b), protocol, from, to).unwrap();
         let old = tuple(1, 2, 1000, 80);
@@ -365,7 +366,11 @@ fn packets_leave_with_new_headers_and_right_checksums() {
                         }
                     }
                     let case = format!("{v6} {protocol} {new:?} {router} {outer} {}", body.len());
-                    let forwarded = ebpf.forwards(&sent).expect(&case).split_off(outer);
+                    let mut whole = ebpf.forwards(&sent).expect(&case);
+                    if push.is_some_and(|push| push.has_checksum()) {
+                        assert_eq!(udp_sum(&whole), 0, "{case}");
+                    }
+                    let forwarded = whole.split_off(outer);
                     assert_eq!(transport_sum(&forwarded, v6), 0, "{case}");
                     assert_eq!(forwarded, expected, "{case}");
                 }

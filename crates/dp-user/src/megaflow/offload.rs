@@ -159,9 +159,12 @@ struct Open {
     used: Nanos,
     /// Times that it was put in force and did not settle, since it last did.
     unsettled: u32,
-    /// The sum of epochs with which it was last put in force, and whether it has settled since.
+    /// How often that may be.
+    patience: u32,
+    /// The sum of epochs with which it was last put in force, and the count of packets that the
+    /// worker had got when it settled since, if it has.
     sum: u64,
-    is_settled: bool,
+    settled: Option<u64>,
 }
 
 /// An offloaded flow in a group.

@@ -70,14 +70,27 @@ impl PacketKind {
         }
     }
 
-    /// Says that UDP has a checksum over IPv4, of a tunnel's packet.
+    /// Says that UDP has a checksum, of a tunnel's packet.
     pub(super) fn set_checksum(&mut self) {
-        self.bytes[HEADERS + IP + 20 + 4] = 1;
+        self.bytes[self.outer_ports() + 4] = 1;
+    }
+
+    /// Where the ports of the headers in its bytes are.
+    fn outer_ports(&self) -> usize {
+        match self.bytes[HEADERS + IP] >> 4 {
+            4 => HEADERS + IP + 20,
+            _ => HEADERS + IP + 40,
+        }
     }
 
     /// What is inside, of a tunnel's packets.
     pub fn inner(&self) -> Option<&InnerKind> {
         self.inner.as_ref()
+    }
+
+    /// Whether what is inside of a tunnel's packets is of another version of IP.
+    pub fn is_mixed(&self) -> bool {
+        self.inner.is_some() && self.headers()[12..IP] != self.bytes[HEADERS + 12..HEADERS + IP]
     }
 
     /// The VLAN tag of its packets. What is inside of a tunnel's packets has none.
@@ -93,8 +106,8 @@ impl PacketKind {
 
     /// The UDP port that a tunnel's packets are sent to, in network order.
     pub fn outer_port(&self) -> [u8; 2] {
-        const PORT: usize = HEADERS + IP + 20 + 2;
-        [self.bytes[PORT], self.bytes[PORT + 1]]
+        let port = self.outer_ports() + 2;
+        [self.bytes[port], self.bytes[port + 1]]
     }
 
     fn outer_tag(&self) -> Option<VlanTag> {

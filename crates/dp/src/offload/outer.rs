@@ -1,9 +1,13 @@
 //! Outer headers that an offload adds and removes.
 //!
-//! They are those of VXLAN and Geneve over IPv4 around an Ethernet frame without a tag; those that
-//! are added have no UDP checksum. A flow into a tunnel has one template of them, because packets
-//! of one kind have one source port. Of a flow out of a tunnel all outer headers are matched, so
-//! that ECN marks, group policies and options decide as they did for its first packet.
+//! They are those of VXLAN and Geneve over IPv4 and IPv6 around an Ethernet frame without a tag. A
+//! flow into a tunnel has one template of them, because packets of one kind have one source port.
+//! Of a flow out of a tunnel all outer headers are matched, so that ECN marks, group policies and
+//! options decide as they did for its first packet.
+//!
+//! An outer UDP checksum is computed and verified. Where that of the inner packet is still to be
+//! filled in, the outer one is that of the packet which has it ("local checksum offload"). That of
+//! a segment is for whoever cuts it.
 
 use super::Refused;
 use super::kind::{self, PacketKind, READ};
@@ -15,12 +19,15 @@ use wire::checksum::{Sum, checksum};
 use wire::headers::behind_tags;
 
 /// Most bytes of outer headers.
-pub const MAX_OUTER: usize = 96;
+pub const MAX_OUTER: usize = 128;
 
 /// Bytes of a tunnel's header with options, in an [`InnerKind`].
 const TUNNEL: usize = 40;
 const ETHERNET: usize = 14;
 const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;
+/// Most bytes of options in outer headers that are added.
+const ADDED_OPTIONS: usize = 56;
 const UDP_LEN: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -75,15 +82,15 @@ impl InnerKind {
 
 impl PacketKind {
     /// The kind of a tunnel's packet that came in by a device; `is_segment` if it is one that a
-    /// device is to cut. Behind at most one tag it is IPv4 without options, whole and with the
-    /// right checksum, UDP, a header of the tunnel with at most 32 bytes of options, and an
-    /// Ethernet frame with IPv4 that has a kind and no tag; `None` for others.
+    /// device is to cut. Behind at most one tag it is IPv4 without options and with the right
+    /// checksum or IPv6 without extension headers, whole, UDP with the right checksum or without
+    /// one, a header of the tunnel with at most 32 bytes of options, and an Ethernet frame that has
+    /// a kind and no tag; `None` for others.
     ///
     /// A segment has to be one of the inner TCP. Others are several packets of the tunnel, or
     /// datagrams that the kernel would cut as if they still had outer headers.
     ///
-    /// Of VXLAN, UDP may have a checksum that is not still to be filled in. It is not verified,
-    /// which is the receiver's choice (RFC 7348 §5); that of Geneve must be (RFC 8926 §3.3).
+    /// A UDP checksum must not be still to be filled in.
     pub fn of_tunnel(device: u32, packet: &[u8], format: Format, is_segment: bool) -> Option<PacketKind> {
         let header = match format {
             Format::Vxlan { .. } => TunnelHeader::Fixed,
@@ -92,23 +99,16 @@ impl PacketKind {
         };
         let mut outer = PacketKind::of(device, packet)?;
         let (kind, at) = behind_tags(packet, 1)?;
-        let (ip, payload) = packet.get(at..)?.split_first_chunk::<IPV4_LEN>()?;
-        if kind != EtherType::IPV4 || ip[9] != UDP || checksum(ip) != 0 {
+        let ip = Ip::of(packet.get(at..)?, kind)?;
+        if ip.protocol != UDP || ip.rest != 0 || kind == EtherType::IPV4 && checksum(ip.header) != 0 {
             return None;
         }
-        let (udp, data) = payload.split_first_chunk::<UDP_LEN>()?;
-        let [_, _, _, _, len_high, len_low, sum_high, sum_low] = *udp;
-        let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        let len = u16::from_be_bytes([len_high, len_low]);
-        if total != IPV4_LEN + payload.len() || usize::from(len) != payload.len() {
+        let (udp, data) = ip.payload.split_first_chunk::<UDP_LEN>()?;
+        if usize::from(u16::from_be_bytes([udp[4], udp[5]])) != ip.payload.len() {
             return None;
         }
-        let sum = u16::from_be_bytes([sum_high, sum_low]);
-        if sum != 0 {
-            let unfilled = Sum::ZERO.bytes(&ip[12..]).word(UDP.into()).word(len).fold();
-            if header != TunnelHeader::Fixed || !is_segment && sum == unfilled {
-                return None;
-            }
+        let has_sum = udp[6..] != [0, 0];
+        if has_sum {
             outer.set_checksum();
         }
         let options = match header {
@@ -123,30 +123,93 @@ impl PacketKind {
         let mut bytes = [0; InnerKind::SIZE];
         bytes[..len].copy_from_slice(own);
         let inner_type = EtherType(u16::from_be_bytes(*inner.get(12..)?.first_chunk()?));
-        // The kernel would go on to take the packet for one of the outer header's version.
-        if inner_type != kind {
-            return None;
-        }
         kind::read(bytes[TUNNEL..].first_chunk_mut()?, inner, inner_type, ETHERNET)?;
-        let ip = inner.get(ETHERNET..)?.first_chunk::<IPV4_LEN>()?;
-        let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        if is_segment && (ip[9] != TCP || total != inner.len() - ETHERNET) {
-            return None;
-        }
-        Some(outer.with(InnerKind {
-            bytes,
-            start: (ETHERNET + IPV4_LEN + UDP_LEN + len) as u8,
-            header,
-        }))
+        let inner_ip = Ip::of(inner.get(ETHERNET..)?, inner_type)?;
+        let is_right = match is_segment {
+            true => inner_ip.protocol == TCP && inner_ip.rest == 0,
+            false => !has_sum || is_sum_right(&ip, UDP_LEN + len + ETHERNET, &inner_ip),
+        };
+        is_right.then(|| {
+            outer.with(InnerKind {
+                bytes,
+                start: (ETHERNET + ip.header.len() + UDP_LEN + len) as u8,
+                header,
+            })
+        })
     }
 }
 
-/// The outer headers of an offloaded flow into a tunnel: Ethernet, IPv4 with "don't fragment", UDP
-/// without a checksum, and the tunnel's. Lengths and the checksum of IPv4 are those around nothing.
+/// An IP packet without options or extension headers.
+struct Ip<'a> {
+    header: &'a [u8],
+    protocol: u8,
+    /// Both addresses.
+    addresses: &'a [u8],
+    payload: &'a [u8],
+    /// Number of bytes behind it.
+    rest: usize,
+}
+
+impl<'a> Ip<'a> {
+    fn of(packet: &'a [u8], kind: EtherType) -> Option<Ip<'a>> {
+        let is_ipv4 = kind == EtherType::IPV4;
+        let (header, data) = packet.split_at_checked(if is_ipv4 { IPV4_LEN } else { IPV6_LEN })?;
+        let word = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
+        let len = match is_ipv4 {
+            true => word(2).checked_sub(IPV4_LEN)?,
+            false => word(4),
+        };
+        let (payload, rest) = data.split_at_checked(len)?;
+        Some(Ip {
+            header,
+            protocol: header[if is_ipv4 { 9 } else { 6 }],
+            addresses: &header[if is_ipv4 { 12 } else { 8 }..],
+            payload,
+            rest: rest.len(),
+        })
+    }
+
+    /// The sum of its pseudo header.
+    fn pseudo(&self) -> Sum {
+        let sum = Sum::ZERO.bytes(self.addresses).word(self.protocol.into());
+        sum.word(self.payload.len() as u16)
+    }
+
+    /// The sum of its payload if the checksum of TCP or UDP is still to be filled in: the field has
+    /// the sum of the pseudo header.
+    fn unfilled(&self) -> Option<Sum> {
+        let at = match self.protocol {
+            TCP => 16,
+            UDP => 6,
+            _ => return None,
+        };
+        let pseudo = self.pseudo().fold();
+        let field = self.payload.get(at..)?.first_chunk::<2>()?;
+        (u16::from_be_bytes(*field) == pseudo).then(|| Sum::ZERO.word(!pseudo))
+    }
+}
+
+/// Whether the UDP checksum of a packet is right whose inner packet begins `before` bytes behind
+/// the IP header. A checksum that is still to be filled in is not: the kernel would do so after the
+/// outer headers have gone.
+fn is_sum_right(outer: &Ip<'_>, before: usize, inner: &Ip<'_>) -> bool {
+    let is_right = |sum: Sum| outer.pseudo().and(sum).finish() == 0;
+    let inner_headers = before + inner.header.len();
+    outer.unfilled().is_none()
+        && (inner.unfilled().is_some_and(|rest| {
+            let headers = Sum::ZERO.bytes(&outer.payload[..inner_headers]);
+            is_right(headers.and(rest))
+        }) || is_right(Sum::ZERO.bytes(outer.payload)))
+}
+
+/// The outer headers of an offloaded flow into a tunnel: Ethernet, IPv4 with "don't fragment" or
+/// IPv6, UDP with a checksum of zero, and the tunnel's. Lengths and the checksum of IPv4 are those
+/// around nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OuterHeaders {
     bytes: SmallVec<[u8; MAX_OUTER]>,
     longest: u32,
+    has_checksum: bool,
 }
 
 impl OuterHeaders {
@@ -160,35 +223,41 @@ impl OuterHeaders {
         if !matches!(push.kind, Kind::Vxlan | Kind::Geneve) || headers.inner() != Inner::Ethernet {
             return unsupported("tunnel of this type");
         }
-        if headers.has_checksum() {
-            return unsupported("checksum of outer headers");
-        }
         let mut bytes = SmallVec::from_slice(headers.bytes());
-        if bytes.len() > MAX_OUTER {
+        let is_ipv4 = bytes.get(12..14) == Some(&EtherType::IPV4.0.to_be_bytes());
+        let udp = ETHERNET + if is_ipv4 { IPV4_LEN } else { IPV6_LEN };
+        if bytes.len() > udp + UDP_LEN + FIXED + ADDED_OPTIONS {
             return unsupported("outer headers of this length");
         }
         // Without that bit, packets need identifications of their own (RFC 6864 §4.2).
-        if bytes.get(12..14) != Some(&EtherType::IPV4.0.to_be_bytes()) || bytes[ETHERNET + 6] & 0x40 == 0 {
+        if is_ipv4 && bytes[ETHERNET + 6] & 0x40 == 0 {
             return unsupported("outer packet that may be fragmented");
         }
         let packet = Packet {
             hash,
             ..Packet::default()
         };
-        match headers.write(&mut bytes, &packet) {
-            Ok(()) => Ok(OuterHeaders {
-                bytes,
-                longest: push
-                    .limit
-                    .map_or(u32::MAX, |limit| u32::from(limit.mtu) + ETHERNET as u32),
-            }),
-            Err(_) => unsupported("outer headers of this length"),
+        if headers.write(&mut bytes, &packet).is_err() {
+            return unsupported("outer headers of this length");
         }
+        bytes[udp + 6..udp + UDP_LEN].fill(0);
+        Ok(OuterHeaders {
+            bytes,
+            longest: push
+                .limit
+                .map_or(u32::MAX, |limit| u32::from(limit.mtu) + ETHERNET as u32),
+            has_checksum: headers.has_checksum(),
+        })
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Whether UDP gets a checksum.
+    pub fn has_checksum(&self) -> bool {
+        self.has_checksum
     }
 
     /// The longest packet that the tunnel's path takes, in bytes with these headers; longer ones,
@@ -215,14 +284,25 @@ mod tests {
 
     /// A packet of a tunnel, without a UDP checksum.
     fn outer(tag: bool, header: &[u8], inner: &[u8]) -> Vec<u8> {
-        let len = (UDP_LEN + header.len() + inner.len()) as u16;
-        let udp = [&[0x80, 0, 0x12, 0xb5][..], &len.to_be_bytes(), &[0, 0], header, inner].concat();
+        let mut packet = with_sum(tag, false, header, inner);
+        let udp = if tag { 38 } else { 34 };
+        packet[udp + 6..udp + 8].fill(0);
+        packet
+    }
+
+    /// A packet of a tunnel with a UDP checksum, over IPv4 or IPv6.
+    fn with_sum(tag: bool, ipv6: bool, header: &[u8], inner: &[u8]) -> Vec<u8> {
         let packet = Bytes::new(mac(1), mac(2));
         let packet = if tag { packet.vlan(7) } else { packet };
-        packet
-            .ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into())
-            .protocol(UDP, &udp)
-            .bytes()
+        let packet = match ipv6 {
+            false => packet.ipv4([172, 31, 0, 1].into(), [172, 31, 0, 2].into()),
+            true => packet.ipv6(1.into(), 2.into()),
+        };
+        packet.udp(0x8000, 4789, &[header, inner].concat()).bytes()
+    }
+
+    fn v6() -> Bytes {
+        Bytes::new(mac(3), mac(4)).ipv6(3.into(), 4.into())
     }
 
     fn vxlan(vni: u8) -> [u8; 8] {
@@ -276,7 +356,6 @@ mod tests {
             packet
         };
         let padded = [&good[..], &[0]].concat();
-        let v6 = Bytes::new(mac(3), mac(4)).ipv6(1.into(), 2.into()).udp(1, 2, b"x");
         let tagged = Bytes::new(mac(3), mac(4)).vlan(5);
         let tagged = tagged.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).udp(1, 2, b"x");
         for (why, packet) in [
@@ -284,7 +363,6 @@ mod tests {
             ("another length of UDP", changed(39, 1)),
             ("padding", padded),
             ("cut short", good[..good.len() - 1].to_vec()),
-            ("IPv6 inside", outer(false, &vxlan(42), &v6.bytes())),
             ("a tag inside", outer(false, &vxlan(42), &tagged.bytes())),
             ("nothing inside", outer(false, &vxlan(42), &[])),
         ] {
@@ -307,26 +385,75 @@ mod tests {
     }
 
     #[test]
-    fn a_checksum_of_vxlan_that_is_filled_in_is_part_of_the_kind() {
-        let mut packet = outer(false, &vxlan(42), &inner().tcp(1, 2, 0x10, b"x").bytes());
-        let of = |packet: &[u8], is_segment| PacketKind::of_tunnel(1, packet, VXLAN, is_segment);
-        let without = of(&packet, false);
-        packet[40] = 7;
-        let with = of(&packet, false);
-        packet[40] = 8;
-        assert!(with.is_some() && with != without && with == of(&packet, false));
-        let len = (packet.len() - 34) as u16;
-        let unfilled = Sum::ZERO.bytes(&packet[26..34]).word(17).word(len).fold();
-        packet[40..42].copy_from_slice(&unfilled.to_be_bytes());
-        assert_eq!((of(&packet, false), of(&packet, true)), (None, with));
-        let mut geneve = outer(
-            false,
-            &[0, 0, 0x65, 0x58, 0, 0, 42, 0],
-            &inner().udp(1, 2, b"x").bytes(),
-        );
-        assert!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false).is_some());
-        geneve[40] = 7;
-        assert_eq!(PacketKind::of_tunnel(1, &geneve, Format::Geneve, false), None);
+    fn both_versions_of_ip_are_outside_and_inside() {
+        let v4 = || inner().udp(1, 2, b"x").bytes();
+        let v6 = || v6().udp(1, 2, b"x").bytes();
+        for (ipv6, inside, len, is_mixed) in [
+            (false, v4(), 50, false),
+            (false, v6(), 50, true),
+            (true, v4(), 70, true),
+            (true, v6(), 70, false),
+        ] {
+            let packet = with_sum(false, ipv6, &vxlan(42), &inside);
+            let kind = PacketKind::of_tunnel(1, &packet, VXLAN, false).unwrap();
+            assert_eq!((kind.outer_len(), kind.outer_port()), (len, [0x12, 0xb5]));
+            assert_eq!((kind.is_mixed(), &kind.headers()[..14]), (is_mixed, &inside[..14]));
+            assert!(!PacketKind::of(1, &inside).unwrap().is_mixed());
+        }
+    }
+
+    #[test]
+    fn a_right_checksum_is_part_of_the_kind_also_where_the_inner_one_is_to_be_filled_in() {
+        let geneve = [0, 0, 0x65, 0x58, 0, 0, 42, 0];
+        for (ipv6, format, header) in [
+            (false, VXLAN, vxlan(42)),
+            (true, VXLAN, vxlan(42)),
+            (false, Format::Geneve, geneve),
+            (true, Format::Geneve, geneve),
+        ] {
+            let of = |packet: &[u8], is_segment| PacketKind::of_tunnel(1, packet, format, is_segment);
+            let udp = if ipv6 { 54 } else { 34 };
+            for inside in [inner(), v6()].map(|ip| ip.tcp(1, 2, 0x10, b"odd").bytes()) {
+                let packet = with_sum(false, ipv6, &header, &inside);
+                let kind = of(&packet, false);
+                assert!(kind.is_some() && of(&packet, true) == kind);
+                let wrong = |at: usize| {
+                    let mut packet = packet.clone();
+                    packet[at] ^= 1;
+                    of(&packet, false)
+                };
+                assert_eq!((wrong(udp + 6), wrong(packet.len() - 1)), (None, None));
+                let mut without = packet.clone();
+                without[udp + 6..udp + 8].fill(0);
+                assert!(of(&without, false).is_some() && of(&without, false) != kind);
+                // A sender on the same machine leaves the inner checksum to its device.
+                let mut unfilled = packet.clone();
+                let own = packet.len() - inside.len() + ETHERNET;
+                let (transport, addresses) = match inside[12] {
+                    8 => (own + 20, own + 12..own + 20),
+                    _ => (own + 40, own + 8..own + 40),
+                };
+                let sum = |addresses: &[u8], protocol: u16, len: usize| {
+                    Sum::ZERO
+                        .bytes(addresses)
+                        .word(protocol)
+                        .word(len as u16)
+                        .fold()
+                        .to_be_bytes()
+                };
+                let pseudo = sum(&packet[addresses], 6, packet.len() - transport);
+                unfilled[transport + 16..transport + 18].copy_from_slice(&pseudo);
+                assert_eq!(of(&unfilled, false), kind);
+                unfilled[transport - 1] ^= 1;
+                assert_eq!(of(&unfilled, false), None);
+                // Or the outer one.
+                let mut outside = packet.clone();
+                let addresses = if ipv6 { 22..54 } else { 26..34 };
+                let pseudo = sum(&packet[addresses], 17, packet.len() - udp);
+                outside[udp + 6..udp + 8].copy_from_slice(&pseudo);
+                assert_eq!((of(&outside, false), of(&outside, true)), (None, kind));
+            }
+        }
     }
 
     fn push(df: bool, body: &Body<'_>, v6: bool) -> TunnelPush {
@@ -360,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_without_checksums_around_ethernet_are_added_and_no_others() {
+    fn headers_of_vxlan_and_geneve_around_ethernet_are_added_and_no_others() {
         let vxlan = |csum| Body::Vxlan {
             port: 4789,
             csum,
@@ -368,24 +495,30 @@ mod tests {
             gbp: None,
             gpe: false,
         };
-        let headers = OuterHeaders::of(&push(true, &vxlan(false), false), 7).unwrap();
-        let bytes = headers.bytes();
-        assert_eq!(bytes.len(), 50);
-        assert_eq!(
-            (&bytes[16..18], &bytes[38..40]),
-            (&[0, 36][..], &[0, 16][..]),
-            "around nothing"
-        );
-        assert_eq!(checksum(&bytes[14..34]), 0);
-        assert_ne!(bytes[34..36], [0, 0], "the source port");
-        let options = [0; 52];
-        let geneve = Body::Geneve {
+        for (v6, csum, has_checksum) in [(false, false, false), (false, true, true), (true, false, true)] {
+            let headers = OuterHeaders::of(&push(true, &vxlan(csum), v6), 7).unwrap();
+            let bytes = headers.bytes();
+            let (length, udp) = if v6 { (18, 54) } else { (16, 34) };
+            assert_eq!(bytes.len(), udp + 16);
+            let length = u16::from_be_bytes([bytes[length], bytes[length + 1]]);
+            assert_eq!(length, if v6 { 16 } else { 36 }, "around nothing");
+            assert_eq!(bytes[udp + 4..udp + 8], [0, 16, 0, 0]);
+            assert!(v6 || checksum(&bytes[14..34]) == 0);
+            assert_ne!(bytes[udp..udp + 2], [0, 0], "the source port");
+            assert_eq!(headers.has_checksum(), has_checksum);
+        }
+        let options = [0; 60];
+        let geneve = |len| Body::Geneve {
             port: 6081,
-            csum: false,
+            csum: true,
             id: 42,
             oam: false,
-            options: geneve::Options::new(&options).unwrap(),
+            options: geneve::Options::new(&options[..len]).unwrap(),
         };
+        for v6 in [false, true] {
+            let headers = OuterHeaders::of(&push(true, &geneve(56), v6), 7).unwrap();
+            assert!(headers.bytes().len() <= MAX_OUTER);
+        }
         let gre = Body::Gre {
             id: None,
             csum: false,
@@ -393,9 +526,8 @@ mod tests {
         };
         for other in [
             push(false, &vxlan(false), false),
-            push(true, &vxlan(true), false),
-            push(true, &vxlan(false), true),
-            push(true, &geneve, false),
+            push(true, &geneve(60), false),
+            push(true, &geneve(60), true),
             push(true, &gre, false),
         ] {
             assert!(OuterHeaders::of(&other, 7).is_err(), "{other}");

@@ -147,6 +147,18 @@ pub(crate) fn offloaded(switch: &Vswitch, text: &str) -> u32 {
         .sum()
 }
 
+/// Packets that a port of a bridge has received and sent.
+pub(crate) fn packets_of(switch: &Vswitch, bridge: &str, port: &str) -> [u64; 2] {
+    let words = ["-O", "OpenFlow13", "dump-ports", bridge, port];
+    let text = switch.tool("ovs-ofctl", &words).expect_ok();
+    let number = |line: &str| -> u64 {
+        let line = text.lines().find(|l| l.contains(line)).unwrap();
+        let rest = line.split("pkts=").nth(1).unwrap();
+        rest.split(',').next().unwrap().trim().parse().unwrap()
+    };
+    [number("rx "), number("tx ")]
+}
+
 /// Number of packets that workers found in a cache.
 pub(crate) fn seen_by_workers(switch: &Vswitch) -> u64 {
     let text = switch.appctl(&["dpif-netdev/pmd-stats-show"]);

@@ -1,18 +1,20 @@
 //! Flows into and out of tunnels that the kernel carries.
 
-use crate::fixture::{cannot_offload, in_namespace, offloaded, offloads_nothing, seen_by_workers};
+use crate::fixture::{cannot_offload, in_namespace, offloaded, offloads_nothing, packets_of, seen_by_workers};
 use std::time::Duration;
 use testkit::{Capture, Daemon, Iperf3, Netns, Sandbox, Vswitch, eventually, ping, tshark};
 
+mod checksums;
 mod copies;
 mod marks;
+mod options;
 mod segments;
 mod tags;
 
-const TOOLS: [&str; 6] = ["ip", "ping", "tcpdump", "iperf3", "tshark", "ovs-vsctl"];
+const TOOLS: [&str; 7] = ["ip", "ping", "tcpdump", "iperf3", "tshark", "ethtool", "ovs-vsctl"];
 
-/// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address 172.31.0.N
-/// and a cable; the host has 10.9.0.N.
+/// A switch with a host behind a tunnel's bridge. Its bridge `br-phy` has the address N of the
+/// underlay and a cable; the host has 10.9.0.N.
 struct Side {
     switch: Vswitch,
     host: Netns,
@@ -22,6 +24,10 @@ struct Side {
 impl Side {
     /// Takes the cable's end `ph` in `ns`.
     fn new(ns: Netns, number: u8, tunnel: &str) -> Side {
+        Side::over(V4, ns, number, tunnel)
+    }
+
+    fn over((network, length): (&str, u32), ns: Netns, number: u8, tunnel: &str) -> Side {
         let host = Netns::new("tofh");
         let switch = in_namespace(&ns);
         ns.veth("h0", &host, "eth0");
@@ -33,9 +39,10 @@ impl Side {
         );
         let other = 3 - number;
         switch.vsctl(&format!(
-            "add-port br-int t0 -- set interface t0 options:remote_ip=172.31.0.{other} {tunnel}"
+            "add-port br-int t0 -- set interface t0 options:remote_ip=\"{network}{other}\" {tunnel}"
         ));
-        ns.address("br-phy", &format!("172.31.0.{number}/24"));
+        ns.run(&["sysctl", "-qw", "net.ipv6.conf.br-phy.disable_ipv6=0"]);
+        ns.address("br-phy", &format!("{network}{number}/{length}"));
         ns.ip("link set br-phy up");
         Side { switch, host, ns }
     }
@@ -53,16 +60,7 @@ impl Side {
 
     /// The tunnel's counts: packets received and sent.
     fn counts(&self) -> [u64; 2] {
-        let text = self
-            .switch
-            .tool("ovs-ofctl", &["dump-ports", "br-int", "t0"])
-            .expect_ok();
-        let number = |line: &str| -> u64 {
-            let line = text.lines().find(|l| l.contains(line)).unwrap();
-            let rest = line.split("pkts=").nth(1).unwrap();
-            rest.split(',').next().unwrap().trim().parse().unwrap()
-        };
-        [number("rx "), number("tx ")]
+        packets_of(&self.switch, "br-int", "t0")
     }
 
     /// Number of packets that workers found in a cache.
@@ -78,6 +76,28 @@ impl Side {
                 || line.starts_with("drop_tunnel") && !line.starts_with("drop_tunnel_neighbour")
         });
         own.map(str::to_owned).collect()
+    }
+
+    /// All of so many pings from a host to another are answered, however late: a machine under load
+    /// may let the worker wait for longer than [`ping`] waits.
+    #[track_caller]
+    fn answers_all(&self, from: &Netns, address: &str, count: u32) {
+        let text = count.to_string();
+        let words = ["ping", "-n", "-D", "-O", "-c", &text, "-i", "0.1", "-W", "10", address];
+        let said = from.try_run(&words, &[]).stdout;
+        let coverage = self.switch.appctl(&["coverage/show"]);
+        let counts: Vec<&str> = coverage
+            .lines()
+            .filter(|line| line.starts_with("drop_") || line.starts_with("offload_"))
+            .collect();
+        assert!(
+            said.contains(&format!(" {count} received")),
+            "{said}\n{counts:#?}\n{}\nneighbours:\n{}\n{}\n{}",
+            self.switch.appctl(&["dpctl/dump-flows", "-m"]),
+            self.switch.appctl(&["tnl/neigh/show"]),
+            self.ns.ip("-s neigh show"),
+            from.ip("-s neigh show"),
+        );
     }
 
     /// Pings 200 times a second until this is dropped.
@@ -97,11 +117,19 @@ fn skips() -> bool {
     cannot_offload(module_path!(), &TOOLS)
 }
 
+/// Addresses of an underlay without the last number, and the length of their prefix.
+const V4: (&str, u32) = ("172.31.0.", 24);
+const V6: (&str, u32) = ("fd00:31::", 64);
+
 /// Two switches and a cable between them; `None` with a message if flows cannot be offloaded here.
 fn two(tunnel: &str) -> Option<[Side; 2]> {
+    two_over(V4, tunnel)
+}
+
+fn two_over(underlay: (&str, u32), tunnel: &str) -> Option<[Side; 2]> {
     let (one, other) = (Netns::new("tofa"), Netns::new("tofb"));
     one.veth("ph", &other, "ph");
-    let sides = [Side::new(one, 1, tunnel), Side::new(other, 2, tunnel)];
+    let sides = [(one, 1), (other, 2)].map(|(ns, number)| Side::over(underlay, ns, number, tunnel));
     sides[0].reaches("10.9.0.2");
     assert_eq!(ping(&sides[0].host, "10.9.0.2", 10).received, 10);
     if offloads_nothing(module_path!(), &sides[0].switch) {

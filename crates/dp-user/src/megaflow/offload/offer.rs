@@ -17,11 +17,14 @@ use tunnel::format::Format;
 type Ends<'a> = SmallVec<[(&'a Port, Egress); MAX_OUTPUTS]>;
 
 /// Numbers of epochs.
-type Epochs = SmallVec<[u32; OWNER_EPOCHS]>;
+type Epochs = SmallVec<[u32; 32]>;
 
 /// Times that an offloaded flow is put in force until it carries packets although it does not
 /// settle. It costs a fast flow the time of as many batches.
 const PATIENCE: u32 = 64;
+/// The same where it carried packets and has left one to the worker, as it may do again soon: a
+/// flow that is as fast as the kernel would stay with the worker.
+const PATIENCE_AGAIN: u32 = 1;
 
 /// Bytes of a VLAN tag.
 const TAG: u32 = 4;
@@ -158,7 +161,7 @@ impl FlowTable {
         let settled = open.flow.given() == given;
         if settled {
             open.unsettled = 0;
-            open.is_settled = true;
+            open.settled = Some(given);
         }
         settled
     }
@@ -170,7 +173,7 @@ impl FlowTable {
             return;
         };
         open.unsettled += 1;
-        if open.unsettled >= PATIENCE {
+        if open.unsettled >= open.patience {
             open.unsettled = 0;
             open.flow.settle(ANY_GIVEN);
         }
@@ -266,7 +269,7 @@ impl OffloadedFlows {
 
     /// Puts the offloaded flow at a place in force, where all changes have been applied. Returns
     /// whether it did so: where the flow carries packets, one that it leaves to the worker does not
-    /// keep the others from it.
+    /// keep the others from it, unless it is one that they must not overtake.
     fn resume(&mut self, place: u32, is_current: impl Fn() -> bool) -> bool {
         let Some(open) = &self.open[place as usize] else {
             return false;
@@ -279,14 +282,19 @@ impl OffloadedFlows {
         };
         let sum = from.port.sum(to.iter().map(|(port, _)| &port.port), &epochs);
         drop(to);
-        if !is_current() || open.is_settled && open.sum == sum {
+        if !is_current() || open.sum == sum && open.settled == Some(open.flow.given()) {
             return false;
         }
         open.flow.settle(NONE_GIVEN);
         open.flow.resume(sum);
         self.tally.resumed += 1;
         if let Some(open) = &mut self.open[place as usize] {
-            (open.sum, open.is_settled) = (sum, false);
+            if open.sum != sum {
+                open.patience = PATIENCE;
+            } else if open.settled.is_some() {
+                open.patience = PATIENCE_AGAIN;
+            }
+            (open.sum, open.settled) = (sum, None);
         }
         true
     }
@@ -386,8 +394,9 @@ impl OffloadedFlows {
             told: (0, 0),
             used: now,
             unsettled: 0,
+            patience: PATIENCE,
             sum,
-            is_settled: false,
+            settled: None,
         };
         let place = put(&mut self.open, &mut self.vacant, open);
         in_port.push(place);

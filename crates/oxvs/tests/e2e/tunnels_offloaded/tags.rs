@@ -41,7 +41,7 @@ fn the_underlays_tag_is_outside_of_a_tunnel_whose_hosts_have_another() {
 }
 
 #[test]
-fn ipv6_inside_goes_into_tunnels_by_the_kernel_and_comes_out_by_workers() {
+fn ipv6_inside_goes_into_tunnels_and_out_of_them() {
     if skips() {
         return;
     }
@@ -53,10 +53,15 @@ fn ipv6_inside_goes_into_tunnels_by_the_kernel_and_comes_out_by_workers() {
             .run(&["sh", "-c", "echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6"]);
         side.host.address("eth0", &format!("fd00:9::{number}/64"));
     }
-    let before = sides[0].offloaded(PUSH);
+    let before = [sides[0].offloaded(PUSH), sides[1].offloaded(INSIDE)];
     let _pings = sides[0].ping_on("fd00:9::2");
+    // Linux before 6.3 does not remove outer headers of another version.
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let comes_out = (numbers.next(), numbers.next()) >= (Some(6), Some(3));
     testkit::eventually("the pings are offloaded", || {
-        (sides[0].offloaded(PUSH) > before).then_some(())
+        let goes_in = sides[0].offloaded(PUSH) > before[0];
+        (goes_in && (!comes_out || sides[1].offloaded(INSIDE) > before[1])).then_some(())
     });
     assert_eq!(ping(&sides[0].host, "fd00:9::2", 20).received, 20);
     tcp(&sides, ["fd00:9::1", "fd00:9::2"]);

@@ -185,11 +185,16 @@ impl Bench {
         {
             return By::Kernel;
         }
+        self.work(from, &packet);
+        By::Worker
+    }
+
+    /// Lets the worker have a packet.
+    fn work(&mut self, from: u32, packet: &[u8]) {
         let (device, rx_queue) = self.ports.get_mut(&from).unwrap();
-        assert!(device.inject(&packet));
+        assert!(device.inject(packet));
         assert_eq!(self.pipeline.receive(rx_queue, false, self.now).unwrap(), 1);
         device.take_sent();
-        By::Worker
     }
 
     /// Lets packets come until the kernel forwards them.
@@ -482,6 +487,23 @@ fn a_known_packet_that_waits_behind_others_of_its_flow_is_not_offloaded() {
     bench.offload(101, 102, 1);
     assert!(!bench.ports[&101].1.has_pending());
     bench.check_credits();
+}
+
+#[test]
+fn a_packet_that_the_kernel_leaves_to_the_worker_is_not_overtaken_where_that_matters() {
+    let mut bench = Bench::new(&[101, 102]);
+    bench.offload(101, 102, 0);
+    let (kind, packet) = (bench.key(101, 102, 0), Bench::packet(101, 102, 0));
+    for _ in 0..100 {
+        bench.kernel.leave(&kind);
+        assert_eq!(
+            bench.kernel.receive(&kind, 60, bench.now),
+            None,
+            "the worker has one before"
+        );
+        bench.work(101, &packet);
+        assert_eq!(bench.send(101, 102, 0), By::Kernel);
+    }
 }
 
 #[test]
