@@ -19,7 +19,7 @@
 #define PORTS 1024
 /* A power of two. */
 #define EPOCHS (1 << 16)
-#define EPOCHS_OF_FLOW 32
+#define EPOCHS_OF_FLOW 96
 /* The list of epochs may end after every so many. */
 #define EPOCHS_AT_ONCE 4
 /* Most outputs of a flow. */

@@ -71,7 +71,7 @@ pub const MAX_OUTPUTS: usize = 4;
 /// Most connections of one flow.
 pub const FLOW_CONNECTIONS: usize = 2;
 /// Most epochs of one flow, not counting number 0.
-pub const FLOW_EPOCHS: usize = 32;
+pub const FLOW_EPOCHS: usize = 96;
 /// Most epochs that the owner of a flow can name for it.
 pub const OWNER_EPOCHS: usize = FLOW_EPOCHS - 1 - MAX_OUTPUTS;
 

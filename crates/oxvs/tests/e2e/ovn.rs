@@ -10,6 +10,7 @@ mod cluster_page;
 mod encapsulations;
 mod ipv6;
 mod networks;
+mod offloaded;
 mod outside;
 mod restarts;
 mod scale;
@@ -41,6 +42,8 @@ struct Plan<'a> {
     encapsulation: &'a str,
     /// The addresses of their tunnels' ends without the last number, and the length of the prefix.
     underlay: (&'a str, u32),
+    /// Whether these belong to a bridge of the switch, or to a device of the host.
+    bridged: bool,
     /// Whether our database server has OVN's databases.
     our_databases: bool,
 }
@@ -51,6 +54,7 @@ impl Default for Plan<'_> {
             kinds: &[true],
             encapsulation: "geneve",
             underlay: ("172.31.9.", 24),
+            bridged: false,
             our_databases: false,
         }
     }
@@ -164,8 +168,8 @@ impl Chassis {
         let (network, length) = plan.underlay;
         let address = format!("{network}{number}");
         let mut end = "under";
-        if !is_ours && plan.kinds.len() > 1 {
-            // Open vSwitch's userspace tunnels end at addresses of its bridges.
+        // Open vSwitch's userspace tunnels end at addresses of its bridges.
+        if (plan.bridged || !is_ours) && plan.kinds.len() > 1 {
             switch.vsctl("add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy under");
             ns.ip("link set br-phy up");
             end = "br-phy";
@@ -357,8 +361,8 @@ impl Network {
         for port in ["8080", "8081"] {
             network.serve(port);
         }
-        if number > 1 && plan.kinds.contains(&false) {
-            // Open vSwitch asks for the other chassis with the first packet, and drops it.
+        if number > 1 && (plan.bridged || plan.kinds.contains(&false)) {
+            // Tunnels over a bridge ask for the other chassis with the first packet, and drop it.
             eventually("the chassis know each other", || {
                 let known = |from, to| ping(from, to, 1).received == 1;
                 (known(&network.a, "10.1.0.12") && known(&network.c, "10.1.0.12")).then_some(())
