@@ -205,7 +205,7 @@ mod tests {
     fn differences_correct_the_checksums_of_any_packet() {
         let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let packet = packet.udp(1000, 2000, b"some payload").bytes();
-        let mut headers = NewHeaders::of(&PacketKind::of(1, &packet).unwrap()).unwrap();
+        let mut headers = NewHeaders::of(&PacketKind::of(1, &packet).unwrap());
         let tuple = conntrack::Tuple::new([192, 168, 7, 9].into(), [10, 0, 0, 3].into(), 17, 7, 65_535).unwrap();
         headers.set_tuple(&tuple);
         let made = Headers::of(&headers, 1);

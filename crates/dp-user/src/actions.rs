@@ -25,8 +25,8 @@ use crate::stats::{DropSink, WorkerStats};
 use connections::Connections;
 pub(crate) use connections::original_tuple;
 use conntrack::Conntrack;
-use dp::{Action, DropCause, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
-use flow::{Field, Key, PortNo};
+use dp::{Action, DropCause, FlowHash, MAX_RECIRCULATIONS, Punt, PuntReason, SetField, Slowpath};
+use flow::{Field, Key, PortNo, RecircId};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum, gso};
 use std::hash::{BuildHasher, RandomState};
@@ -279,6 +279,10 @@ impl Context<'_> {
                     self.recirculate(*id, frame.duplicate());
                     Ok(())
                 }
+                Action::RecircByHash { id, hash } => {
+                    self.recirculate(id_of(*id, hash, &frame).0, frame.duplicate());
+                    Ok(())
+                }
                 Action::PushPbb { tci } => {
                     if frame.offload.gso != Gso::None {
                         return self.segments(&actions[at - 1..], frame, limit);
@@ -345,6 +349,7 @@ impl Context<'_> {
                 self.passes(*id, &mut frame, &mut layers);
             }
             Action::Recirc(id) => self.recirculate(*id, frame),
+            Action::RecircByHash { id, hash } => self.recirculate(id_of(*id, hash, &frame).0, frame),
             Action::TunnelPop { port, format } => self.pop_tunnel(frame, *port, *format),
             Action::Ct(track) if track.fragments => self.track_fragment(track, frame, &[], limit),
             Action::Ct(track) => self.connections.track(track, slice::from_mut(&mut frame), self.now),
@@ -509,9 +514,17 @@ fn shows(action: &Action) -> bool {
             | Action::Punt { .. }
             | Action::Meter(_)
             | Action::Recirc(_)
+            | Action::RecircByHash { .. }
             | Action::TunnelPop { .. }
             | Action::Ct(_)
     )
+}
+
+/// The number that a packet is recirculated with, as it is now.
+pub(crate) fn id_of(id: RecircId, hash: &FlowHash, frame: &Frame) -> RecircId {
+    // Without a key, a packet is dropped when it comes back.
+    let key = flow::extract(frame.data(), &frame.meta);
+    id.with_hash(key.map_or(0, |key| hash.short(&key)))
 }
 
 /// Where the network header begins: behind the Ethernet header and its tags.

@@ -1,9 +1,11 @@
 //! A packet that hits a cache allocates nothing.
 
 use conntrack::Request;
-use dp::{Action, CacheStats, Credit, DropCause, Effect, PortNo, SetField, Slowpath, Track, Translation, Upcall};
+use dp::{
+    Action, CacheStats, Credit, DropCause, Effect, FlowHash, PortNo, SetField, Slowpath, Track, Translation, Upcall,
+};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
-use flow::{Field, Mask};
+use flow::{Field, Mask, RecircId};
 use nanos::Nanos;
 use netdev::{DeviceDrops, Frame, Kind, Netdev, Rx, State, Tx, TxReport};
 use qos::{Discipline, FqCodelConfig, HtbClass, HtbConfig, LeafConfig, PortConfig, PortSpeed, SfqConfig};
@@ -107,7 +109,7 @@ impl Endless {
 }
 
 /// Answers by source address: to one port or the other, a flood, with a tag, headers rewritten,
-/// with a label, metered, cut, recirculated, dropped.
+/// with a label, metered, cut, recirculated, also by a hash, dropped.
 struct Switch;
 
 impl Slowpath for Switch {
@@ -130,10 +132,15 @@ impl Slowpath for Switch {
             then: 1,
             otherwise: 1,
         };
+        let by_hash = Action::RecircByHash {
+            id: RecircId::hashed(9),
+            hash: FlowHash::L4 { basis: 0 },
+        };
         let again = upcall.key.get(Field::RecircId) != 0;
         let actions: &[Action] = match upcall.key.get(Field::EthSrc) % 10 {
             8 if again => &[address, two],
-            0 => &[one],
+            0 if again => &[one],
+            0 => &[by_hash],
             1 => &[two],
             2 => &[one, two],
             3 => &[one, tag, two],
@@ -282,8 +289,8 @@ fn forward(discipline: Option<&PortConfig>) {
     assert_eq!(CountingAlloc::allocations() - allocated, 0, "{discipline:?}");
     assert_eq!(after.upcalls, before.upcalls);
     let hits = after.exact_hits + after.megaflow_hits - before.exact_hits - before.megaflow_hits;
-    // One packet of ten is looked up twice.
-    assert_eq!(hits, 1000 * BATCH as u64 * 11 / 10);
+    // Two packets of ten are looked up twice.
+    assert_eq!(hits, 1000 * BATCH as u64 * 12 / 10);
     // A link that is too slow was full all the time.
     let slow = discipline.is_some_and(|config| config.speed.is_some());
     assert_eq!(pipeline.drops()[DropCause::QueueFull as usize].1 > 0, slow);

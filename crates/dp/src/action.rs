@@ -2,8 +2,8 @@
 
 use crate::show::Context;
 use crate::user_data::{ToController, UserData};
-use crate::{NshPush, PuntReason, SetField, Track, TunnelPush};
-use flow::PortNo;
+use crate::{FlowHash, NshPush, PuntReason, SetField, Track, TunnelPush};
+use flow::{PortNo, RecircId};
 use std::fmt;
 use std::sync::Arc;
 use tunnel::format::Format;
@@ -102,6 +102,14 @@ pub enum Action {
     /// recirculates more than [`MAX_RECIRCULATIONS`] times is dropped under
     /// [`DropCause::Recirculation`](crate::DropCause::Recirculation).
     Recirc(u32),
+    /// As [`Action::Recirc`], with a number that carries a hash of the packet as it is at this
+    /// point ([`RecircId::hash`]).
+    RecircByHash {
+        /// The number, with the hash 0.
+        id: RecircId,
+        /// What the hash depends on.
+        hash: FlowHash,
+    },
     /// Later outputs go through this queue of their port:
     /// [`Field::SkbPriority`](flow::Field::SkbPriority).
     SetQueue(u32),
@@ -221,6 +229,7 @@ impl fmt::Display for Action {
                 write!(f, "check_pkt_len(size={len},gt({then}),le({otherwise}))")
             }
             Action::Recirc(id) => write!(f, "recirc(0x{id:x})"),
+            Action::RecircByHash { id, hash } => write!(f, "{hash},recirc(0x{:x})", id.number()),
             Action::SetQueue(queue) => write!(f, "set(skb_priority(0x{queue:x}))"),
             Action::PushPbb { tci } => {
                 let (isid, uca, pcp) = (tci & 0xff_ffff, tci >> 27 & 1, tci >> 29);

@@ -19,6 +19,7 @@ mod changes;
 mod datapath;
 mod drops;
 mod encapsulation;
+mod flow_hash;
 pub mod geneve;
 mod meter;
 pub mod offload;
@@ -41,6 +42,7 @@ pub use datapath::{
 pub use drops::DropCause;
 pub use encapsulation::{PathLimit, Sequence, TunnelPush, cause_of_refusal, tunnel_of};
 pub use flow::{Key, Mask, PortNo};
+pub use flow_hash::{FieldsHash, FlowHash};
 pub use meter::{
     Band, BandEffect, BandStats, MAX_BANDS, MAX_METERS, MAX_PORT_METERS, MeterConfig, MeterStats, MeterUnit,
 };

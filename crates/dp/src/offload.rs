@@ -48,7 +48,7 @@ mod rewrite;
 pub use connection::{FlowConnection, NewHeaders};
 pub use kind::PacketKind;
 pub use outer::{InnerKind, MAX_OUTER, OuterHeaders, TunnelHeader};
-pub use rewrite::{Outputs, PortOutput, Rewrite, is_decided};
+pub use rewrite::{Outputs, PortOutput, Rewrite, is_decided, is_hash_decided};
 
 /// Most offloaded flows of a datapath.
 pub const MAX_FLOWS: u32 = 8192;

@@ -1,7 +1,7 @@
 //! Reading actions in the syntax of `ovs-dpctl`: the reverse of [`ActionList`](crate::ActionList).
 
-use crate::{Action, SetField};
-use flow::{Field, Key, Mask, PortNo, parse_odp};
+use crate::{Action, FlowHash, SetField};
+use flow::{Field, Key, Mask, PortNo, RecircId, parse_odp};
 use std::sync::Arc;
 use wire::{EtherType, VlanTag};
 
@@ -32,10 +32,44 @@ fn list(text: &str, actions: &mut Vec<Action>, depth: usize) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(ParseActionsError);
     }
+    let mut hash = None;
     for part in parts(text) {
-        one(part, actions, depth)?;
+        let is_hash = part.strip_prefix("hash(").and_then(|part| part.strip_suffix(')'));
+        match (hash.take(), is_hash) {
+            (None, Some(inner)) => hash = Some(flow_hash(inner)?),
+            (None, None) => one(part, actions, depth)?,
+            (Some(hash), _) => actions.push(recirc_by(hash, part)?),
+        }
     }
-    Ok(())
+    // Nothing else reads a hash.
+    hash.map_or(Ok(()), |_| Err(ParseActionsError))
+}
+
+/// `l4(BASIS)` or `sym_l4(BASIS)`.
+fn flow_hash(text: &str) -> Result<FlowHash> {
+    let (name, basis) = text
+        .strip_suffix(')')
+        .and_then(|text| text.split_once('('))
+        .ok_or(ParseActionsError)?;
+    let basis = number(basis, u32::MAX.into())? as u32;
+    match name {
+        "l4" => Ok(FlowHash::L4 { basis }),
+        "sym_l4" => Ok(FlowHash::SymmetricL4 { basis }),
+        _ => Err(ParseActionsError),
+    }
+}
+
+/// `recirc(ID)`.
+fn recirc_by(hash: FlowHash, text: &str) -> Result<Action> {
+    let inner = text.strip_prefix("recirc(").and_then(|text| text.strip_suffix(')'));
+    let id = number(inner.ok_or(ParseActionsError)?, RecircId::MAX_HASHED.into())? as u32;
+    match id {
+        0 => Err(ParseActionsError),
+        id => Ok(Action::RecircByHash {
+            id: RecircId::hashed(id),
+            hash,
+        }),
+    }
 }
 
 /// The parts between commas or white space that are in no parentheses.
@@ -299,6 +333,8 @@ mod tests {
             "clone(pop_vlan,1),2",
             "check_pkt_len(size=200,gt(pop_vlan,1),le(drop)),2",
             "ct,recirc(0x1)",
+            "1,hash(l4(5)),recirc(0x7)",
+            "clone(hash(sym_l4(0)),recirc(0x7)),2",
             "ct_clear,ct(commit,zone=5,mark=0x1/0xff,label=0x2/0x2,helper=ftp,timeout=3,nat(src=10.0.0.1-10.0.0.9:100-200,persistent,random)),1",
             "ct(force_commit,nat(dst=[fc00::1]:80)),ct(zone=1,nat),ct(commit,nat(src)),1",
         ] {
@@ -326,6 +362,11 @@ mod tests {
             "set(eth())",
             "set(eth_type(0x800))",
             "recirc(0)",
+            "hash(l4(0))",
+            "hash(l4(0)),1",
+            "hash(l4(0)),recirc(0)",
+            "hash(l2(0)),recirc(1)",
+            "hash(),recirc(1)",
             "trunc(1",
             "check_pkt_len(size=1,gt(1))",
             "ct(zone=65536)",

@@ -4,6 +4,7 @@ use crate::field::Field;
 use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
 use crate::meta::{Connection, PortNo, Tunnel};
+use crate::recirc::RecircId;
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::{EtherType, MacAddr};
@@ -427,12 +428,16 @@ impl fmt::Display for Masked<'_> {
         self.mark(f, "ct_mark", F::CtMark)?;
         self.mark(f, "ct_label", F::CtLabel)?;
         self.original(f)?;
-        match self.value(F::RecircId) {
-            0 => f.write_str("recirc_id(0)")?,
-            id => write!(f, "recirc_id(0x{id:x})")?,
-        }
-        if self.wildcards {
-            f.write_str(",dp_hash(0/0)")?;
+        let id = RecircId(self.value(F::RecircId) as u32);
+        f.write_str("recirc_id(")?;
+        Style::Hex.write(f, id.number().into())?;
+        match (id.hash(), self.bits(F::RecircId) as u32 & RecircId::HASH_BITS) {
+            (Some(hash), bits) if bits != 0 => {
+                f.write_str("),dp_hash(")?;
+                Style::Hex.write(f, hash.into())?;
+                write!(f, "/0x{bits:x})")?;
+            }
+            _ => f.write_str(if self.wildcards { "),dp_hash(0/0)" } else { ")" })?,
         }
         if self.bits(F::InPort) != 0 {
             match self.port_name.and_then(|name| name(self.key.in_port())) {

@@ -25,6 +25,7 @@ mod meta;
 mod odp;
 mod option_map;
 mod options;
+mod recirc;
 mod state;
 mod tunnel;
 
@@ -42,5 +43,6 @@ pub use meta::{
 pub use odp::{OdpError, parse_odp};
 pub use option_map::{BadOption, MappedOption, OptionMap, OptionWords};
 pub use options::{OPTION_UNITS, OPTIONS, option_bits, option_present, option_unit};
+pub use recirc::RecircId;
 pub use state::{FlowMaskState, FlowState, META_WORDS, PORT_UNSET, StateMatch, port_from_of10, port_to_of10};
 pub use wire::headers::Frag;

@@ -6,6 +6,7 @@ use crate::field::Field;
 use crate::key::{Key, TAG_PRESENT};
 use crate::mask::Mask;
 use crate::meta::PortNo;
+use crate::recirc::RecircId;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::MacAddr;
@@ -42,15 +43,30 @@ pub fn parse_odp(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<(K
     let mut reader = Reader {
         key: Key::ZERO,
         mask: Mask::EMPTY,
+        hash: None,
         port,
     };
     reader.layer(text.trim(), 0)?;
+    if let Some((hash, bits)) = reader.hash {
+        let number = reader.key.get(Field::RecircId) as u32;
+        if !(1..=RecircId::MAX_HASHED).contains(&number) {
+            return error("dp_hash", "no packet without a recirculation has it");
+        }
+        let id = RecircId::hashed(number).with_hash(hash & bits);
+        reader.key.set(Field::RecircId, id.0.into());
+        let mut words = *reader.mask.words();
+        let unread = u64::from(RecircId::HASH_BITS & !u32::from(bits));
+        words[Field::RecircId.word()] &= !(unread << Field::RecircId.info().shift);
+        reader.mask = Mask::from_words(&words);
+    }
     Ok((reader.key, reader.mask))
 }
 
 struct Reader<'a> {
     key: Key,
     mask: Mask,
+    /// The hash that the recirculation id carries, and its bits that count.
+    hash: Option<(u8, u8)>,
     port: &'a dyn Fn(&str) -> Option<PortNo>,
 }
 
@@ -123,12 +139,7 @@ impl Reader<'_> {
             "ct_label" => return self.number(part, F::CtLabel, body),
             "ct_tuple4" => return self.original(part, body, F::CtIpv4Src, F::CtIpv4Dst),
             "ct_tuple6" => return self.original(part, body, F::CtIpv6Src, F::CtIpv6Dst),
-            "dp_hash" => {
-                return match body.split('/').next() {
-                    Some("0" | "0x0") => Ok(()),
-                    _ => error(part, "no packet here has it"),
-                };
-            }
+            "dp_hash" => return self.hash(part, body),
             "eth" => &[("src", F::EthSrc), ("dst", F::EthDst)],
             "ipv4" => &[
                 ("src", F::Ipv4Src),
@@ -175,6 +186,20 @@ impl Reader<'_> {
             _ => return error(part, "is not known, or no packet here has it"),
         };
         self.items(part, body, fields)
+    }
+
+    /// The last bits of a hash, or none of it.
+    fn hash(&mut self, part: &str, body: &str) -> Result<(), OdpError> {
+        let (value, mask) = body.split_once('/').unwrap_or((body, "0xffffffff"));
+        match (integer(value), integer(mask)) {
+            (Some(0), _) if mask == "0xffffffff" => Ok(()),
+            (Some(_), Some(0)) => Ok(()),
+            (Some(value), Some(mask)) => {
+                self.hash = Some((value as u8, mask as u8));
+                Ok(())
+            }
+            _ => error(part, "has a value that it cannot have"),
+        }
     }
 
     /// `ns=1,id=0x800`. Ethernet goes without saying.

@@ -7,7 +7,7 @@ fn read(text: &str) -> Result<(Key, Mask), OdpError> {
 }
 
 /// As Open vSwitch's datapath printed them.
-const LINES: [&str; 12] = [
+const LINES: [&str; 14] = [
     "recirc_id(0x5),in_port(1),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x0800),\
      ipv4(src=10.0.0.0/255.255.0.0,dst=1.2.3.4,proto=6,tos=0/0xfc,ttl=64/0xf0,frag=no),tcp(src=1,dst=2/0xff),tcp_flags(syn|ack)",
     "recirc_id(0x6),in_port(1),packet_type(ns=0,id=0),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x0800),\
@@ -20,6 +20,8 @@ const LINES: [&str; 12] = [
      ipv6(src=fe80::/ffff::,label=0/0xff,proto=58,tclass=0x10,hlimit=255,frag=no),icmpv6(type=135,code=0),\
      nd(target=fe80::/ffff::,sll=02:00:00:00:00:01)",
     "recirc_id(0xc),in_port(1),packet_type(ns=0,id=0),eth_type(0x88e0/0xfff0)",
+    "recirc_id(0xa),dp_hash(0x5/0xf),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
+    "recirc_id(0xb),dp_hash(0/0x1f),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no)",
     "recirc_id(0x10),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(proto=1,frag=no),icmp(type=8,code=0/0xf)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),mpls(label=5/0xfffff,tc=1/7,ttl=0/0x0,bos=1/1)",
     "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x8847),\
@@ -83,6 +85,8 @@ fn what_is_no_flow_is_refused_with_the_part_that_is_not() {
         ("mpls(tc=1)", "mpls(tc=1)"),
         ("tcp_flags(+nothing)", "tcp_flags(+nothing)"),
         ("packet_type(ns=2,id=0x800)", "packet_type(ns=2,id=0x800)"),
+        ("recirc_id(1),dp_hash(x/0xf)", "dp_hash(x/0xf)"),
+        ("dp_hash(0x5/0xf)", "dp_hash"),
     ];
     for (text, part) in cases {
         assert_eq!(read(text).unwrap_err().part, part);

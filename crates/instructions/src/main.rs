@@ -6,9 +6,9 @@
 //! of the additional packets; everything else, warm caches included, is the same in both.
 
 use conntrack::{PolicyId, Request};
-use dp::{Action, BondTable, Effect, PortNo, PuntReason, SetField, Slowpath, Track, Translation, Upcall};
+use dp::{Action, BondTable, Effect, FlowHash, PortNo, PuntReason, SetField, Slowpath, Track, Translation, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
-use flow::{Field, Mask};
+use flow::{Field, Mask, RecircId};
 use nanos::Nanos;
 use netdev::{Memory, Netdev, Spec};
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ struct Case {
     track: Option<Request>,
     /// Packets leave by two members of a bond.
     bond: bool,
+    /// Packets are recirculated once by a hash, of which 16 values have a megaflow each.
+    select: bool,
 }
 
 /// Packets before those that count, at least: more than the signature cache has places.
@@ -92,6 +94,16 @@ const CASES: &[Case] = &[
         bond: true,
         ..case("bond", 1000, STATIONS, 1, none)
     },
+    // Select groups of many connections; a megaflow for each connection beside it.
+    Case {
+        select: true,
+        ..case("select", 1000, &[], 1, none)
+    },
+    Case {
+        select: true,
+        ..case("select-20k", 20_000, &[], 1, none)
+    },
+    case("connections-20k", 20_000, CONNECTIONS, 1, none),
     Case {
         recirculations: 1,
         track: Some(COMMIT),
@@ -120,6 +132,7 @@ const fn case(
         recirculations: 0,
         track: None,
         bond: false,
+        select: false,
     }
 }
 
@@ -167,10 +180,17 @@ impl Slowpath for &'static Case {
         let number = upcall.key.get(Field::RecircId) as u32;
         let output = match number < self.recirculations {
             true => Action::Recirc(number + 1),
+            false if self.select && number == 0 => Action::RecircByHash {
+                id: RecircId::hashed(1),
+                hash: FlowHash::SymmetricL4 { basis: 0 },
+            },
             false if self.bond => Action::OutputBond(BOND),
             false => Action::Output(PortNo(2)),
         };
-        mask.add(Field::RecircId);
+        match self.select && number != 0 {
+            true => mask.add_bits(Field::RecircId, u128::from(!RecircId::HASH_BITS | 0xf)),
+            false => mask.add(Field::RecircId),
+        }
         let track = self.track.filter(|_| number < self.recirculations).map(|request| {
             let fragments = false;
             Action::Ct(Arc::new(Track { request, fragments }))

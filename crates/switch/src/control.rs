@@ -85,7 +85,7 @@ impl Switch {
         bridge.events.append(&mut log.events);
         let id = bridge.id;
         let mut changes = self.changes_of_tables(id, false, &log.stale);
-        changes.extend(self.changes(groups.into_iter().map(|group| Read::Group(id, group))));
+        changes.extend(self.changes(groups.into_iter().flat_map(|group| Read::changed_group(id, group))));
         Ok(changes)
     }
 
@@ -298,7 +298,7 @@ impl Switch {
         let id = bridge.id;
         let begins = was_builtin && !bridge.tables.is_builtin();
         let mut changes = self.changes_of_tables(id, begins, &log.stale);
-        changes.extend(self.changes(groups.into_iter().map(|group| Read::Group(id, group))));
+        changes.extend(self.changes(groups.into_iter().flat_map(|group| Read::changed_group(id, group))));
         changes
     }
 
@@ -373,11 +373,8 @@ impl Switch {
                 }
                 Credited::Rule { rule, .. } => bridge.tables.credit(rule, packets, bytes, used),
                 Credited::Bucket {
-                    group,
-                    generation,
-                    bucket,
-                    ..
-                } => bridge.tables.credit_bucket(group, generation, bucket, packets, bytes),
+                    group, serial, bucket, ..
+                } => bridge.tables.credit_bucket(group, serial, bucket, packets, bytes),
                 Credited::Lookup { table, matched, .. } => bridge.tables.credit_lookups(table, matched, packets),
                 Credited::Bond { port, bucket, .. } => bridge.credit_bond(port, bucket, bytes),
                 Credited::Mirror { mirror, .. } => bridge.credit_mirror(mirror, packets, bytes),

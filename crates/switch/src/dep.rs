@@ -3,6 +3,7 @@
 //! Two dependencies have the same number only if their 64-bit hashes collide; that costs a needless
 //! upcall.
 
+use crate::tables::GroupChange;
 use dp::Dep;
 use flow::PortNo;
 use std::net::IpAddr;
@@ -28,6 +29,10 @@ pub(crate) enum Read {
     UntouchedIn(u32, u8),
     /// The definition of a bridge's group.
     Group(u32, u32),
+    /// By which hash, if by any, a bridge's group distributes packets.
+    GroupHash(u32, u32),
+    /// The bucket of a slot of a bridge's group; the number of slots, and the slot.
+    GroupSlot(u32, u32, (u16, u8)),
     /// That packets refresh their source station. When the station moves, or is removed for another
     /// reason than to make room, its packets must be translated again to learn it.
     Source(u32, Vid, MacAddr),
@@ -50,6 +55,17 @@ pub(crate) enum Read {
 }
 
 impl Read {
+    /// What becomes stale when a bridge's group changes.
+    pub(crate) fn changed_group(bridge: u32, change: GroupChange) -> impl Iterator<Item = Read> {
+        let group = change.group;
+        let hash = change.hash.then_some(Read::GroupHash(bridge, group));
+        let slots = change
+            .slots
+            .into_iter()
+            .map(move |slot| Read::GroupSlot(bridge, group, slot));
+        std::iter::once(Read::Group(bridge, group)).chain(hash).chain(slots)
+    }
+
     /// What becomes stale when a known station moves or is removed, except to make room.
     pub(crate) fn moved(bridge: u32, vlan: Vid, mac: MacAddr) -> [Read; 2] {
         [Read::Station(bridge, vlan, mac), Read::Source(bridge, vlan, mac)]
@@ -67,6 +83,11 @@ impl Read {
             Read::Table(bridge, table) => (7, bridge, u64::from(table)),
             Read::UntouchedIn(bridge, table) => (21, bridge, u64::from(table)),
             Read::Group(bridge, group) => (20, bridge, u64::from(group)),
+            Read::GroupHash(bridge, group) => (29, bridge, u64::from(group)),
+            Read::GroupSlot(bridge, group, (slots, slot)) => {
+                let slot = u64::from(slots) << 8 | u64::from(slot);
+                (30, bridge, slot << 32 | u64::from(group))
+            }
             Read::Source(bridge, vlan, mac) => (6, bridge, station(vlan, mac)),
             Read::Members(bridge, vlan, group) => (23, bridge, hash_of_group(vlan, group)),
             Read::Routers(bridge, vlan) => (24, bridge, vlan.get().into()),

@@ -9,7 +9,7 @@ use crate::port::Ingress;
 use crate::switch::Switch;
 use crate::tables::{Context, ForController, Forked, Patience, Pipeline, Report, Start, Translated};
 use dp::{Action as Step, ActionList, Key, PortNo, PuntReason, ToController, UserData};
-use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET};
+use flow::{Field, FlowState, Mask, MatchField, PORT_UNSET, RecircId};
 use nanos::Nanos;
 use openflow::model::Action;
 use openflow::text::{Names, Style};
@@ -160,6 +160,7 @@ impl Switch {
         let mut out = format!("Flow: {flow}\n{}\n", report.text());
         let mut last = last.unwrap_or(*state);
         last.key.set(Field::RecircId, state.key.get(Field::RecircId));
+        last.set(MatchField::DpHash, state.get(MatchField::DpHash));
         // The output of an action set is not printed, and counts.
         let output = |state: &FlowState| state.get(MatchField::ActsetOutput);
         let outputs = output(&last) != output(state) && output(&last) != u128::from(PORT_UNSET);
@@ -231,7 +232,7 @@ impl Switch {
     /// Whether packets continue under a recirculation id.
     pub fn continues(&self, id: u32) -> bool {
         matches!(
-            self.contexts.get(id).map(|context| &**context),
+            self.contexts.get(RecircId(id).base().0).map(|context| &**context),
             Some(Context::Recirculation(_))
         )
     }

@@ -162,6 +162,7 @@ fn every_packet_that_a_megaflow_covers_has_the_same_actions() {
             // A frozen packet continues unchanged, or behind its label.
             let again = translated.translation.actions.iter().find_map(|action| match action {
                 Action::Recirc(id) => Some(*id),
+                Action::RecircByHash { id, hash } => Some(id.with_hash(hash.short(&key)).0),
                 _ => None,
             });
             if let Some(id) = again {

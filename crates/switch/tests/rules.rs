@@ -30,6 +30,8 @@ mod model;
 mod packet;
 #[path = "rules/queues.rs"]
 mod queues;
+#[path = "rules/selects.rs"]
+mod selects;
 #[path = "support/steps.rs"]
 mod steps;
 #[path = "rules/types.rs"]

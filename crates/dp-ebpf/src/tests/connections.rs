@@ -115,7 +115,7 @@ fn open(
     packet: &[u8],
 ) -> OffloadedFlow {
     let kind = port.kind(packet).unwrap();
-    let tuple = NewHeaders::of(&kind).unwrap().tuple().unwrap();
+    let tuple = NewHeaders::of(&kind).tuple().unwrap();
     let known = tracker.established(&Request::default(), &tuple, None, START).unwrap();
     let connection = FlowConnection {
         number: bypassing.number(),
@@ -327,7 +327,7 @@ fn packets_leave_with_new_headers_and_right_checksums() {
                 .flat_map(|router| pushes.map(|push| (router, push)))
             {
                 let first = packet(v6, protocol, &old, b"", true);
-                let mut headers = NewHeaders::of(&port.kind(&first).unwrap()).unwrap();
+                let mut headers = NewHeaders::of(&port.kind(&first).unwrap());
                 headers.set_tuple(&new);
                 if router {
                     for (field, value) in [

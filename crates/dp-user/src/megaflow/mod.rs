@@ -95,8 +95,9 @@ pub(crate) struct FlowTable {
     recirculating: usize,
     /// Whether megaflows have removed outer headers since the last flush.
     ends_tunnels: bool,
-    /// Whether megaflows have tracked packets since the last flush.
-    tracks: bool,
+    /// Whether megaflows have tracked packets, or recirculated them by a hash, since the last
+    /// flush.
+    has_ways: bool,
     /// Megaflows checked to apply changes.
     looked_at: usize,
     found: Vec<u32>,
@@ -124,7 +125,7 @@ impl FlowTable {
             wide: HashMap::new(),
             recirculating: 0,
             ends_tunnels: false,
-            tracks: false,
+            has_ways: false,
             looked_at: 0,
             found: Vec::new(),
             credits: Vec::new(),
@@ -212,9 +213,10 @@ impl FlowTable {
         self.ends_tunnels
     }
 
-    /// Whether there may be megaflows that track packets.
-    pub(crate) fn tracks(&self) -> bool {
-        self.tracks
+    /// Whether there may be megaflows that lead packets to others, by a way that an offload
+    /// follows.
+    pub(crate) fn has_ways(&self) -> bool {
+        self.has_ways
     }
 
     /// Finds a megaflow that covers `key`.
@@ -281,10 +283,7 @@ impl FlowTable {
             ending,
             before,
             drop: translation.drop,
-            recirculates: translation
-                .actions
-                .iter()
-                .any(|action| matches!(action, Action::Recirc(_) | Action::TunnelPop { .. })),
+            recirculates: translation.actions.iter().any(recirculates),
             packets: 0,
             bytes: 0,
             used: now,
@@ -307,12 +306,13 @@ impl FlowTable {
         owned.push(number);
         for action in translation.actions.iter() {
             self.ends_tunnels |= matches!(action, Action::TunnelPop { .. });
-            self.tracks |= matches!(action, Action::Ct(_));
+            self.has_ways |= matches!(action, Action::Ct(_) | Action::RecircByHash { .. });
         }
         self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
-        if is_wide(&mask) && key.get(Field::RecircId) == 0 {
+        let needs_keys = matches!(ending, Ending::RecirculateByHash(_));
+        if is_wide(&mask) && key.get(Field::RecircId) == 0 && !needs_keys {
             self.wide.insert(key.in_port(), number);
         }
         self.sweep.traffic();
@@ -389,7 +389,7 @@ impl FlowTable {
         self.wide.clear();
         self.recirculating = 0;
         self.ends_tunnels = false;
-        self.tracks = false;
+        self.has_ways = false;
         self.sweep.restart();
     }
 
@@ -429,7 +429,7 @@ impl FlowTable {
         for run in runs {
             let flow = self.storage.flow_mut(run.flow);
             some |= flow.recirculates;
-            all &= matches!(flow.ending, Ending::Recirculate(_));
+            all &= flow.ending.recirculates();
         }
         match (some, all) {
             (false, _) => Recirculation::None,
@@ -564,6 +564,13 @@ fn log_removed(flow: &Flow, origin: &Origin, mask: &Mask) {
         dp::ufid(key, mask),
         key.display(mask)
     );
+}
+
+fn recirculates(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Recirc(_) | Action::RecircByHash { .. } | Action::TunnelPop { .. }
+    )
 }
 
 /// Whether a mask covers the packet's source only.

@@ -130,7 +130,7 @@ impl Pipeline {
                     Ending::Bond(bond) => context.run(&[Action::OutputBond(bond)], None, frame),
                     // Actions lie apart from their megaflow: to look at them is another access to
                     // memory.
-                    Ending::Recirculate(_) | Ending::Other => {
+                    Ending::Recirculate(_) | Ending::RecirculateByHash(_) | Ending::Other => {
                         let (actions, drop) = flow.actions();
                         context.run(actions, drop, frame);
                     }
@@ -227,7 +227,7 @@ impl Pipeline {
         for Run { key, flow, packets, .. } in runs {
             for frame in frames.by_ref().take(*packets as usize) {
                 let mut is_known = *flow < MALFORMED && removals == self.flows.removals();
-                let collects = is_known && matches!(self.flows.flow_mut(*flow).ending, Ending::Recirculate(_));
+                let collects = is_known && self.flows.flow_mut(*flow).ending.recirculates();
                 if !collects {
                     self.recirculate(depth, from, now);
                     is_known &= removals == self.flows.removals();

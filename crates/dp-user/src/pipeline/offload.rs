@@ -24,7 +24,7 @@ pub(super) struct Last {
     /// As long as this stands still, numbers of megaflows mean what they did.
     removals: u64,
     tunnel: Option<TunnelKeys>,
-    /// Where packets are tracked.
+    /// Where packets are tracked, or distributed by a hash.
     key: Option<Key>,
 }
 
@@ -54,7 +54,7 @@ impl Pipeline {
             let is_segment = frame.offload.gso != Gso::None;
             kind = port.kind_of_tunnel(frame.data(), keys.end.1, is_segment)?;
         }
-        let key = match (self.flows.tracks(), &tunnel) {
+        let key = match (self.flows.has_ways(), &tunnel) {
             (false, _) => None,
             (true, None) => flow::extract(frame.data(), &frame.meta),
             (true, Some(keys)) => Some(keys.inner),
@@ -126,7 +126,7 @@ impl Pipeline {
             Some(keys) => self.tunnel_flows(keys, from)?,
         };
         let packets = match &last.key {
-            Some(key) if self.flows.does_track(flow) => {
+            Some(key) if self.flows.begins_way(flow) => {
                 // To follow them takes longer than the rest.
                 if !self.flows.may_offload(&last.kind, now) {
                     return None;

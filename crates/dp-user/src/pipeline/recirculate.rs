@@ -11,10 +11,12 @@
 //! - All packets of a batch have recirculated equally often, at most [`MAX_RECIRCULATIONS`] times.
 
 use super::Pipeline;
-use crate::batch::Batch;
+use crate::actions::id_of;
+use crate::batch::{Batch, Run};
+use crate::edit::Ending;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
-use dp::{DropCause, MAX_RECIRCULATIONS};
+use dp::{Action, DropCause, MAX_RECIRCULATIONS};
 use nanos::Nanos;
 
 impl Pipeline {
@@ -78,31 +80,55 @@ impl Pipeline {
         }
         batch.has_keys &= !is_changed;
         let has_keys = batch.has_keys;
+        let Some(id) = id else {
+            self.recirculate_each(batch);
+            return true;
+        };
         let (runs, frames) = batch.parts_mut();
-        if let Some(id) = id {
-            frames.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
-        }
-        let mut rest = &mut frames[..];
-        for run in runs {
-            let id = match id {
-                Some(id) => id,
-                None => {
-                    let (own, others) = rest.split_at_mut(run.packets as usize);
-                    rest = others;
-                    let Some(id) = self.flows.flow_mut(run.flow).ending.recirculation() else {
-                        continue;
-                    };
-                    own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
-                    id
-                }
-            };
-            if has_keys {
-                run.key.recirculate(id);
-                run.hash = self.hasher.recirculated(run.hash, id);
-                run.flow = NONE;
-                sys::memory::prefetch(self.signatures.line(run.hash));
-            }
+        frames.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+        if has_keys {
+            runs.iter_mut().for_each(|run| self.renumber(run, id));
         }
         true
+    }
+
+    /// As [`Pipeline::recirculate_all`], where the numbers differ, or carry hashes.
+    #[inline(never)]
+    fn recirculate_each(&mut self, batch: &mut Batch) {
+        let has_keys = batch.has_keys;
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &mut frames[..];
+        for run in runs {
+            let (own, others) = rest.split_at_mut(run.packets as usize);
+            rest = others;
+            let flow = self.flows.flow_mut(run.flow);
+            let id = match (flow.ending, flow.actions().0.last()) {
+                (Ending::Recirculate(id), _) => id,
+                (Ending::RecirculateByHash(id), Some(Action::RecircByHash { hash, .. })) if has_keys => {
+                    id.with_hash(hash.short(&run.key)).0
+                }
+                (Ending::RecirculateByHash(id), Some(Action::RecircByHash { hash, .. })) => {
+                    // The packets were changed: a run can have several hashes.
+                    for frame in own {
+                        frame.meta.recirc_id = id_of(id, hash, frame).0;
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            own.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
+            if has_keys {
+                self.renumber(run, id);
+            }
+        }
+    }
+
+    /// Gives the packets of a run, whose key stays, a number.
+    #[inline(always)]
+    fn renumber(&self, run: &mut Run, id: u32) {
+        run.key.recirculate(id);
+        run.hash = self.hasher.recirculated(run.hash, id);
+        run.flow = NONE;
+        sys::memory::prefetch(self.signatures.line(run.hash));
     }
 }

@@ -1,5 +1,5 @@
-//! Finds the way of packets of established connections, for an offload: each megaflow that the
-//! packets meet, and what the tracker does with them between.
+//! Finds the way of packets of established connections, and of packets that a hash distributes, for
+//! an offload: each megaflow that the packets meet, and what the tracker does with them between.
 //!
 //! Only the headers of the packets are needed, because all that decides about them is the same for
 //! each packet of one kind, except the flags and numbers of TCP. The offload gives packets to the
@@ -53,7 +53,7 @@ impl Pipeline {
     pub(super) fn follow(&mut self, kind: &PacketKind, key: &Key, first: u32, now: Nanos) -> Option<Traveller> {
         let mut packets = Traveller {
             key: *key,
-            headers: NewHeaders::of(kind)?,
+            headers: NewHeaders::of(kind),
             flow: first,
             done: 0,
             before: SmallVec::new(),
@@ -63,15 +63,24 @@ impl Pipeline {
         if arrived.is_none() && !packets.tracked.is_empty() {
             self.flows.did_not_arrive(kind, now);
         }
-        arrived.map(|()| packets)
+        // Only packets of connections get new headers.
+        arrived.filter(|()| !packets.tracked.is_empty() || !packets.headers.differ())?;
+        Some(packets)
     }
 
     fn go(&mut self, packets: &mut Traveller, now: Nanos) -> Option<()> {
         loop {
             let actions = self.flows.decided_actions(packets.flow)?;
             packets.done = self.pass(packets, &actions, now)?;
-            let [Action::Recirc(id)] = actions[packets.done..] else {
-                return Some(());
+            let id = match &actions[packets.done..] {
+                [Action::Recirc(id)] => *id,
+                [Action::RecircByHash { id, hash }] => {
+                    if !dp::offload::is_hash_decided(hash) {
+                        return None;
+                    }
+                    id.with_hash(hash.short(&packets.key)).0
+                }
+                _ => return Some(()),
             };
             // A megaflow counts its packets once.
             if packets.before.len() + 1 == MEGAFLOWS || packets.before.contains(&packets.flow) {

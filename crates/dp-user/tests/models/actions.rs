@@ -52,6 +52,11 @@ impl Plain {
                     let len = usize::from(*max_len).min(self.bytes.len());
                     outcome.controllers.push((*handle, self.bytes[..len].to_vec()));
                 }
+                Action::RecircByHash { id, hash } => {
+                    let key = flow::extract(&self.bytes, &PortNo(9).into()).unwrap_or(Key::ZERO);
+                    let id = id.with_hash(hash.short(&key)).0;
+                    outcome.again.push((id, self.bytes.clone(), self.queue, self.mark));
+                }
                 Action::Recirc(id) => {
                     outcome.again.push((*id, self.bytes.clone(), self.queue, self.mark));
                 }
@@ -251,6 +256,13 @@ fn actions(of_segments: bool) -> impl Strategy<Value = Vec<Action>> {
             .prop_map(|(probability, steps)| Action::Sample { probability, steps }),
         1 => (50..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
+        1 => (1..3u32, any::<bool>()).prop_map(|(id, symmetric)| Action::RecircByHash {
+            id: flow::RecircId::hashed(id),
+            hash: match symmetric {
+                true => dp::FlowHash::SymmetricL4 { basis: id },
+                false => dp::FlowHash::L4 { basis: id },
+            },
+        }),
         1 => (1..3u32).prop_map(Action::OutputBond),
         1 => any::<u32>().prop_map(Action::SetQueue),
         1 => any::<u32>().prop_map(|tci| Action::PushPbb { tci }),

@@ -1,9 +1,9 @@
 //! Recirculated packets.
 
 use crate::common::{Bench, FakeSwitch, credited, number, output, packet, tag, translation};
-use dp::{Action, Change, Dep, DropCause, MAX_RECIRCULATIONS, PortNo, SetField};
+use dp::{Action, Change, Dep, DropCause, FlowHash, MAX_RECIRCULATIONS, PortNo, SetField};
 use dp_user::pipeline::{Budget, Pipeline};
-use flow::Field;
+use flow::{Field, RecircId};
 use netdev::Netdev;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -51,6 +51,50 @@ fn a_recirculated_packet_is_looked_up_as_it_is_by_then() {
     bench.pipeline.push_stats(bench.now);
     assert_eq!(bench.switch.credited(1).0, 200);
     assert_eq!(bench.switch.credited(2), (200, 12_000, bench.now));
+}
+
+/// Packets recirculate by a hash, changed before or not; those of a slot leave by one port.
+fn by_hash(changes: bool) -> Arc<FakeSwitch> {
+    FakeSwitch::new(move |key| {
+        let id = RecircId(key.get(Field::RecircId) as u32);
+        let (hash, set) = (FlowHash::L4 { basis: 0 }, SetField::new(Field::EthSrc, 0x77, 0xff));
+        let set = set.filter(|_| changes).map(Action::SetField);
+        let id = match id.hash() {
+            None => RecircId::hashed(3),
+            Some(slot) => {
+                assert_eq!((id.number(), slot), (3, hash.short(key)));
+                let mut answer = translation(&[output(1 + u32::from(slot % 2))], &[Field::InPort]);
+                answer
+                    .mask
+                    .add_bits(Field::RecircId, u128::from(!RecircId::HASH_BITS | 1));
+                return answer;
+            }
+        };
+        let actions: Vec<Action> = set.into_iter().chain([Action::RecircByHash { id, hash }]).collect();
+        translation(&actions, &[Field::InPort, Field::RecircId])
+    })
+}
+
+#[test]
+fn packets_that_recirculate_by_a_hash_share_a_megaflow_for_each_slot() {
+    for changes in [false, true] {
+        let mut bench = Bench::new(3, by_hash(changes));
+        let packets: Vec<_> = (0..400).map(|n| packet(n % 50, n % 7, n)).collect();
+        bench.receive(0, &packets);
+        // One before the choice, and one for each slot.
+        assert_eq!(bench.switch.upcalls(), 3);
+        let slot = |packet: &Vec<u8>| {
+            let mut packet = packet.clone();
+            packet[11] = if changes { 0x77 } else { packet[11] };
+            FlowHash::L4 { basis: 0 }.short(&flow::extract(&packet, &PortNo(0).into()).unwrap()) % 2
+        };
+        for port in [0, 1] {
+            let own = packets.iter().filter(|packet| slot(packet) == port);
+            let expected: Vec<u32> = own.map(|packet| number(packet)).collect();
+            assert!(expected.len() > 50);
+            assert_eq!(bench.numbers(1 + usize::from(port)), expected);
+        }
+    }
 }
 
 #[test]

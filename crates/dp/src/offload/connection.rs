@@ -82,7 +82,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// The headers that packets of a flow come with and those that they leave with, up to the ports, as
-/// [`PacketKind::headers`] has them: of TCP or UDP.
+/// [`PacketKind::headers`] has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewHeaders {
     old: [u8; READ],
@@ -91,16 +91,20 @@ pub struct NewHeaders {
 }
 
 impl NewHeaders {
-    /// Those that packets of a kind come with; `None` if they are not of TCP or UDP.
-    pub fn of(kind: &PacketKind) -> Option<NewHeaders> {
+    /// Those that packets of a kind come with.
+    pub fn of(kind: &PacketKind) -> NewHeaders {
         let headers = *kind.headers();
         let v6 = headers[ETHERNET] >> 4 == 6;
-        let new = NewHeaders {
+        NewHeaders {
             old: headers,
             new: headers,
             v6,
-        };
-        matches!(new.protocol(), TCP | UDP).then_some(new)
+        }
+    }
+
+    /// Whether they are of TCP or UDP: others do not change, and belong to no connection here.
+    fn has_ports(&self) -> bool {
+        matches!(self.protocol(), TCP | UDP)
     }
 
     /// Whether packets leave with others than they come with.
@@ -123,7 +127,7 @@ impl NewHeaders {
         self.v6
     }
 
-    /// The IP protocol that packets leave with: TCP or UDP.
+    /// The IP protocol that packets leave with.
     pub fn protocol(&self) -> u8 {
         self.new[if self.v6 { ETHERNET + 6 } else { ETHERNET + 9 }]
     }
@@ -148,8 +152,11 @@ impl NewHeaders {
         (both.start, both.start + both.len() / 2)
     }
 
-    /// The tuple that the tracker sees; `None` never.
+    /// The tuple that the tracker sees; `None` if they are not of TCP or UDP.
     pub fn tuple(&self) -> Option<Tuple> {
+        if !self.has_ports() {
+            return None;
+        }
         let (src, dst) = self.each_address();
         let address = |at: usize| -> Option<IpAddr> {
             Some(match self.v6 {
@@ -187,6 +194,9 @@ impl NewHeaders {
     /// # Errors
     /// [`Refused::Unsupported`].
     pub fn set(&mut self, set: &SetField) -> Result<(), Refused> {
+        if !self.has_ports() {
+            return Err(Refused::Unsupported("set_field of another protocol"));
+        }
         let (src, dst) = self.each_address();
         let ports = self.ports().start;
         let (at, len) = match (set.field(), self.v6) {
@@ -225,7 +235,7 @@ mod tests {
     }
 
     fn headers(packet: &[u8]) -> NewHeaders {
-        NewHeaders::of(&PacketKind::of(1, packet).unwrap()).unwrap()
+        NewHeaders::of(&PacketKind::of(1, packet).unwrap())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! entered here, or does not compile.
 
 use super::{MAX_OUTPUTS, Refused};
-use crate::{Action, TunnelPush};
+use crate::{Action, FlowHash, TunnelPush};
 use flow::{Field, Mask, PortNo};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -142,6 +142,14 @@ pub fn is_decided(mask: &Mask) -> bool {
     DECIDED.covers(mask)
 }
 
+/// Whether a hash is the same of all packets of one [`PacketKind`](super::PacketKind).
+pub fn is_hash_decided(hash: &FlowHash) -> bool {
+    match hash {
+        FlowHash::L4 { .. } | FlowHash::SymmetricL4 { .. } => true,
+        FlowHash::Fields(of) => of.fields.iter().all(|(field, _)| is_field_decided(*field)),
+    }
+}
+
 /// What an offload does for an action.
 enum Step<'a> {
     Output(PortNo),
@@ -166,7 +174,7 @@ fn step(action: &Action) -> Result<Step<'_>, Refused> {
         Action::Clone(_) => "clone",
         Action::Sample { .. } => "sample",
         Action::IfLonger { .. } => "check of a packet's length",
-        Action::Recirc(_) => "recirculation without a connection",
+        Action::Recirc(_) | Action::RecircByHash { .. } => "recirculation behind an output",
         Action::SetQueue(_) => "queue",
         Action::PushPbb { .. } | Action::PopPbb => "PBB",
         Action::PushEth { .. } | Action::PopEth | Action::AddMpls { .. } => "packet type",

@@ -233,6 +233,42 @@ fn a_rule_is_in_force_for_packets_of_offloaded_flows_when_it_is_acknowledged() {
 }
 
 #[test]
+fn flows_through_a_select_group_are_offloaded_and_a_change_of_its_buckets_is_in_force_at_once() {
+    let Some(lab) = Lab::new() else { return };
+    let buckets = |actions: &str| {
+        format!("group_id=1,type=select,bucket=bucket_id=1,weight=1,{actions},bucket=bucket_id=2,weight=2,{actions}")
+    };
+    let group = |command: &str, actions: &str| {
+        lab.ofctl(&["-O", "OpenFlow15", command, "br0", &buckets(actions)]);
+    };
+    let of_group = || -> u64 {
+        let text = lab.ofctl(&["-O", "OpenFlow15", "dump-group-stats", "br0", "group_id=1"]);
+        let count = text.split(",packet_count=").nth(1).unwrap();
+        count.split(',').next().unwrap().parse().unwrap()
+    };
+    group("add-group", "actions=output:h2");
+    lab.ofctl(&["add-flow", "br0", "priority=9,icmp,in_port=h1,actions=group:1"]);
+    let _pings = lab.ping_on();
+    for _ in 0..3 {
+        eventually("the megaflows of the hash and of the slot are offloaded", || {
+            (offloaded(&lab.switch, "hash(sym_l4(0))") > 0 && offloaded(&lab.switch, "recirc_id(0x") > 0).then_some(())
+        });
+        let (seen, counted) = (lab.seen_by_workers(), of_group());
+        eventually("the group counts what the kernel forwards", || {
+            (of_group() >= counted + 100).then_some(())
+        });
+        let seen = lab.seen_by_workers() - seen;
+        assert!(seen < 100, "workers have got {seen} packets");
+        group("mod-group", "actions=drop");
+        let sent = lab.of_device("h2")[2];
+        std::thread::sleep(Duration::from_millis(300));
+        let now = lab.of_device("h2")[2];
+        assert!(now - sent <= 3, "{} packets after the barrier", now - sent);
+        group("mod-group", "actions=output:h2");
+    }
+}
+
+#[test]
 fn what_a_port_is_told_to_do_with_packets_ends_its_offloaded_flows() {
     let Some(lab) = Lab::new() else { return };
     let _pings = lab.ping_on();

@@ -167,7 +167,7 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         table: "trace",
         rows: "tp_dst=23",
         change: Change::Output,
-        cites: Cite::Page("chooses the bucket of a select group itself"),
+        cites: Cite::Page("of a group with one bucket it goes on at once"),
     },
     Exception {
         table: "vsctl",

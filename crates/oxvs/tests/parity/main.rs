@@ -48,6 +48,7 @@ mod trace;
 mod trace_connections;
 mod trace_links;
 mod trace_packet_types;
+mod trace_selects;
 mod trees;
 mod tunnels;
 mod vsctl;

@@ -19,7 +19,7 @@ impl Pipeline<'_> {
             if !self.spend(cost::ACTION) {
                 return Ran::Through;
             }
-            if self.hides(action) {
+            if self.hides(action) || self.needs_hash(action) {
                 return Ran::Frozen(at);
             }
             self.line(Kind::Action, |p| p.text_of_action(action));
@@ -211,14 +211,15 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Counts a packet of a group's bucket.
-    pub(super) fn credit_bucket(&mut self, group: &Group, bucket: u16) {
+    /// Counts a packet of a group, or of the bucket at a place of it.
+    pub(super) fn credit_bucket(&mut self, group: &Group, bucket: Option<usize>) {
         let Some(bridge) = self.packet.place.bridge else { return };
+        let serial = bucket.map_or(Some(group.serial), |at| group.serials.get(at).copied());
         let credited = Credited::Bucket {
             bridge: bridge.id,
             group: group.id,
-            generation: group.generation,
-            bucket,
+            serial: serial.unwrap_or_default(),
+            bucket: bucket.map(|at| at as u16),
         };
         self.credits.push(credited.credit());
     }

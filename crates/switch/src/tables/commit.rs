@@ -151,6 +151,7 @@ pub(super) fn trim(actions: &mut Vec<Action>) {
                 | Action::OutputBond(_)
                 | Action::Punt { .. }
                 | Action::Recirc(_)
+                | Action::RecircByHash { .. }
                 | Action::Meter(_)
                 | Action::TunnelPop { .. }
                 // A connection may begin.

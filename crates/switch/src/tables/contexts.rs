@@ -122,7 +122,7 @@ impl Contexts {
         if let Some((handle, _)) = own.iter().find(|(_, other)| **other == *context) {
             return Ok(*handle);
         }
-        if self.bridges.get(&context.bridge()).is_some_and(|bridge| bridge.full) {
+        if self.is_full(context.bridge()) {
             return Err(NoHandle);
         }
         let mut tries = context
@@ -135,6 +135,11 @@ impl Contexts {
                 && !own.iter().any(|(other, _)| other == handle)
         };
         tries.find(is_free).ok_or(NoHandle)
+    }
+
+    /// Whether a bridge is at its bound: it gets no new handles.
+    pub(super) fn is_full(&self, bridge: u32) -> bool {
+        self.bridges.get(&bridge).is_some_and(|bridge| bridge.full)
     }
 
     /// Whether all contexts that a translation proposes are known by the proposed handles.

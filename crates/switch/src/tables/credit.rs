@@ -20,10 +20,10 @@ pub enum Credited {
         bridge: u32,
         /// The group.
         group: u32,
-        /// The group's [`Group::generation`](super::Group::generation).
-        generation: u32,
-        /// The bucket's place in the group, from 0. A place behind the last stands for the group.
-        bucket: u16,
+        /// The serial number of the bucket, or the group's [`Group::serial`](super::Group::serial).
+        serial: u32,
+        /// The bucket's place in the group, from 0; `None` for the group.
+        bucket: Option<u16>,
     },
     /// A table lookup.
     Lookup {
@@ -70,6 +70,9 @@ pub enum Credited {
     },
 }
 
+/// Stands for a group, in place of a bucket.
+const NO_BUCKET: u16 = u16::MAX;
+
 const RULE: u128 = 1;
 const BUCKET: u128 = 2;
 const LOOKUP: u128 = 3;
@@ -101,10 +104,11 @@ impl Credited {
             Credited::Bucket {
                 bridge,
                 group,
-                generation,
+                serial,
                 bucket,
             } => {
-                number(BUCKET, bridge, 0) | u128::from(bucket) << 64 | u128::from(generation) << 32 | u128::from(group)
+                let bucket = bucket.map_or(NO_BUCKET, |at| at.min(NO_BUCKET - 1));
+                number(BUCKET, bridge, 0) | u128::from(bucket) << 64 | u128::from(serial) << 32 | u128::from(group)
             }
             Credited::Lookup { bridge, table, matched } => number(LOOKUP, bridge, table) | u128::from(matched),
             Credited::Mirror { bridge, mirror } => number(MIRROR, bridge, 0) | u128::from(mirror),
@@ -134,8 +138,8 @@ impl Credited {
             BUCKET => Credited::Bucket {
                 bridge,
                 group: number as u32,
-                generation: (number >> 32) as u32,
-                bucket: (number >> 64) as u16,
+                serial: (number >> 32) as u32,
+                bucket: Some((number >> 64) as u16).filter(|at| *at != NO_BUCKET),
             },
             LOOKUP => Credited::Lookup {
                 bridge,
@@ -182,8 +186,14 @@ mod tests {
             Credited::Bucket {
                 bridge,
                 group: 0xffff_ff00,
-                generation: 0xabcd_ef01,
-                bucket: 0xffff,
+                serial: 0xabcd_ef01,
+                bucket: None,
+            },
+            Credited::Bucket {
+                bridge,
+                group: 1,
+                serial: 2,
+                bucket: Some(0xfffe),
             },
             Credited::Lookup {
                 bridge,

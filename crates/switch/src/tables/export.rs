@@ -23,7 +23,7 @@ use wire::EtherType;
 /// What a translation notes for the exporters of the bridge that received the packet.
 #[derive(Default)]
 pub(super) struct Exported<'a> {
-    bridge: Option<&'a Bridge>,
+    pub(super) bridge: Option<&'a Bridge>,
     /// The places of the punts to sFlow and to IPFIX in the actions, of received packets: what
     /// becomes of these is known at the end.
     sflow: Option<usize>,

@@ -1,8 +1,9 @@
 //! Freezing: a translation is interrupted, and continues later from a recirculation context.
 //!
-//! A packet freezes in four cases: an action uncovers headers that the key does not show (behind a
-//! label); what follows depends on the packet's length; a controller sees the packet first; a test
-//! bench asks for it (`debug_recirc`). (The action `ct` freezes a copy, with nothing but its table
+//! A packet freezes in five cases: an action uncovers headers that the key does not show (behind a
+//! label); a group selects a bucket by a hash, which the datapath computes; what follows depends on
+//! the packet's length; a controller sees the packet first; a test bench asks for it
+//! (`debug_recirc`). (The action `ct` freezes a copy, with nothing but its table
 //! left to do.) The action lists that are running stop. What they have left
 //! becomes [`Frame`]s, the innermost first. Freezing ends at a copy, a group's bucket or a bridge:
 //! the actions behind these run at once.
@@ -15,8 +16,8 @@ use super::report::{Kind, write_metadata};
 use super::translated::{BridgeRule, Context, ForController, bytes_of};
 use crate::dep::Read;
 use crate::port::Ingress;
-use dp::{Action, DropCause, PortNo, PuntReason};
-use flow::{Field, FlowState, Key, META_WORDS, MatchField};
+use dp::{Action, DropCause, FlowHash, PortNo, PuntReason};
+use flow::{Field, FlowState, Key, META_WORDS, MatchField, RecircId};
 use openflow::model::{self, Controller, Instructions, Subfield};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -92,6 +93,8 @@ pub struct RecircContext {
     from: Origin,
     /// The port that the packet comes in on if it is an outer one, for samples.
     outer_port: Option<PortNo>,
+    /// The hash that its recirculation id carries.
+    hash: Option<FlowHash>,
 }
 
 /// Where a packet continues first.
@@ -106,6 +109,11 @@ pub(super) enum Origin {
 }
 
 impl RecircContext {
+    /// Whether the recirculation id carries a hash of the packet.
+    pub(super) fn carries_hash(&self) -> bool {
+        self.hash.is_some()
+    }
+
     pub(super) fn bridge(&self) -> u32 {
         self.bridge
     }
@@ -162,6 +170,8 @@ pub(super) enum Why {
     Length(u16, Subfield),
     /// A controller sees the packet first.
     Pause(Controller),
+    /// A group selects a bucket by this hash of the packet.
+    Hash(FlowHash),
 }
 
 impl Pipeline<'_> {
@@ -227,6 +237,13 @@ impl Pipeline<'_> {
                     self.actions.push(Action::Recirc(handle));
                 }
             }
+            Why::Hash(hash) => {
+                self.commit();
+                if let Some(handle) = self.keep_for_hash(frames, Origin::Frames, Some(hash.clone())) {
+                    let id = RecircId(handle);
+                    self.actions.push(Action::RecircByHash { id, hash });
+                }
+            }
             // As in Open vSwitch, a trace without a packet has none to pause.
             Why::Pause(_) if self.suppressed() => {}
             Why::Pause(to) => {
@@ -248,6 +265,10 @@ impl Pipeline<'_> {
 
     /// Keeps what is left to do with the packet. Returns the handle that it continues by.
     pub(super) fn keep_frozen(&mut self, frames: Vec<Frame>, from: Origin) -> Option<u32> {
+        self.keep_for_hash(frames, from, None)
+    }
+
+    fn keep_for_hash(&mut self, frames: Vec<Frame>, from: Origin, hash: Option<FlowHash>) -> Option<u32> {
         self.spend(4 * self.packet.place.action_set.len() + self.packet.stack.len());
         let tunnel = self.chosen_tunnel().map(Box::new);
         let frozen = RecircContext {
@@ -264,6 +285,7 @@ impl Pipeline<'_> {
             tracked: self.packet.tracked || matches!(from, Origin::Table(_)),
             from,
             outer_port: self.exported.outer_port,
+            hash,
         };
         let handle = self.remember(Context::Recirculation(Box::new(frozen)));
         if handle.is_none() {
@@ -420,6 +442,7 @@ impl Pipeline<'_> {
         self.packet.default_queue = frozen.default_queue;
         self.mirrored = frozen.mirrored;
         self.exported.outer_port = frozen.outer_port;
+        self.hash.clone_from(&frozen.hash);
         self.packet.tracked = frozen.tracked;
         self.packet.typed = frozen.typed;
         if frozen.typed {

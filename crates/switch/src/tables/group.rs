@@ -1,9 +1,10 @@
 //! Groups (OpenFlow 1.5.1 §5.10): lists of actions that rules share.
 
+use super::selection::{GroupChange, Selector};
 use nanos::Nanos;
 use openflow::Version;
 use openflow::model::{self, Action, Bucket, GroupType, Selection};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -21,12 +22,27 @@ pub struct Group {
     pub selection: Option<Selection>,
     /// Its buckets, in the order in which they are tried.
     pub buckets: Vec<Bucket>,
-    /// Differs between groups that had the same number at different times, and before and after a
-    /// change.
-    pub generation: u32,
+    /// Differs between groups that had the same number at different times. A change keeps it.
+    pub serial: u32,
+    /// The same of each bucket: a change of the group keeps it, if the bucket does the same.
+    pub(super) serials: Vec<u32>,
+    /// How it chooses, if it is a select group.
+    pub(super) selector: Option<Selector>,
 }
 
 impl Group {
+    /// For each bucket of another, the place of the one here that does the same.
+    fn places_of_same(&self, buckets: &[Bucket]) -> Vec<Option<usize>> {
+        let places: HashMap<u32, usize> = self.buckets.iter().map(|bucket| bucket.id).zip(0..).collect();
+        let place = |bucket: &Bucket| {
+            let at = *places.get(&bucket.id)?;
+            let own = &self.buckets[at];
+            let watched = (own.watch_port, own.watch_group) == (bucket.watch_port, bucket.watch_group);
+            (watched && own.actions == bucket.actions).then_some(at)
+        };
+        buckets.iter().map(place).collect()
+    }
+
     /// The groups that its buckets send to.
     pub fn chained(&self) -> impl Iterator<Item = u32> + '_ {
         chained(&self.buckets)
@@ -74,7 +90,8 @@ pub struct GroupTable {
     groups: BTreeMap<u32, Counted>,
     /// The groups as the bundle leaves them; `None` for those that it deletes.
     coming: BTreeMap<u32, Option<Counted>>,
-    generation: u32,
+    /// The last of the groups' and buckets' serial numbers.
+    serial: u32,
 }
 
 impl GroupTable {
@@ -103,18 +120,30 @@ impl GroupTable {
         self.groups.values().map(|counted| &*counted.group)
     }
 
-    /// Adds packets and bytes that the datapath has carried through a bucket.
-    pub(super) fn credit(&mut self, id: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
-        let Some(counted) = self.groups.get_mut(&id).filter(|c| c.group.generation == generation) else {
+    /// Adds packets and bytes that the datapath has carried through a bucket, which was at this
+    /// place, or through the group.
+    pub(super) fn credit(&mut self, id: u32, serial: u32, bucket: Option<u16>, packets: u64, bytes: u64) {
+        let Some(counted) = self.groups.get_mut(&id) else {
             return;
         };
-        // A packet counts once for the group, however many of its buckets run.
-        let counters = match counted.buckets.get_mut(usize::from(bucket)) {
-            Some((packets, bytes)) => (packets, bytes),
-            None => (&mut counted.packets, &mut counted.bytes),
+        let counters = match bucket {
+            // A packet counts once for the group, however many of its buckets run.
+            None => (counted.group.serial == serial).then_some((&mut counted.packets, &mut counted.bytes)),
+            Some(at) => {
+                // Other buckets may have come or gone before it.
+                let serials = &counted.group.serials;
+                let at = match serials.get(usize::from(at)) {
+                    Some(own) if *own == serial => Some(usize::from(at)),
+                    _ => serials.iter().position(|own| *own == serial),
+                };
+                let bucket = at.and_then(|at| counted.buckets.get_mut(at));
+                bucket.map(|(packets, bytes)| (packets, bytes))
+            }
         };
-        *counters.0 += packets;
-        *counters.1 += bytes;
+        if let Some(counters) = counters {
+            *counters.0 += packets;
+            *counters.1 += bytes;
+        }
     }
 
     /// The descriptions of the first groups in this range of numbers, up to `most`.
@@ -165,45 +194,66 @@ impl GroupTable {
     }
 
     /// Adds a group in place of any with its number: at once, or when the bundle is committed. A
-    /// group that is replaced keeps its age.
-    pub(super) fn put(&mut self, mut group: Group, now: Nanos, in_bundle: bool) {
-        self.generation = self.generation.wrapping_add(1);
-        group.generation = self.generation;
+    /// group that is replaced keeps its age. Buckets that stay keep their counters if `counts` says
+    /// so. Returns the change for packets, if there is one now.
+    pub(super) fn put(&mut self, mut group: Group, now: Nanos, in_bundle: bool, counts: bool) -> Option<GroupChange> {
         let id = group.id;
         let old = match self.coming.get(&id) {
             Some(coming) => coming.as_ref(),
             None => self.groups.get(&id),
         };
-        let counted = Counted::new(group, old.map_or(now, |old| old.created));
-        if in_bundle {
-            self.coming.insert(id, Some(counted));
-        } else {
-            self.coming.remove(&id);
-            self.groups.insert(id, counted);
-        }
-    }
-
-    /// Removes a group.
-    pub(super) fn remove(&mut self, id: u32, in_bundle: bool) {
-        if in_bundle {
-            self.coming.insert(id, None);
-        } else {
-            self.coming.remove(&id);
-            self.groups.remove(&id);
-        }
-    }
-
-    /// Commits the changes of a bundle. Returns the numbers of the changed groups.
-    pub(super) fn commit(&mut self) -> Vec<u32> {
-        let coming = std::mem::take(&mut self.coming);
-        let ids = coming.keys().copied().collect();
-        for (id, group) in coming {
-            match group {
-                Some(group) => drop(self.groups.insert(id, group)),
-                None => drop(self.groups.remove(&id)),
+        let last = &mut self.serial;
+        let mut next = || {
+            *last = last.wrapping_add(1);
+            *last
+        };
+        group.serial = old.map_or_else(&mut next, |old| old.group.serial);
+        let places = match old {
+            Some(old) => old.group.places_of_same(&group.buckets),
+            None => vec![None; group.buckets.len()],
+        };
+        let serial = |place: &Option<usize>| old.zip(*place).map(|(old, at)| old.group.serials[at]);
+        group.serials = places
+            .iter()
+            .map(|place| serial(place).unwrap_or_else(&mut next))
+            .collect();
+        group.selector = Selector::of(&group);
+        let mut counted = Counted::new(group, old.map_or(now, |old| old.created));
+        if let Some(old) = old.filter(|_| counts) {
+            for (counters, place) in counted.buckets.iter_mut().zip(places) {
+                *counters = place.map_or((0, 0), |at| old.buckets[at]);
             }
         }
-        ids
+        self.replace(id, Some(counted), in_bundle)
+    }
+
+    /// Removes a group. Returns the change for packets, if there is one now.
+    pub(super) fn remove(&mut self, id: u32, in_bundle: bool) -> Option<GroupChange> {
+        self.replace(id, None, in_bundle)
+    }
+
+    fn replace(&mut self, id: u32, new: Option<Counted>, in_bundle: bool) -> Option<GroupChange> {
+        if in_bundle {
+            self.coming.insert(id, new);
+            return None;
+        }
+        self.coming.remove(&id);
+        Some(self.set(id, new))
+    }
+
+    fn set(&mut self, id: u32, new: Option<Counted>) -> GroupChange {
+        let change = GroupChange::of(id, self.get(id), new.as_ref().map(|new| &*new.group));
+        match new {
+            Some(new) => drop(self.groups.insert(id, new)),
+            None => drop(self.groups.remove(&id)),
+        }
+        change
+    }
+
+    /// Commits the changes of a bundle. Returns them.
+    pub(super) fn commit(&mut self) -> Vec<GroupChange> {
+        let coming = std::mem::take(&mut self.coming);
+        coming.into_iter().map(|(id, group)| self.set(id, group)).collect()
     }
 
     /// Drops the changes of a bundle.

@@ -4,6 +4,7 @@
 //! packets that reach the missing group are dropped. A group must not send to itself, not even
 //! through other groups.
 
+use super::selection::GroupChange;
 use super::update::Log;
 use super::{FlowTables, Group, MAX_GROUP, Reason, check, group, users};
 use nanos::Nanos;
@@ -15,8 +16,13 @@ use std::collections::BTreeSet;
 const METHODS: [&str; 3] = ["", "hash", "dp_hash"];
 
 impl FlowTables {
-    /// Carries out a group-mod. Returns the groups whose behaviour for packets changes.
-    pub(crate) fn group_mod(&mut self, change: &GroupMod, now: Nanos, log: &mut Log) -> Result<Vec<u32>, OfError> {
+    /// Carries out a group-mod. Returns what changes for packets.
+    pub(crate) fn group_mod(
+        &mut self,
+        change: &GroupMod,
+        now: Nanos,
+        log: &mut Log,
+    ) -> Result<Vec<GroupChange>, OfError> {
         let id = change.group;
         if change.command == GroupCommand::Delete {
             return Ok(self.delete_groups(id, now, log));
@@ -30,7 +36,9 @@ impl FlowTables {
             kind: change.kind,
             selection: change.selection.clone(),
             buckets,
-            generation: 0,
+            serial: 0,
+            serials: Vec::new(),
+            selector: None,
         };
         let new = match (change.command, there) {
             (GroupCommand::Add, Some(_)) => return Err(OfError::GmfcGroupExists),
@@ -42,25 +50,26 @@ impl FlowTables {
             (GroupCommand::Delete, Some(_)) => return Ok(Vec::new()),
         };
         self.check_group(&new)?;
-        let in_bundle = self.journal.active;
-        self.groups.put(new, now, in_bundle);
-        Ok(if in_bundle { Vec::new() } else { vec![id] })
+        // As in Open vSwitch.
+        let counts = matches!(change.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
+        let changed = self.groups.put(new, now, self.journal.active, counts);
+        Ok(changed.into_iter().collect())
     }
 
-    fn delete_groups(&mut self, id: u32, now: Nanos, log: &mut Log) -> Vec<u32> {
+    fn delete_groups(&mut self, id: u32, now: Nanos, log: &mut Log) -> Vec<GroupChange> {
         let ids = match id {
             ALL_GROUPS => self.groups.latest_ids(),
             _ => self.groups.latest(id).map(|group| group.id).into_iter().collect(),
         };
-        let in_bundle = self.journal.active;
+        let (in_bundle, mut changed) = (self.journal.active, Vec::new());
         for id in &ids {
             let rules: Vec<_> = users(&self.by_group, *id).filter(|at| self.is_latest(*at)).collect();
             for at in rules {
                 self.drop_rule(at, Reason::GroupDelete, now, log);
             }
-            self.groups.remove(*id, in_bundle);
+            changed.extend(self.groups.remove(*id, in_bundle));
         }
-        if in_bundle { Vec::new() } else { ids }
+        changed
     }
 
     fn check_group(&self, group: &Group) -> Result<(), OfError> {

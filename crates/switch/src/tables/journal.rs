@@ -6,6 +6,7 @@
 //! meanwhile (rules expire, `learn` adds rules) take effect at once; to the bundle they look as if
 //! they came after it.
 
+use super::selection::GroupChange;
 use super::update::Log;
 use super::{FlowTables, Reason, RuleRef, Span, Stale};
 use nanos::Nanos;
@@ -135,8 +136,8 @@ impl FlowTables {
         self.journal.active = active && self.journal.latest > self.journal.committed;
     }
 
-    /// Commits the bundle: packets see its changes. Returns the groups that it has changed.
-    pub(crate) fn commit(&mut self, log: &mut Log) -> Vec<u32> {
+    /// Commits the bundle: packets see its changes. Returns what changes of groups.
+    pub(crate) fn commit(&mut self, log: &mut Log) -> Vec<GroupChange> {
         self.journal.active = false;
         self.journal.committed = self.journal.latest;
         self.builtin &= self.journal.steps.is_empty();

@@ -71,6 +71,7 @@ mod pipeline;
 mod report;
 mod rule;
 mod rules;
+mod selection;
 mod shared;
 mod storm;
 mod table;
@@ -119,6 +120,7 @@ use openflow::{OfError, model};
 pub(crate) use pipeline::{Pipeline, Start};
 pub(crate) use report::{Forked, Report};
 use rules::{Rules, Span};
+pub(crate) use selection::GroupChange;
 use shared::Shared;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -320,8 +322,8 @@ impl FlowTables {
 
     /// Adds packets and bytes that a datapath has carried through a bucket of a group. See
     /// [`Credited::Bucket`].
-    pub fn credit_bucket(&mut self, group: u32, generation: u32, bucket: u16, packets: u64, bytes: u64) {
-        self.groups.credit(group, generation, bucket, packets, bytes);
+    pub fn credit_bucket(&mut self, group: u32, serial: u32, bucket: Option<u16>, packets: u64, bytes: u64) {
+        self.groups.credit(group, serial, bucket, packets, bytes);
     }
 
     /// Adds packets that were looked up in a table to its counters.

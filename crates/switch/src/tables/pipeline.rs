@@ -21,8 +21,8 @@ use crate::bridge::Bridge;
 use crate::dep::Read;
 use crate::port::Ingress;
 use crate::switch::Switch;
-use dp::{Action, Credit, Dep, DropCause, Effect, Key, Translation, Upcall};
-use flow::{Field, FlowState, MatchField};
+use dp::{Action, Credit, Dep, DropCause, Effect, FlowHash, Key, Translation, Upcall};
+use flow::{Field, FlowState, MatchField, RecircId};
 use nanos::Nanos;
 use openflow::model;
 use smallvec::SmallVec;
@@ -49,6 +49,8 @@ pub(crate) struct Pipeline<'a> {
     pub(super) actions: Vec<Action>,
     pub(super) exit: bool,
     pub(super) freezing: Option<Freezing>,
+    /// The hash that the packet's recirculation id carries.
+    pub(super) hash: Option<FlowHash>,
     pub(super) drop: Option<DropCause>,
     pub(super) deps: SmallVec<[Dep; 4]>,
     pub(super) effects: SmallVec<[Effect; 2]>,
@@ -144,6 +146,7 @@ impl<'a> Pipeline<'a> {
             actions: Vec::new(),
             exit: false,
             freezing: None,
+            hash: None,
             drop: None,
             deps: SmallVec::new(),
             effects: SmallVec::new(),
@@ -169,9 +172,7 @@ impl<'a> Pipeline<'a> {
     /// Translates from the port of the key, or from its recirculation context.
     pub(crate) fn run(&mut self) {
         let key = self.original;
-        self.consult(Field::InPort, u128::MAX);
-        self.consult(Field::RecircId, u128::MAX);
-        let handle = key.get(Field::RecircId) as u32;
+        let handle = self.read_origin();
         if handle != 0 {
             if self.switch.tunnels.is_device(key.in_port()) {
                 self.consult_tunnel();
@@ -198,6 +199,18 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// Reads where the packet comes from. Returns the handle that it continues by, or 0.
+    fn read_origin(&mut self) -> u32 {
+        let id = RecircId(self.original.get(Field::RecircId) as u32);
+        let unread = match id.carries_hash() {
+            true => RecircId::HASH_BITS,
+            false => 0,
+        };
+        self.consult(Field::InPort, u128::MAX);
+        self.consult(Field::RecircId, !u128::from(unread));
+        id.base().0
+    }
+
     /// Translates from a recirculation context.
     pub(crate) fn run_frozen(&mut self, handle: u32) {
         self.depend(Read::Context(handle));
@@ -206,7 +219,8 @@ impl<'a> Pipeline<'a> {
         match known.cloned().as_deref() {
             Some(Context::Recirculation(frozen)) => self.thaw(frozen),
             _ => {
-                self.fatal(|_| format!("Recirculation context not found for ID {handle:x}"));
+                let number = RecircId(handle).number();
+                self.fatal(|_| format!("Recirculation context not found for ID {number:x}"));
                 self.fail(DropCause::NoRule);
             }
         }
@@ -221,8 +235,7 @@ impl<'a> Pipeline<'a> {
         let key = self.original;
         self.packet.base.key = self.visible(key);
         self.begin(*state.meta());
-        self.consult(Field::InPort, u128::MAX);
-        self.consult(Field::RecircId, u128::MAX);
+        let handle = self.read_origin();
         let Some(bridge) = self.switch.bridges.get(&bridge) else {
             return;
         };
@@ -236,7 +249,6 @@ impl<'a> Pipeline<'a> {
             self.consult_tunnel();
         }
         self.open(Kind::Bridge, |p| p.text_of_bridge(bridge));
-        let handle = self.original.get(Field::RecircId) as u32;
         if handle == 0 {
             self.export_received();
         }
@@ -460,7 +472,7 @@ impl<'a> Pipeline<'a> {
     /// dependencies on them: nothing uses their handles, and another translation may have them. The
     /// context that the packet continues from stays a dependency.
     fn forget_contexts(&mut self) {
-        let own = self.original.get(Field::RecircId) as u32;
+        let own = RecircId(self.original.get(Field::RecircId) as u32).base().0;
         let forgotten = self.contexts.extract_if(.., |(_, context)| !context.acts());
         let forgotten: HashSet<u32> = forgotten.map(|(handle, _)| handle).collect();
         self.effects
@@ -477,9 +489,8 @@ impl<'a> Pipeline<'a> {
 pub(super) fn delivers(action: &Action) -> bool {
     match action {
         Action::Punt { reason, .. } => reason.delivers(),
-        Action::Output(_) | Action::OutputBond(_) | Action::Recirc(_) | Action::Meter(_) | Action::TunnelPop { .. } => {
-            true
-        }
+        Action::Output(_) | Action::OutputBond(_) | Action::Meter(_) | Action::TunnelPop { .. } => true,
+        Action::Recirc(_) | Action::RecircByHash { .. } => true,
         _ => false,
     }
 }

@@ -9,6 +9,7 @@ use super::learn::Learned;
 use crate::News;
 use crate::export::FlowRecord;
 use dp::Translation;
+use flow::RecircId;
 use openflow::model;
 use smallvec::SmallVec;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -65,8 +66,8 @@ impl ForController {
 /// long as a megaflow with the handle is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
-    /// Where a packet continues that recirculates ([`dp::Action::Recirc`]), or that a controller
-    /// resumes.
+    /// Where a packet continues that recirculates ([`dp::Action::Recirc`],
+    /// [`dp::Action::RecircByHash`]), or that a controller resumes.
     Recirculation(Box<RecircContext>),
     /// A rule that a `learn` action adds.
     Learned(Box<Learned>),
@@ -132,8 +133,12 @@ impl Context {
     pub(super) fn handles(&self, seed: u64, counted: &AtomicU32) -> impl Iterator<Item = u32> {
         const TRIES: u64 = 64;
         let hash = self.hash(seed);
+        let next = || counted.fetch_add(1, Relaxed).wrapping_add(1) & RecircId::MAX_PLAIN;
         (0..TRIES).map(move |n| match self {
-            Context::Recirculation(_) | Context::Controller(_) => counted.fetch_add(1, Relaxed).wrapping_add(1),
+            Context::Recirculation(frozen) if frozen.carries_hash() => {
+                RecircId::hashed(next().wrapping_sub(1) % RecircId::MAX_HASHED + 1).0
+            }
+            Context::Recirculation(_) | Context::Controller(_) => next(),
             Context::Learned(_) | Context::Closing { .. } | Context::Sampled(_) => flow::mix(hash, n) as u32,
         })
     }

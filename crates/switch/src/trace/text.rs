@@ -1,6 +1,6 @@
 //! Flows as `ofproto/trace` prints them: all fields of the packet, and metadata that is not zero.
 
-use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, TAG_PRESENT, Tunnel};
+use flow::{Field, FlowState, Home, Mask, MatchField as F, MatchPrerequisite, RecircId, TAG_PRESENT, Tunnel};
 use openflow::model::Match;
 use openflow::text::{Style, matching};
 use std::fmt::Write;
@@ -44,6 +44,13 @@ pub(super) fn flow(state: &FlowState, style: Style<'_>) -> String {
         if shown {
             all.set(*field, value, info.valid);
         }
+    }
+    let id = RecircId(state.key.get(Field::RecircId) as u32);
+    if let Some(hash) = id.hash() {
+        all.set(F::RecircId, id.number().into(), F::RecircId.info().valid);
+        // A trace may have more of it than the id carries.
+        let whole = Some(state.get(F::DpHash)).filter(|whole| *whole != 0);
+        all.set(F::DpHash, whole.unwrap_or(hash.into()), F::DpHash.info().valid);
     }
     let mut text = with_inner_tag(matching(&all, style), state);
     // A packet's flags have no signs, a match's do.
@@ -142,10 +149,18 @@ pub(super) fn megaflow(mask: &Mask, state: &FlowState, style: Style<'_>) -> Stri
     for (field, name) in [(Field::IcmpType, "icmp_type"), (Field::IcmpCode, "icmp_code")] {
         text = with_mask(text, name, state.key.get(field) & mask.get(field), mask.get(field));
     }
-    let recirc_id = match state.key.get(Field::RecircId) {
+    let id = RecircId(state.key.get(Field::RecircId) as u32);
+    let mut recirc_id = match id.number() {
         0 => String::from("0"),
-        id => format!("{id:#x}"),
+        number => format!("{number:#x}"),
     };
+    let bits = mask.get(Field::RecircId) as u32 & RecircId::HASH_BITS;
+    if let Some(hash) = id.hash().filter(|_| bits != 0) {
+        let _ = match u32::from(hash) & bits {
+            0 => write!(recirc_id, ",dp_hash=0/{bits:#x}"),
+            hash => write!(recirc_id, ",dp_hash={hash:#x}/{bits:#x}"),
+        };
+    }
     let (mark, rest) = leading(&text, "pkt_mark=");
     let (priority, rest) = leading(rest, "skb_priority=");
     let (connection, rest) = leading(rest, "ct_");

@@ -5,7 +5,7 @@ use super::dummy::from_hex;
 use crate::bridges::Bridges;
 use crate::state::State;
 use dp::PortNo;
-use flow::{Field, FlowState, Home, Key, Mask, MatchField, TAG_PRESENT, extract, parse_odp};
+use flow::{Field, FlowState, Home, Key, Mask, MatchField, RecircId, TAG_PRESENT, extract, parse_odp};
 use openflow::Version;
 use openflow::check::{self, Limits};
 use openflow::model::{Action, Match, Port};
@@ -213,6 +213,11 @@ fn openflow_flow(text: &str, names: &Names, options: &TunnelOptions) -> Result<F
         state.set(entry.field, entry.value);
     }
     options.give(&packet, &mut state);
+    let (number, hash) = (state.get(MatchField::RecircId) as u32, state.get(MatchField::DpHash));
+    if number != 0 && hash != 0 {
+        let id = RecircId::hashed(number).with_hash(hash as u8);
+        state.key.set(Field::RecircId, id.0.into());
+    }
     if state.get(MatchField::VlanTci) & u128::from(TAG_PRESENT) != 0 {
         state.key.set(Field::VlanTpid0, EtherType::VLAN.0.into());
     }
@@ -232,7 +237,10 @@ fn datapath_flow(switch: &Switch, mut key: Key, mask: &Mask) -> Result<(String, 
     let (bridge, number) = switch.attachment(&key)?;
     let id = key.get(Field::RecircId) as u32;
     if id != 0 && !switch.continues(id) {
-        return Err(format!("no recirculation data for recirc_id {id:#x}"));
+        return Err(format!(
+            "no recirculation data for recirc_id {:#x}",
+            RecircId(id).number()
+        ));
     }
     Ok((bridge.to_owned(), FlowState::new(key, number)))
 }

@@ -24,6 +24,10 @@ fn any_action() -> impl Strategy<Value = Action> {
         1 => (any::<u32>(), 0..6u32).prop_map(|(probability, steps)| Action::Sample { probability, steps }),
         1 => (0..200u16, 0..4u32, 0..4u32).prop_map(|(len, then, otherwise)| Action::IfLonger { len, then, otherwise }),
         1 => (1..3u32).prop_map(Action::Recirc),
+        1 => (1..3u32).prop_map(|basis| Action::RecircByHash {
+            id: flow::RecircId::hashed(basis),
+            hash: dp::FlowHash::L4 { basis },
+        }),
         1 => any::<u32>().prop_map(Action::SetQueue),
         1 => any::<u32>().prop_map(|tci| Action::PushPbb { tci }),
         1 => Just(Action::PopPbb),

@@ -38,7 +38,7 @@ pub(crate) struct Candidate {
     /// The megaflow that removes their outer headers, of packets of a tunnel.
     pub(crate) outer: Option<u32>,
     /// What is between their first megaflow and the one that outputs them, of packets of
-    /// connections.
+    /// connections and of those that a hash distributes.
     pub(crate) way: Option<Arc<Way>>,
     /// Outer headers that they get.
     pub(crate) push: Option<OuterHeaders>,
@@ -110,10 +110,12 @@ impl FlowTable {
         dp::offload::is_decided(self.subtables.mask(flow.subtable)).then(|| flow.actions.clone())
     }
 
-    /// Whether a megaflow tracks its packets.
-    pub(crate) fn does_track(&self, flow: u32) -> bool {
-        let flow = self.storage.get(flow);
-        flow.is_some_and(|flow| flow.actions.iter().any(|action| matches!(action, Action::Ct(_))))
+    /// Whether a megaflow tracks its packets, or chooses the next megaflow by their hash.
+    pub(crate) fn begins_way(&self, flow: u32) -> bool {
+        let leads = |action: &Action| matches!(action, Action::Ct(_) | Action::RecircByHash { .. });
+        self.storage
+            .get(flow)
+            .is_some_and(|flow| flow.actions.iter().any(leads))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The way of packets of established connections: through several megaflows and the tracker.
+//! The way of packets of established connections, and of packets that a hash distributes: through
+//! several megaflows and perhaps the tracker.
 
 use conntrack::{Bypass, Bypassing};
 use dp::offload::{FLOW_CONNECTIONS, FlowConnection, NewHeaders, OffloadTable};

@@ -258,7 +258,7 @@ fn rules_need_their_group_and_go_with_it() {
 }
 
 #[test]
-fn packets_count_for_a_bucket_or_the_group_until_the_group_is_another() {
+fn packets_count_for_a_bucket_or_the_group_as_long_as_these_stay() {
     use GroupCommand as C;
     let mut tables = tables();
     change(
@@ -266,15 +266,44 @@ fn packets_count_for_a_bucket_or_the_group_until_the_group_is_another() {
         &group(C::Add, 1, GroupType::All, vec![to_port(0), to_port(1)]),
     )
     .unwrap();
-    let generation = tables.group(1).unwrap().generation;
-    tables.credit_bucket(1, generation, 1, 2, 200);
-    tables.credit_bucket(1, generation, 9, 1, 100);
-    let stats = &tables.group_stats(1..=1, 1, Nanos::from_secs(3))[0];
-    assert_eq!((stats.packets, stats.bytes, stats.duration.sec), (1, 100, 2));
-    assert_eq!(stats.buckets, [(0, 0), (2, 200)]);
-    change(&mut tables, &group(C::Modify, 1, GroupType::All, vec![to_port(0)])).unwrap();
-    tables.credit_bucket(1, generation, 0, 5, 500);
-    assert_eq!(tables.group_stats(1..=1, 1, T1)[0].packets, 0);
+    let (group_serial, serials) = {
+        let group = tables.group(1).unwrap();
+        (group.serial, group.serials.clone())
+    };
+    tables.credit_bucket(1, serials[1], Some(1), 2, 200);
+    tables.credit_bucket(1, group_serial, None, 1, 100);
+    // What counts for a bucket of an earlier group is lost.
+    tables.credit_bucket(1, group_serial + 99, Some(0), 1, 100);
+    let stats = |tables: &FlowTables| tables.group_stats(1..=1, 1, Nanos::from_secs(3))[0].clone();
+    assert_eq!(
+        (
+            stats(&tables).packets,
+            stats(&tables).bytes,
+            stats(&tables).duration.sec
+        ),
+        (1, 100, 2)
+    );
+    assert_eq!(stats(&tables).buckets, [(0, 0), (2, 200)]);
+    // A bucket that comes before others changes none of them.
+    let insert = GroupMod {
+        bucket_id: bucket_ids::FIRST,
+        ..group(C::InsertBucket, 1, GroupType::All, vec![to_port(7)])
+    };
+    change(&mut tables, &insert).unwrap();
+    tables.credit_bucket(1, serials[1], Some(1), 1, 50);
+    assert_eq!(stats(&tables).buckets, [(0, 0), (0, 0), (3, 250)]);
+    // A modified group begins at zero.
+    change(&mut tables, &group(C::Modify, 1, GroupType::All, vec![to_port(1)])).unwrap();
+    assert_eq!((stats(&tables).packets, stats(&tables).buckets), (0, vec![(0, 0)]));
+    tables.credit_bucket(1, serials[0], Some(0), 5, 500);
+    tables.credit_bucket(1, serials[1], Some(1), 5, 500);
+    assert_eq!(stats(&tables).buckets, [(5, 500)]);
+    // Another group with the same number.
+    change(&mut tables, &group(C::Delete, 1, GroupType::All, vec![])).unwrap();
+    change(&mut tables, &group(C::Add, 1, GroupType::All, vec![to_port(1)])).unwrap();
+    tables.credit_bucket(1, serials[1], Some(0), 5, 500);
+    tables.credit_bucket(1, group_serial, None, 5, 500);
+    assert_eq!((stats(&tables).packets, stats(&tables).buckets), (0, vec![(0, 0)]));
     assert_eq!(tables.group_descriptions(0..=u32::MAX, 9).len(), 1);
     assert!(tables.group_descriptions(2..=2, 9).is_empty());
 }

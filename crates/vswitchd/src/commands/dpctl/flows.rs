@@ -160,7 +160,10 @@ fn parse_flow(state: &State, flow: &str) -> Result<(Key, Mask), String> {
     if mask.get(Field::EthType) != 0 && mask.get(Field::VlanTci0) == 0 {
         mask.add(Field::VlanTci0);
     }
-    mask.add(Field::RecircId);
+    // With a hash, it has the bits of the hash that count.
+    if mask.get(Field::RecircId) == 0 {
+        mask.add(Field::RecircId);
+    }
     Ok((key.masked(&mask), mask))
 }
 

@@ -7,8 +7,10 @@ use crate::dep_epochs::{DepEpochs, PortOffload};
 use crate::pipeline::{Budget, Pipeline, RxQueue};
 use conntrack::{Conntrack, Cursor, Filter, Nat, PolicyId, Range, Request, Timeout};
 use dp::offload::{OffloadTable, PacketKind};
-use dp::{Action, Answer, Carried, Change, Changes, Credit, Dep, SetField, Slowpath, Track, Translation, Upcall};
-use flow::{Field, Mask, PortNo};
+use dp::{
+    Action, Answer, Carried, Change, Changes, Credit, Dep, FlowHash, SetField, Slowpath, Track, Translation, Upcall,
+};
+use flow::{Field, Mask, PortNo, RecircId};
 use nanos::Nanos;
 use netdev::{Dummy, Netdev};
 use parking_lot::Mutex;
@@ -43,7 +45,19 @@ struct Firewall {
     by_mark: bool,
     /// Established packets also leave by a port that does not exist.
     copies: bool,
+    /// Nothing is tracked: a hash of the packets selects a megaflow.
+    distributes: bool,
     credited: Mutex<BTreeMap<Credit, (u64, u64)>>,
+}
+
+/// The first of the dependencies of slots.
+const SLOTS: u64 = 1000;
+
+fn by_hash() -> Action {
+    Action::RecircByHash {
+        id: RecircId::hashed(2),
+        hash: FlowHash::SymmetricL4 { basis: 0 },
+    }
 }
 
 impl Firewall {
@@ -63,6 +77,12 @@ impl Firewall {
             ..Request::default()
         };
         let out = Action::Output(PortNo(if inside { 102 } else { 101 }));
+        if self.distributes {
+            return match RecircId(key.get(Field::RecircId) as u32).hash() {
+                None => (vec![by_hash()], BEFORE),
+                Some(slot) => (vec![out], Dep(SLOTS + u64::from(slot))),
+            };
+        }
         if key.get(Field::RecircId) == 0 {
             let mut actions = vec![track(look(5)), Action::Recirc(AGAIN)];
             if self.twice {
@@ -303,6 +323,48 @@ fn both_directions_of_an_established_connection_are_forwarded_by_the_kernel_and_
         let of_zone = |zone: u16| connections.iter().find(|one| one.zone == zone).unwrap();
         // The first packet was of an earlier connection.
         assert_eq!(of_zone(5).packets.iter().sum::<u64>(), first.0 - 1);
+    }
+}
+
+#[test]
+fn flows_that_a_hash_distributes_are_forwarded_by_the_kernel_until_their_slot_changes() {
+    for tcp in [false, true] {
+        let firewall = Firewall {
+            distributes: true,
+            ..Firewall::default()
+        };
+        let mut bench = Bench::new(firewall);
+        let ack = tcp.then_some(ACK);
+        for client in [1000, 1001] {
+            bench.offload(client, tcp);
+        }
+        assert_eq!((bench.conntrack.bypassed(), bench.connections().len()), (0, 0));
+        for _ in 0..100 {
+            for (client, reply) in [(1000, false), (1000, true), (1001, false)] {
+                assert_eq!(bench.send(reply, client, ack), By::Kernel);
+            }
+        }
+        bench.pipeline.push_stats(bench.now);
+        let credited = bench.firewall.credited.lock().clone();
+        let behind = credited.iter().filter(|(credit, _)| **credit != Credit(0));
+        let behind = behind.fold((0, 0), |sum, (_, (packets, bytes))| (sum.0 + packets, sum.1 + bytes));
+        assert_eq!(credited[&Credit(0)], behind, "both megaflows count all");
+        let slot = |client| {
+            let packet = packet(false, client, ack, bench.to(false));
+            let Action::RecircByHash { hash, .. } = by_hash() else {
+                panic!()
+            };
+            hash.short(&flow::extract(&packet, &PortNo(101).into()).unwrap())
+        };
+        assert_ne!(slot(1000), slot(1001));
+        let changed = Change::Dep(Dep(SLOTS + u64::from(slot(1000))));
+        bench.changes.publish(&[changed]);
+        assert_eq!(bench.send(false, 1001, ack), By::Kernel);
+        assert_eq!(bench.send(false, 1000, ack), By::Worker);
+        assert_eq!(bench.send(true, 1000, ack), By::Worker);
+        bench.offload(1000, tcp);
+        bench.changes.publish(&[Change::Dep(BEFORE)]);
+        assert_eq!(bench.send(false, 1001, ack), By::Worker);
     }
 }
 
