@@ -10,4 +10,4 @@ command -v qemu-system-x86_64 >/dev/null || {
 }
 options=(--memory 1024 --program "$OXVS")
 for module in veth bonding tun sch_ingress cls_bpf; do options+=(--module "$module"); done
-"$OXVS" lab guest "${options[@]}" -- sh -c "$(cat scripts/bonding-guest.sh)"
+"$OXVS" lab guest "${options[@]}" -- sh -c "$(cat scripts/guest/bonding.sh)"

@@ -39,6 +39,7 @@ step systemd ./scripts/systemd.sh 5
 step restarts ./scripts/bench/restarts.sh 100
 step recordings recordings
 step bonding ./scripts/bonding.sh
+step tunnels ./scripts/tunnels.sh
 step ipsec ./scripts/ipsec.sh
 step offload ./scripts/offload.sh
 step soak ./scripts/soak.sh 2

@@ -87,7 +87,14 @@ impl Underlay {
             }
             // Packets to this host itself would come back.
             None if matches!(route.origin, route::Origin::Cached { local: true }) => return None,
-            None if self.host.contains(&device) => Way::Host,
+            None if self.host.contains(&device) => {
+                // Of IPv6 the host's stack takes any (`netdev::HostTunnel`).
+                let is_own = |source: IpAddr| source.is_ipv4() || self.routes.is_local(source);
+                if !source.is_none_or(is_own) {
+                    return None;
+                }
+                Way::Host
+            }
             None => return None,
         };
         Some((way, hop))

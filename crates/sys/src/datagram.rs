@@ -97,6 +97,9 @@ pub enum SocketOption {
         /// See above; `false` lets them be fragmented.
         set: bool,
     },
+    /// The kernel takes any source for packets of IPv6 (`IPV6_FREEBIND`, Linux 4.15): without it,
+    /// it refuses the host's own addresses in VRFs. The caller has to know the host's addresses.
+    AnySource,
     /// Bytes of received messages that may wait, beyond the system's limit for sockets.
     ReceiveBuffer(i32),
     /// Bytes of sent messages that may be under way, beyond the system's limit for sockets.
@@ -165,6 +168,7 @@ pub fn set(socket: BorrowedFd<'_>, option: SocketOption) -> Result<()> {
             };
             set("setsockopt(IPV6_MTU_DISCOVER)", v6, libc::IPV6_MTU_DISCOVER, how)
         }
+        SocketOption::AnySource => set("setsockopt(IPV6_FREEBIND)", v6, libc::IPV6_FREEBIND, 1),
         SocketOption::ReceiveBuffer(bytes) => set(
             "setsockopt(SO_RCVBUFFORCE)",
             libc::SOL_SOCKET,

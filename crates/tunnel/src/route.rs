@@ -6,7 +6,8 @@
 //! user's /16 is better than a kernel's /32 of IPv4, and worse than the host's own address.
 //!
 //! Packets of tunnels take the routes that the kernel's rules choose for them, by their mark,
-//! destination, and configured source ([`Table::way`]).
+//! destination, and configured source; a route to a VRF's device leads on by the routes of that
+//! VRF ([`Table::way`]).
 
 pub mod policy;
 mod prefix;
@@ -151,10 +152,11 @@ impl Table {
         self.policy.lookup(to, mark, from)
     }
 
-    /// Whether an address is the host's own.
+    /// Whether an address is the host's own, in a VRF or not.
     pub fn is_local(&self, address: IpAddr) -> bool {
+        let is_local = |route: &Route| route.origin == Origin::Cached { local: true };
         let found = self.levels.lookup(address, 0);
-        found.is_some_and(|route| route.origin == Origin::Cached { local: true })
+        found.is_some_and(is_local) || self.policy.in_vrfs(address).any(is_local)
     }
 
     /// The devices that [`way`](Table::way) leads by.
@@ -215,9 +217,15 @@ impl Table {
         self.generation += 1;
     }
 
-    /// Replaces the kernel's rules, in their order, and the routes of the tables that they name.
-    pub fn follow(&mut self, rules: Vec<Rule>, routes: impl IntoIterator<Item = (u32, Route)>) {
-        self.policy = Policy::new(rules, routes);
+    /// Replaces the kernel's rules, in their order, the routes of the tables that they name, and
+    /// the tables of VRFs by the names of their devices.
+    pub fn follow(
+        &mut self,
+        rules: Vec<Rule>,
+        routes: impl IntoIterator<Item = (u32, Route)>,
+        vrfs: HashMap<String, u32>,
+    ) {
+        self.policy = Policy::new(rules, routes, vrfs);
         self.generation += 1;
     }
 }

@@ -3,7 +3,8 @@
 
 use netdev::{KernelRoute, KernelRule, RouteMonitor};
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use tunnel::route::policy::{DEFAULT, LOCAL};
@@ -107,13 +108,16 @@ impl Routes {
         };
         // The notifications are taken before the routes are read, so that no change is missed.
         if monitor.has_changed() || *stale {
-            match netdev::routes().and_then(|routes| Ok((routes, netdev::rules()?))) {
-                Ok((routes, rules)) => {
+            match netdev::routes().and_then(|routes| Ok((routes, netdev::rules()?, vrfs()?))) {
+                Ok((routes, rules, vrfs)) => {
                     *stale = false;
-                    let routes = with_sources(routes);
-                    let usual = routes.iter().filter(|(table, _)| (DEFAULT..=LOCAL).contains(table));
+                    let routes = with_sources(routes, &vrfs);
+                    let usual = routes.iter().filter(|(table, route)| {
+                        (DEFAULT..=LOCAL).contains(table) && !route.hop.source.is_unspecified()
+                    });
                     self.table.cache(usual.map(|(_, route)| route.clone()));
-                    self.table.follow(rules.iter().filter_map(rule).collect(), routes);
+                    let rules = rules.iter().filter_map(rule).collect();
+                    self.table.follow(rules, routes, vrfs);
                 }
                 Err(error) => {
                     *stale = true;
@@ -124,7 +128,13 @@ impl Routes {
     }
 }
 
-fn complain(error: &std::io::Error) {
+/// The tables of VRFs by the names of their devices.
+fn vrfs() -> io::Result<HashMap<String, u32>> {
+    let links = netdev::list_links()?.into_iter();
+    Ok(links.filter_map(|link| Some((link.name, link.vrf_table?))).collect())
+}
+
+fn complain(error: &io::Error) {
     tracing::warn!(target: "route_table", "cannot read the kernel's routes: {error}");
 }
 
@@ -139,8 +149,10 @@ fn rule(rule: &KernelRule) -> Option<Rule> {
     })
 }
 
-/// The kernel's routes whose packets have a source address, each with the number of its table.
-fn with_sources(routes: Vec<KernelRoute>) -> Vec<(u32, Route)> {
+/// The kernel's routes whose packets have a source address, each with the number of its table. A
+/// route to a VRF has an unspecified one if no address is known: packets get that of the VRF's
+/// route.
+fn with_sources(routes: Vec<KernelRoute>, vrfs: &HashMap<String, u32>) -> Vec<(u32, Route)> {
     let mut addresses = HashMap::new();
     let with_source = |route: KernelRoute| {
         let to = Prefix::new(route.to, route.len)?;
@@ -151,6 +163,8 @@ fn with_sources(routes: Vec<KernelRoute>) -> Vec<(u32, Route)> {
                 .or_insert_with(|| addresses_of(&route.device));
             source(of_device, to.address(), route.gateway)
         });
+        let of_vrf = || vrfs.contains_key(&route.device).then(|| unspecified(route.to));
+        let source = source.or_else(of_vrf);
         let table = route.table;
         let route = Route {
             to,
@@ -165,6 +179,14 @@ fn with_sources(routes: Vec<KernelRoute>) -> Vec<(u32, Route)> {
         Some((table, route))
     };
     routes.into_iter().filter_map(with_source).collect()
+}
+
+/// The unspecified address of the family of another.
+fn unspecified(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
 }
 
 /// The addresses of a kernel's device; none if there is no such device.

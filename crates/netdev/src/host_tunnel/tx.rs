@@ -151,6 +151,10 @@ impl Sender {
         datagram::receive_nothing(socket.as_fd())?;
         // Without the right to exceed the limit, the limit holds.
         let _ = datagram::set(socket.as_fd(), SocketOption::SendBuffer(SEND_BUFFER));
+        if ipv6 {
+            // A kernel without it sends nothing in VRFs.
+            let _ = datagram::set(socket.as_fd(), SocketOption::AnySource);
+        }
         Ok(Sender {
             socket,
             ipv6,

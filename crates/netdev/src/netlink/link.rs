@@ -16,9 +16,14 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_CARRIER_CHANGES: u16 = 35;
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VRF_TABLE: u16 = 1;
 
 /// Leaves the counters out of replies.
 const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
+
+/// The kind of a VRF's device.
+const VRF: &str = "vrf";
 
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 1 << 6;
@@ -52,6 +57,8 @@ pub struct Link {
     /// The number of the device that it is a part of: a bridge, a bond, a VRF, Open vSwitch's
     /// kernel module; 0 for none.
     pub master: u32,
+    /// The table of routes of a VRF.
+    pub vrf_table: Option<u32>,
 }
 
 /// Parses an `RTM_NEWLINK` or `RTM_DELLINK`; `None` if it is not about a link, such as a bridge's
@@ -65,25 +72,28 @@ pub(crate) fn parse_link(payload: &[u8]) -> Option<Link> {
     let attributes = Attributes::after(payload, FIXED);
     let mac = attributes.get(IFLA_ADDRESS).and_then(|bytes| bytes.try_into().ok());
     let info = attributes.get(IFLA_LINKINFO).map(|bytes| Attributes::after(bytes, 0));
+    let kind = info.and_then(|info| info.text(IFLA_INFO_KIND)).unwrap_or_default();
+    let vrf_table = || {
+        let data = info.filter(|_| kind == VRF)?.get(IFLA_INFO_DATA)?;
+        Attributes::after(data, 0).u32(IFLA_VRF_TABLE)
+    };
     Some(Link {
         ifindex: read_i32(payload, 4)?.cast_unsigned(),
         name: attributes.text(IFLA_IFNAME)?.to_owned(),
-        kind: info
-            .and_then(|info| info.text(IFLA_INFO_KIND))
-            .unwrap_or_default()
-            .to_owned(),
+        kind: kind.to_owned(),
         up: flags & IFF_UP != 0,
         carrier: flags & HAS_LINK == HAS_LINK,
         mtu: attributes.u32(IFLA_MTU).unwrap_or_default(),
         mac: MacAddr(mac.unwrap_or_default()),
         carrier_changes: attributes.u32(IFLA_CARRIER_CHANGES).unwrap_or_default(),
         master: attributes.u32(IFLA_MASTER).unwrap_or_default(),
+        vrf_table: vrf_table(),
     })
 }
 
 /// The master of a link if it uses the device exclusively: `bridge br-lan`. A VRF does not.
 pub(crate) fn owner(master: &Link) -> Option<String> {
-    (master.kind != "vrf").then(|| format!("{} {}", master.kind, master.name).trim().to_owned())
+    (master.kind != VRF).then(|| format!("{} {}", master.kind, master.name).trim().to_owned())
 }
 
 /// All links.

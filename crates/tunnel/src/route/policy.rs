@@ -36,29 +36,38 @@ impl Rule {
     }
 }
 
+/// A route of a VRF may lead into another one; the kernel drops a packet that does so for ever.
+const MOST_VRFS: usize = 4;
+
 /// Rules in their order, and the tables that they name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policy {
     rules: Vec<Rule>,
     tables: HashMap<u32, Levels>,
+    /// The tables of VRFs, by the names of their devices.
+    vrfs: HashMap<String, u32>,
 }
 
 impl Policy {
-    pub(super) fn new(rules: Vec<Rule>, routes: impl IntoIterator<Item = (u32, Route)>) -> Policy {
+    pub(super) fn new(
+        rules: Vec<Rule>,
+        routes: impl IntoIterator<Item = (u32, Route)>,
+        vrfs: HashMap<String, u32>,
+    ) -> Policy {
         let mut tables: HashMap<u32, Levels> = HashMap::new();
         for (table, route) in routes {
             tables.entry(table).or_default().insert(route);
         }
-        Policy { rules, tables }
+        Policy { rules, tables, vrfs }
     }
 
-    /// Whether it is the kernel's without any rule of users, or none.
+    /// Whether it is the kernel's without VRFs and any rule of users, or none.
     pub(super) fn is_usual(&self) -> bool {
         let usual = |rule: &Rule| {
             let any = rule.mark.1 == 0 && rule.to.len() == 0 && rule.from.len() == 0;
             any && !rule.invert && matches!(rule.table, Some(DEFAULT..=LOCAL))
         };
-        self.rules.iter().all(|rule| usual(rule) && rule.suppress.is_none())
+        self.vrfs.is_empty() && self.rules.iter().all(|rule| usual(rule) && rule.suppress.is_none())
     }
 
     /// The route of a packet whose source is `from`, or is not chosen yet.
@@ -74,10 +83,27 @@ impl Policy {
             let found = table.and_then(|table| table.lookup(to, 0));
             let counts = |route: &&Route| rule.suppress.is_none_or(|len| route.to.len() > len);
             if let Some(route) = found.filter(counts) {
-                return Some(route);
+                return self.through_vrfs(to, route);
             }
         }
         None
+    }
+
+    /// A packet that leaves by a VRF's device takes the route of that VRF.
+    fn through_vrfs<'a>(&'a self, to: IpAddr, mut route: &'a Route) -> Option<&'a Route> {
+        for _ in 0..MOST_VRFS {
+            let Some(table) = self.vrfs.get(&route.hop.device) else {
+                return Some(route);
+            };
+            route = self.tables.get(table)?.lookup(to, 0)?;
+        }
+        None
+    }
+
+    /// The routes to an address in each VRF.
+    pub(super) fn in_vrfs(&self, to: IpAddr) -> impl Iterator<Item = &Route> {
+        let tables = self.vrfs.values().filter_map(|table| self.tables.get(table));
+        tables.filter_map(move |table| table.lookup(to, 0))
     }
 
     /// The next hops of all tables.

@@ -88,7 +88,7 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
     let usual = [rule(0, OWN), rule(0, MAIN)];
     let routes = [(MAIN, main.clone()), (9, other), (OWN, own)];
     let way = |table: &Table, to: &str, mark| table.way(address(to), mark, None).map(|route| route.hop.device.clone());
-    table.follow(usual.to_vec(), routes.clone());
+    table.follow(usual.to_vec(), routes.clone(), HashMap::new());
     // A packet with a mark has the route of others.
     for mark in [0, 7] {
         assert_eq!(way(&table, "10.9.9.9", mark).as_deref(), Some("main"));
@@ -101,7 +101,7 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
         "as ovs/route/lookup says it"
     );
     let before = table.generation();
-    table.follow(vec![usual[0], rule(7, 9), usual[1]], routes.clone());
+    table.follow(vec![usual[0], rule(7, 9), usual[1]], routes.clone(), HashMap::new());
     assert_ne!(table.generation(), before);
     for (to, mark, device) in [
         ("10.9.9.9", 7, "other"),
@@ -123,28 +123,28 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
         invert: true,
         ..rule(7, 9)
     };
-    table.follow(vec![inverted, usual[1]], routes.clone());
+    table.follow(vec![inverted, usual[1]], routes.clone(), HashMap::new());
     assert_eq!(way(&table, "10.8.9.9", 0).as_deref(), Some("other"));
     assert_eq!(way(&table, "10.8.9.9", 7).as_deref(), Some("main"));
     let suppressed = Rule {
         suppress: Some(0),
         ..usual[1]
     };
-    table.follow(vec![suppressed, rule(0, 9)], routes.clone());
+    table.follow(vec![suppressed, rule(0, 9)], routes.clone(), HashMap::new());
     assert_eq!(way(&table, "10.8.9.9", 0).as_deref(), Some("other"));
     assert_eq!(way(&table, "11.8.9.9", 0), None);
     let end = Rule {
         table: None,
         ..rule(0, 0)
     };
-    table.follow(vec![end, usual[1]], routes.clone());
+    table.follow(vec![end, usual[1]], routes.clone(), HashMap::new());
     assert_eq!(way(&table, "10.8.9.9", 0), None);
     // A rule about the source counts where the source does not depend on the route.
     let of_source = Rule {
         from: prefix("192.0.2.0/24"),
         ..rule(0, 9)
     };
-    table.follow(vec![of_source, usual[1]], routes);
+    table.follow(vec![of_source, usual[1]], routes, HashMap::new());
     for (from, device) in [
         (Some("192.0.2.7"), "other"),
         (Some("192.0.3.7"), "main"),
@@ -154,6 +154,38 @@ fn packets_take_the_table_that_the_kernels_rules_choose_by_their_mark() {
         let found = table.way(address("10.8.9.9"), 0, from.map(address));
         assert_eq!(found.unwrap().hop.device, device, "{from:?}");
     }
+}
+
+#[test]
+fn a_route_to_a_vrf_leads_on_by_the_routes_of_that_vrf() {
+    use policy::MAIN;
+    let mut table = Table::default();
+    let usual = vec![rule(0, policy::LOCAL), rule(0, MAIN), rule(7, 10)];
+    let routes = [
+        (MAIN, route("10.1.0.0/16", "blue", CACHED)),
+        (MAIN, route("10.2.0.0/16", "red", CACHED)),
+        (MAIN, route("10.3.0.0/16", "loop", CACHED)),
+        (10, route("10.1.2.0/24", "v0", CACHED)),
+        (10, route("10.1.0.1/32", "v0", LOCAL)),
+        (11, route("10.2.0.0/16", "blue", CACHED)),
+        (10, route("10.2.3.0/24", "v1", CACHED)),
+        (12, route("10.3.0.0/16", "loop", CACHED)),
+    ];
+    let vrfs = [("blue", 10), ("red", 11), ("loop", 12)];
+    table.follow(usual, routes, vrfs.map(|(name, table)| (name.to_owned(), table)).into());
+    let way = |to: &str, mark| {
+        table
+            .way(address(to), mark, None)
+            .map(|route| route.hop.device.as_str())
+    };
+    assert_eq!(way("10.1.2.3", 0), Some("v0"));
+    assert_eq!(way("10.1.9.9", 0), None, "the VRF has no route");
+    assert_eq!(way("10.2.3.4", 0), Some("v1"), "from VRF to VRF");
+    assert_eq!(way("10.3.0.1", 0), None, "for ever");
+    assert_eq!(way("10.4.0.1", 7), None);
+    let own = table.way(address("10.1.0.1"), 0, None).unwrap();
+    assert_eq!(own.origin, LOCAL, "an address of the host");
+    assert!(table.is_local(address("10.1.0.1")) && !table.is_local(address("10.1.2.3")));
 }
 
 #[test]
