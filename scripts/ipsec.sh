@@ -1,11 +1,11 @@
 #!/bin/bash
 # Tries tunnels with IPsec in a virtual machine with Debian's kernel, which has ESP: with states and
-# policies set by hand, and with Debian's ovs-monitor-ipsec and strongSwan, if apt-get has them.
-# usage: ipsec.sh   (OXVS=target/release/oxvs)
+# policies set by hand, and with Debian's ovs-monitor-ipsec and strongSwan or Libreswan, if apt-get
+# has them.   usage: ipsec.sh [by-hand|strongswan|libreswan]...   (OXVS=target/release/oxvs)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
-for program in qemu-system-x86_64 tcpdump; do
+for program in qemu-system-x86_64 tcpdump openssl; do
     command -v $program >/dev/null || {
         echo "ipsec: skipped: $program is not installed"
         exit 0
@@ -13,25 +13,26 @@ for program in qemu-system-x86_64 tcpdump; do
 done
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/packages" "$dir/root"
 
-# The files of the IKE daemon and of the monitor, and of the Python that runs it.
+# fetch PACKAGE...: unpacks them, the monitor, the Python that runs it, and certificates, into
+# $dir/ike.tar.
 fetch() {
     # Debian's Python has the library.
-    local python=/usr/bin/python3 file
+    local python=/usr/bin/python3 file root=$dir/root
     $python -c 'import ovs.db.idl' 2>/dev/null || {
         echo "the Python library of Open vSwitch is not installed"
         return 1
     }
-    (cd "$dir/packages" && apt-get -qq download openvswitch-ipsec libstrongswan strongswan-starter \
-        strongswan-libcharon strongswan-charon libstrongswan-standard-plugins >"$dir/apt" 2>&1) || {
-        echo "apt-get cannot fetch openvswitch-ipsec and strongSwan"
+    rm -rf "$dir/packages" "$root"
+    mkdir -p "$dir/packages" "$root/usr/bin"
+    (cd "$dir/packages" && apt-get -qq download openvswitch-ipsec "$@" >"$dir/apt" 2>&1) || {
+        echo "apt-get cannot fetch openvswitch-ipsec and $1"
         return 1
     }
-    for package in "$dir"/packages/*.deb; do dpkg-deb -x "$package" "$dir/root"; done
-    mkdir -p "$dir/root/usr/bin"
-    cp $python "$dir/root/usr/bin/python3"
-    $python - <<'PYTHON' | tar -cf - -T - 2>/dev/null | tar -xf - -C "$dir/root"
+    for package in "$dir"/packages/*.deb; do dpkg-deb -x "$package" "$root"; done
+    cp $python "$root/usr/bin/python3"
+    cp "$(command -v openssl)" "$root/usr/bin/openssl"
+    $python - <<'PYTHON' | tar -cf - -T - 2>/dev/null | tar -xf - -C "$root"
 import glob, os, sys, sysconfig
 import ovs, sortedcontainers
 for root in [sysconfig.get_path("stdlib"), os.path.dirname(ovs.__file__), os.path.dirname(sortedcontainers.__file__)]:
@@ -40,29 +41,63 @@ for root in [sysconfig.get_path("stdlib"), os.path.dirname(ovs.__file__), os.pat
                     and not n.startswith("config-") and n not in ("idlelib", "tkinter", "ensurepip", "lib2to3")]
         for name in files:
             print(os.path.join(directory, name))
-for name in ["/usr/share/openvswitch/vswitch.ovsschema", "/etc/protocols", "/etc/services"]:
+for name in ["/usr/share/openvswitch/vswitch.ovsschema", "/etc/protocols", "/etc/services", "/etc/ssl/openssl.cnf",
+             "/usr/lib/ssl/openssl.cnf"]:
     if os.path.exists(name):
         print(name)
 PYTHON
     # Libraries of all of these.
-    find "$dir/root" -type f \( -name '*.so*' -o -path '*/ipsec/*' -o -path '*/bin/python3' \) |
-        LD_LIBRARY_PATH="$dir/root/usr/lib/ipsec:$dir/root/usr/lib/x86_64-linux-gnu" xargs ldd 2>/dev/null |
+    find "$root" -type f \( -name '*.so*' -o -path '*/ipsec/*' -o -path '*/bin/*' \) |
+        LD_LIBRARY_PATH="$root/usr/lib/ipsec:$root/usr/lib/x86_64-linux-gnu" xargs ldd 2>/dev/null |
         sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | grep -v "^$dir" | sort -u | while read -r file; do
-        mkdir -p "$dir/root/lib"
-        cp -n "$file" "$dir/root/lib/"
+        mkdir -p "$root/lib"
+        cp -n "$file" "$root/lib/"
     done
-    tar -C "$dir/root" -cf "$dir/ike.tar" .
+    cp -r "$dir/certificates" "$root/"
+    tar -C "$root" -cf "$dir/ike.tar" .
 }
 
-options=(--memory 1536 --program "$OXVS" --program tcpdump)
-if fetch; then
-    options+=(--program "$dir/ike.tar")
-else
-    echo "ipsec: without ovs-monitor-ipsec and strongSwan"
-fi
-# ESP, and what AES with SHA-2 and AES-GCM need.
-for module in veth tun sch_ingress cls_bpf xfrm_user esp4 authenc echainiv seqiv gcm ctr \
-    ghash_generic sha512_generic drbg jitterentropy_rng; do
-    options+=(--module "$module")
+# For each side one that it has signed itself, and one of an authority.
+certificates() {
+    mkdir "$dir/certificates"
+    (
+        cd "$dir/certificates"
+        openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /C=US/O=oxvs/CN=authority -keyout ca.key -out ca.pem
+        for side in near far; do
+            openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /C=US/O=oxvs/CN=$side \
+                -addext subjectAltName=DNS:$side -keyout $side.key -out $side.pem
+            openssl req -new -key $side.key -subj /C=US/O=oxvs/CN=$side -out $side.csr
+            openssl x509 -req -in $side.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 \
+                -extfile <(echo subjectAltName=DNS:$side) -out $side-ca.pem
+        done
+    ) 2>"$dir/openssl"
+}
+
+# guest WHAT: runs a script in a guest.
+guest() {
+    local options=(--memory 1536 --timeout 1200 --program "$OXVS" --program tcpdump)
+    [ "$1" = ipsec ] || options+=(--program "$dir/ike.tar")
+    # ESP, and what AES with SHA-2 and AES-GCM need.
+    for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve xfrm_user esp4 esp6 authenc echainiv \
+        seqiv gcm ctr ghash_generic sha512_generic drbg jitterentropy_rng; do
+        options+=(--module "$module")
+    done
+    "$OXVS" lab guest "${options[@]}" -- sh -c \
+        "ike=${2:-}; $(cat scripts/guest/common.sh scripts/guest/encrypted.sh "scripts/guest/$1.sh")"
+}
+
+certificates
+for try in "${@:-by-hand strongswan libreswan}"; do
+    # shellcheck disable=SC2086 # a list of words
+    for one in $try; do
+        case $one in
+        by-hand) guest ipsec ;;
+        strongswan) packages="libstrongswan strongswan-starter strongswan-libcharon strongswan-charon
+            libstrongswan-standard-plugins" ;;
+        libreswan) packages="libreswan libnss3 libnss3-tools libnspr4 libldns3 libevent-core-2.1-7
+            libevent-pthreads-2.1-7 libunbound8 libcurl3-nss libcap-ng0 nss-plugin-pem" ;;
+        esac
+        [ "$one" != by-hand ] || continue
+        if fetch $packages; then guest ike "$one"; else echo "ipsec: without $one"; fi
+    done
 done
-"$OXVS" lab guest "${options[@]}" -- sh -c "$(cat scripts/ipsec-guest.sh)"

@@ -71,12 +71,12 @@ start() {
 
 # begin_capture FILE [FILTER]: the packets on the far end of the cable.
 begin_capture() {
-    ip netns exec far tcpdump -Z root -U -n -s 160 -i wire -w "$@" 2>/tmp/tcpdump &
+    ip netns exec far tcpdump -Z root --immediate-mode -U -n -s 160 -i wire -w "$@" 2>/tmp/tcpdump &
     capture=$!
     until grep -q listening /tmp/tcpdump; do sleep 0.2; done
 }
 end_capture() {
-    sleep 0.5
+    sleep 1
     kill $capture
     wait $capture || true
 }
