@@ -34,7 +34,7 @@ vsctl far add-port br0 t0 -- set interface t0 type=vxlan options:key=42 \
     options:remote_ip=172.31.0.1 options:psk=swordfish
 for side in near far; do
     until_it "$side forwards, if it is encrypted" forwards $side
-    blocks $side 2 || fail "no policies at $side"
+    blocks $side 3 || fail "no policies at $side"
 done
 pings_not || fail "a ping passes without states"
 until_it "near counts packets that do not leave" counted near drop_host_policy
@@ -52,7 +52,7 @@ no_ike far
 until_it "near counts packets in the clear" sh -c "ip netns exec host-far ping -c 1 -W 1 10.9.0.1; \
     [ \$(OVS_RUNDIR=/tmp/near oxvs appctl coverage/read-counter ipsec_in_not_encrypted) -gt 0 ]"
 no_ike near
-until_it "near restores its policies" blocks near 2
+until_it "near restores its policies" blocks near 3
 until_it "near counts blocked packets" sh -c "ip netns exec host-far ping -c 1 -W 1 10.9.0.1; \
     [ \$(OVS_RUNDIR=/tmp/near oxvs appctl coverage/read-counter ipsec_in_blocked) -gt 0 ]"
 # Without IPsec at both ends the tunnel is a usual one.

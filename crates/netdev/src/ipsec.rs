@@ -3,13 +3,14 @@
 //! A daemon for IKE, not the switch, installs the policies that encrypt. For each other end of a
 //! tunnel the switch installs policies that block, outward and inward, with a larger number of
 //! priority: the kernel applies the one with the smallest. So only what the daemon's policies
-//! encrypt passes, also before the daemon has installed them and after it has removed them.
+//! encrypt passes, also before the daemon has installed them and after it has removed them. A third
+//! policy keeps ICMP errors that quote decrypted packets from leaving.
 //!
 //! Policies outlive the process, so a killed switch leaves no gap. Their priority names their
 //! owner: the upper half says that they are oxvs's, the lower half is a hash of its run directory.
 //! The next process with that directory finds them by it.
 
-use crate::netlink::xfrm::{self, Direction};
+use crate::netlink::xfrm;
 use crate::netlink::{Netlink, parse};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,16 +63,19 @@ impl IpsecBlocks {
             return Ok(done);
         }
         let present = xfrm::blocking(&mut self.requests, self.priority)?;
-        let present: BTreeSet<_> = present.iter().map(|own| (own.direction, own.selector)).collect();
+        let mut present: BTreeSet<_> = present.iter().map(|own| (own.direction, own.selector)).collect();
         for peer in peers {
-            for direction in [Direction::In, Direction::Out] {
-                let selector = xfrm::selector(peer, direction);
+            for (direction, selector) in xfrm::selectors(peer) {
+                // Several tunnels with one other end share the policy about errors.
                 if present.contains(&(direction as u8, selector)) {
                     continue;
                 }
                 let ask = xfrm::block(&selector, direction, self.priority);
                 match self.requests.request(ask) {
-                    Ok(()) => done.added.insert(*peer),
+                    Ok(()) => {
+                        present.insert((direction as u8, selector));
+                        done.added.insert(*peer)
+                    }
                     Err(error) => done.failed.insert(*peer, error).is_none(),
                 };
             }
@@ -85,11 +89,8 @@ impl IpsecBlocks {
     /// # Errors
     /// The kernel's.
     pub fn keep(&mut self, peers: &BTreeSet<IpsecPeer>) -> io::Result<()> {
-        let selectors = |peer: &IpsecPeer| {
-            let both = [Direction::In, Direction::Out];
-            both.map(|direction| (direction as u8, xfrm::selector(peer, direction)))
-        };
-        let kept: BTreeSet<_> = peers.iter().flat_map(selectors).collect();
+        let all = peers.iter().flat_map(xfrm::selectors);
+        let kept: BTreeSet<_> = all.map(|(direction, selector)| (direction as u8, selector)).collect();
         for policy in xfrm::blocking(&mut self.requests, self.priority)? {
             if !kept.contains(&(policy.direction, policy.selector)) {
                 match self.requests.request(xfrm::unblock(&policy)) {

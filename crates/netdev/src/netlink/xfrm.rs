@@ -20,6 +20,11 @@ const XFRM_POLICY_BLOCK: u8 = 1;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+/// Type and code of "port unreachable" (RFC 792, RFC 4443), which stand where a selector has ports.
+const PORT_UNREACHABLE: (u16, u16) = (3, 3);
+const PORT_UNREACHABLE_V6: (u16, u16) = (1, 4);
 const ESP: u8 = 50;
 /// No limit of bytes or packets.
 const XFRM_INF: [u8; 8] = [0xff; 8];
@@ -29,6 +34,8 @@ const SELECTOR: usize = 56;
 const SADDR: usize = 16;
 const DPORT: usize = 32;
 const DPORT_MASK: usize = 34;
+const SPORT: usize = 36;
+const SPORT_MASK: usize = 38;
 const FAMILY: usize = 40;
 const PREFIXLEN_D: usize = 42;
 const PREFIXLEN_S: usize = 43;
@@ -88,8 +95,33 @@ pub(crate) fn is_loss(kind: u16) -> bool {
     matches!(kind, XFRM_MSG_DELPOLICY | XFRM_MSG_UPDPOLICY | XFRM_MSG_FLUSHPOLICY)
 }
 
+/// What may not pass unencrypted between a tunnel and its other end.
+pub(crate) fn selectors(peer: &IpsecPeer) -> [(Direction, Selector); 3] {
+    [
+        (Direction::In, selector(peer, Direction::In)),
+        (Direction::Out, selector(peer, Direction::Out)),
+        (Direction::Out, errors(peer)),
+    ]
+}
+
+/// ICMP errors to the other end that quote decrypted packets: the kernel sends them where it has no
+/// socket for a packet, because the switch has ended, or does not know of one, as its GRE module.
+fn errors(peer: &IpsecPeer) -> Selector {
+    let (protocol, (kind, code)) = match peer.address {
+        IpAddr::V4(_) => (ICMP, PORT_UNREACHABLE),
+        IpAddr::V6(_) => (ICMPV6, PORT_UNREACHABLE_V6),
+    };
+    let any_port = IpsecPeer { protocol, ..*peer };
+    let mut selector = selector(&any_port, Direction::Out);
+    for (value, at, mask) in [(kind, SPORT, SPORT_MASK), (code, DPORT, DPORT_MASK)] {
+        selector[at..at + 2].copy_from_slice(&value.to_be_bytes());
+        selector[mask..mask + 2].fill(0xff);
+    }
+    selector
+}
+
 /// All packets of a tunnel to its other end, or from it.
-pub(crate) fn selector(peer: &IpsecPeer, direction: Direction) -> Selector {
+fn selector(peer: &IpsecPeer, direction: Direction) -> Selector {
     let mut selector = [0; SELECTOR];
     let (address, prefix) = match direction {
         Direction::In => (SADDR, PREFIXLEN_S),
@@ -209,6 +241,18 @@ mod tests {
         assert_eq!(&back[16..18], &[0xfd, 0x31]);
         assert_eq!(&back[32..40], &[0; 8], "GRE has no ports");
         assert_eq!(&back[42..45], &[0, 128, 47]);
+    }
+
+    #[test]
+    fn errors_that_quote_packets_are_blocked_by_their_type_and_code() {
+        for (address, expected) in [("192.0.2.7", (1, [0, 3], [0, 3])), ("fd31::2", (58, [0, 1], [0, 4]))] {
+            let peer = peer(address, 17, 4789);
+            let [.., (direction, selector)] = selectors(&peer);
+            let ports = (selector[44], [selector[36], selector[37]], [selector[32], selector[33]]);
+            assert_eq!((direction, ports), (Direction::Out, expected));
+            assert_eq!((&selector[34..36], &selector[38..40]), (&[0xff; 2][..], &[0xff; 2][..]));
+            assert_eq!(selectors(&peer)[1].1[..16], selector[..16], "to the other end");
+        }
     }
 
     #[test]
