@@ -205,14 +205,13 @@ fn result(rounds: &[Round]) -> Result<Measured> {
     for (metric, value) in [("barrier", barrier), ("early", early), ("rounds", number)] {
         measured.metrics.insert(metric.to_owned(), value);
     }
-    let renamed = |(_, value)| ("effect".to_owned(), value);
-    measured.metrics.extend(delays.metrics.into_iter().map(renamed));
-    measured.distributions.extend(
-        delays
-            .distributions
-            .into_iter()
-            .map(|(_, value)| ("effect".to_owned(), value)),
-    );
+    let name = || "effect".to_owned();
+    measured
+        .metrics
+        .extend(delays.metrics.into_values().map(|mean| (name(), mean)));
+    measured
+        .distributions
+        .extend(delays.distributions.into_values().map(|found| (name(), found)));
     Ok(measured)
 }
 
