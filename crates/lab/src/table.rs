@@ -12,6 +12,19 @@ pub struct Table {
     pub unit: String,
     /// In the order of the source.
     pub cells: Vec<Cell>,
+    /// Cells that belong to it and have no result.
+    pub absent: Vec<Absent>,
+}
+
+/// A cell without a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Absent {
+    /// The dimensions' values.
+    pub at: BTreeMap<String, String>,
+    /// Why there is none.
+    pub why: String,
+    /// It can be measured here, so that a claim about it needs it.
+    pub possible: bool,
 }
 
 /// One result.
@@ -37,6 +50,8 @@ pub struct Layout {
     pub value: Columns,
     /// Dimensions that lie across the columns, if any.
     pub across: Option<Across>,
+    /// Why its numbers are to be taken with care, for a reader.
+    pub caution: Option<String>,
     /// Only rows with these values.
     #[serde(default)]
     pub only: BTreeMap<String, String>,
@@ -112,7 +127,7 @@ impl Table {
         let columns: BTreeMap<String, usize> = reader.headers()?.iter().map(str::to_owned).zip(0..).collect();
         let mut table = Table {
             unit: layout.unit.clone(),
-            cells: Vec::new(),
+            ..Table::default()
         };
         for record in reader.records() {
             let row = Row {
@@ -198,7 +213,12 @@ impl Row<'_> {
         let value = match columns {
             Columns::Mean { mean, deviation, n } => match (self.number(mean, across)?, self.number(deviation, across)?)
             {
-                (Some(mean), Some(deviation)) => Some(Estimate::Mean { mean, deviation, n: *n }),
+                (Some(mean), Some(deviation)) => Some(Estimate::Mean {
+                    mean,
+                    deviation,
+                    n: *n,
+                    skew: 0.0,
+                }),
                 (mean, _) => mean.map(Estimate::Point),
             },
             Columns::Interval { low, high, level } => match (self.number(low, across)?, self.number(high, across)?) {

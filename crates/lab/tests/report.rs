@@ -139,7 +139,7 @@ fn samples_that_turn_a_result_turn_the_verdict() {
                 .and_then(|window| window.parse().ok())
                 .unwrap_or(2048.0);
             for value in sample.metrics.values_mut() {
-                *value = 1e8 * window.powf(factor);
+                *value = 1e8 * window.powf(factor) * (1.0 + 0.001 * f64::from(sample.repetition));
             }
         }
         let files = report::render(&Input::new(results, None).unwrap()).unwrap();
@@ -154,8 +154,8 @@ fn samples_that_turn_a_result_turn_the_verdict() {
             .unwrap();
         of_ours["text"].as_str().unwrap().to_owned()
     };
-    assert_eq!(verdict(0.5), "reproduced");
-    assert_eq!(verdict(-0.5), "not reproduced");
+    assert_eq!(verdict(0.5), "holds");
+    assert_eq!(verdict(-0.5), "refuted");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
                 1.0
             };
             for value in sample.metrics.values_mut() {
-                *value = 0.1 * factor;
+                *value = 0.1 * factor * (1.0 + 0.001 * f64::from(sample.repetition));
             }
         }
         let files = report::render(&Input::new(results, None).unwrap()).unwrap();
@@ -193,7 +193,7 @@ fn what_the_bridge_does_by_itself_turns_no_verdict_on_another_switch() {
         .iter()
         .find(|mark| mark["system"] == "oxvs")
         .unwrap();
-    assert_eq!(ours["text"], "reproduced", "{row:#}");
+    assert_eq!(ours["text"], "holds", "{row:#}");
     // Its numbers have its own name, not that of the switch that it replaces.
     assert!(
         ours["evidence"][0]["text"].as_str().unwrap().starts_with("oxvs: "),
@@ -210,11 +210,19 @@ fn a_tunnel_is_judged_beside_open_vswitch_where_both_have_results() {
                 sample.system = "ovs-tso".to_owned();
             }
             let factor = if sample.system == "oxvs" { ours } else { 1.0 };
+            let factor = factor * (1.0 + 0.001 * f64::from(sample.repetition));
             sample.metrics.values_mut().for_each(|value| *value = factor);
         }
         results
             .samples
             .retain(|s| s.scenario != "S5.overlay" || s.system != "ovs-tso" || s.at["underlay"] == "native");
+        results.skipped.push(lab::results::Skipped {
+            scenario: "S5.overlay".to_owned(),
+            system: "ovs-tso".to_owned(),
+            at: [("underlay".to_owned(), "host".to_owned())].into(),
+            reason: "it sends tunnels' packets through its own bridges only".to_owned(),
+            failed: false,
+        });
         let files = report::render(&Input::new(results, None).unwrap()).unwrap();
         let (_, text) = files.iter().find(|(name, _)| *name == "verdicts.json").unwrap();
         let rows: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -230,8 +238,8 @@ fn a_tunnel_is_judged_beside_open_vswitch_where_both_have_results() {
         };
         [mark("oxvs"), mark("Linux bridge")].map(|text| text.as_str().unwrap().to_owned())
     };
-    assert_eq!(verdict(9.0), ["reproduced", "not testable here"]);
-    assert_eq!(verdict(7.0), ["not reproduced", "not testable here"]);
+    assert_eq!(verdict(9.0), ["holds", "not testable here"]);
+    assert_eq!(verdict(7.0), ["refuted", "not testable here"]);
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
 pub(crate) use host::UNDERLAY;
 pub use host::{DEVICE, Host};
 pub use program::use_program;
-pub(crate) use program::{lab as lab_program, switch as switch_program};
+pub(crate) use program::{Build, lab as lab_program, switch as switch_program, switch_build, use_switch};
 pub use record::clean;
 
 use crate::results::Loss;

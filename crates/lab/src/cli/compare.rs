@@ -1,11 +1,12 @@
 //! `oxvs lab compare`.
 
-use crate::compare::{Compared, Comparison, LEVEL, Size, Verdict, compare};
-use crate::results::load;
-use anyhow::{Result, ensure};
+use crate::compare::{Compared, Comparison, LEVEL, Size, Verdict, compare, junit};
+use crate::results::{Results, load};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Two runs.
 #[derive(Args, Debug)]
@@ -14,28 +15,75 @@ pub(super) struct Compare {
     a: PathBuf,
     /// A run's directory, compared with it
     b: PathBuf,
+    #[command(flatten)]
+    gate: Gate,
+}
+
+/// What counts, and how it is told.
+#[derive(Args, Debug)]
+pub(super) struct Gate {
+    /// Differences up to so many percent are none
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    threshold: f64,
     /// Show every comparison, not only those that differ
     #[arg(long)]
     all: bool,
     /// Print JSON: every comparison
     #[arg(long)]
     json: bool,
+    /// Write a report for JUnit to this file: what is worse has failed
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
 }
 
+/// Exit status if something is worse.
+const WORSE: u8 = 3;
+
 impl Compare {
-    /// Compares, and prints.
+    /// Compares, prints, and says by its exit status whether something is worse.
     ///
     /// # Errors
     /// One of them is no run, or they have nothing in common.
-    pub(super) fn run(&self) -> Result<()> {
-        let compared = compare(&load(&self.a)?, &load(&self.b)?);
+    pub(super) fn run(&self) -> Result<ExitCode> {
+        self.gate.check()?;
+        self.gate.tell(&load(&self.a)?, &load(&self.b)?)
+    }
+}
+
+impl Gate {
+    /// Whether its options make sense.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(super) fn check(&self) -> Result<()> {
+        ensure!(
+            (0.0..=1000.0).contains(&self.threshold),
+            "--threshold wants percent, 0 to 1000"
+        );
+        Ok(())
+    }
+
+    /// Compares, prints, and says by its exit status whether something is worse.
+    ///
+    /// # Errors
+    /// The runs have nothing in common; the report cannot be written.
+    pub(super) fn tell(&self, a: &Results, b: &Results) -> Result<ExitCode> {
+        let compared = compare(a, b, self.threshold / 100.0);
+        if let Some(path) = &self.junit {
+            std::fs::write(path, junit(&compared)).with_context(|| path.display().to_string())?;
+        }
         if self.json {
             mgmt::outln!("{}", serde_json::to_string_pretty(&compared)?);
-            return Ok(());
+        } else {
+            mgmt::out!("{}", table(&compared, self.all));
         }
-        mgmt::out!("{}", table(&compared, self.all));
         ensure!(!compared.comparisons.is_empty(), "the two runs have nothing in common");
-        Ok(())
+        let is_worse = |one: &Comparison| one.verdict == Some(Verdict::Worse);
+        Ok(if compared.comparisons.iter().any(is_worse) {
+            ExitCode::from(WORSE)
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 }
 
@@ -82,13 +130,13 @@ fn table(compared: &Compared, all: bool) -> String {
     }
     let different = compared.comparisons.iter().filter(|one| one.different).count();
     let n = compared.comparisons.len();
+    let untold = compared.comparisons.iter().filter(|one| one.ratio.is_none()).count();
     out + &format!(
-        "{different} of {n} comparisons differ (Welch's test, Holm's correction for {n} comparisons, level {LEVEL})\n"
+        "{different} of {n} comparisons differ ({untold} cannot be told apart from chance: too few repetitions; Holm's correction for {n} comparisons, level {LEVEL})\n"
     )
 }
 
 fn row(one: &Comparison) -> [String; 10] {
-    let values: Vec<String> = one.at.iter().map(|(key, value)| format!("{key} {value}")).collect();
     let ratio = one.ratio.map_or("-".to_owned(), |[value, low, high]| {
         format!("{value:.3} ({low:.3} to {high:.3})")
     });
@@ -107,7 +155,7 @@ fn row(one: &Comparison) -> [String; 10] {
     [
         one.scenario.clone(),
         one.system.clone(),
-        values.join(", "),
+        one.place(),
         one.metric.clone(),
         format!("{} {}", number(one.a.mean), one.unit),
         format!("{} {}", number(one.b.mean), one.unit),

@@ -1,5 +1,6 @@
 //! `oxvs lab`: the command line of the laboratory.
 
+mod ab;
 mod bench;
 mod compare;
 mod guest;
@@ -22,6 +23,7 @@ Examples:
   oxvs lab run --full --out results --budget 60  an hour of everything; the same command continues it
   oxvs lab report results                        a page with figures, tables and verdicts
   oxvs lab compare results-before results-after  the differences between two runs
+  oxvs lab ab old/oxvs new/oxvs S0.rtt.l3        two builds in turns on the same testbeds
   oxvs lab bench                                 the datapath alone, beside Open vSwitch with DPDK
   oxvs lab clean                                 remove the remains of killed runs
 
@@ -54,8 +56,12 @@ enum Command {
         #[arg(long = "figure", value_name = "NAME", requires = "figures")]
         only: Vec<String>,
     },
-    /// Compare two runs: ratio, significance and size of every difference
+    /// Compare two runs: ratio, significance and size of every difference. Exit status 3 if
+    /// something is worse
     Compare(compare::Compare),
+    /// Run two builds of the switch in turns on the same testbeds, and compare them. Exit status 3
+    /// if something is worse
+    Ab(ab::Ab),
     /// Measure how fast the datapath is: packets from memory through rules to nowhere, beside Open
     /// vSwitch with DPDK
     Bench(bench::Bench),
@@ -75,6 +81,13 @@ enum Command {
         /// A run's directory, for whose report the results are kept
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
+        /// Check the verdicts instead: simulate results, equal ones and ones with an effect, and
+        /// count the wrong verdicts
+        #[arg(long)]
+        verdicts: bool,
+        /// How often each is simulated
+        #[arg(long, default_value_t = 10_000, requires = "verdicts", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+        runs: u32,
     },
     /// Run a command in a virtual machine with Debian's cloud kernel, for features that this
     /// machine's kernel lacks
@@ -95,7 +108,8 @@ enum Command {
     },
 }
 
-/// `oxvs-lab ARG…`: exit status 0 for success, 1 for a failure, 2 for wrong arguments.
+/// `oxvs-lab ARG…`: exit status 0 for success, 1 for a failure, 2 for wrong arguments, 3 if a
+/// comparison finds something worse.
 pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     if let Some(caller) = std::env::var_os(CALLER).filter(|caller| *caller != *OXVS) {
         let caller = caller.to_string_lossy();
@@ -114,23 +128,30 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Command::List => list::list(),
         Command::Run(run) => run.run(),
         Command::Report { dir, figures, only } => report(&dir, figures.as_deref(), &only),
-        Command::Compare(compare) => compare.run(),
+        Command::Compare(compare) => return told(compare.run()),
+        Command::Ab(ab) => return told(ab.run()),
         Command::Bench(bench) => bench.run(),
         Command::Serve { dir, port } => crate::report::serve(&dir, port),
         Command::Clean => clean(),
-        Command::Calibrate { out } => calibrate(out.as_deref()),
+        Command::Calibrate {
+            out,
+            verdicts: true,
+            runs,
+        } => verdicts(out.as_deref(), runs),
+        Command::Calibrate { out, .. } => calibrate(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
         Command::Warden { id } => crate::bed::warden::watch(&id),
         Command::Cable { a, b, pace } => crate::bed::delay::main(pace, &a, &b),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("oxvs lab: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    told(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn told(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("oxvs lab: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result<()> {
@@ -155,6 +176,20 @@ fn calibrate(out: Option<&Path>) -> anyhow::Result<()> {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} checks failed", checks.len()),
     }
+}
+
+/// Rates of wrong verdicts must not depend on the day.
+const SEED: u64 = 27;
+
+fn verdicts(out: Option<&Path>, runs: u32) -> anyhow::Result<()> {
+    let rates = crate::findings::simulate(runs, SEED);
+    mgmt::out!("{}", crate::findings::rates_table(&rates));
+    if let Some(dir) = out {
+        let path = dir.join(crate::report::RATES);
+        std::fs::write(&path, serde_json::to_string_pretty(&rates)? + "\n")
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 fn clean() -> anyhow::Result<()> {

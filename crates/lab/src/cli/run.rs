@@ -35,6 +35,10 @@ pub(super) struct Run {
     /// Stop before a repetition that would end after this time
     #[arg(long, value_name = "MINUTES")]
     budget: Option<f64>,
+    /// Repeat the experiments whose verdicts are undecided, twice as often each time, until all are
+    /// decided that the chosen points can decide; each repetition has a testbed of its own
+    #[arg(long, requires = "budget")]
+    until_decided: bool,
     /// Run in a virtual machine, with all that Debian's kernel has
     #[arg(long)]
     in_guest: bool,
@@ -72,6 +76,7 @@ impl Run {
             profile: if self.full { Profile::Full } else { Profile::Quick },
             out: out.clone(),
             budget: self.budget.map(|minutes| minutes * 60.0),
+            until_decided: self.until_decided,
             in_guest: self.inside,
         };
         let outcome = run(&options, &stop)?;
@@ -91,6 +96,9 @@ impl Run {
                 .iter()
                 .flat_map(|name| ["--switch".to_owned(), name.clone()]),
         );
+        if self.until_decided {
+            args.push("--until-decided".to_owned());
+        }
         args.push("--inside".to_owned());
         let complete = |dir: &Path| {
             let invocations = results::load(dir)
@@ -193,6 +201,6 @@ fn read(path: &Path) -> Result<Scenario> {
 }
 
 /// A name that sorts by time, in UTC.
-fn fresh_name() -> PathBuf {
+pub(super) fn fresh_name() -> PathBuf {
     telemetry::timestamp("lab-%Y-%m-%d-%H%M%S").into()
 }

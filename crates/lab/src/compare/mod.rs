@@ -2,11 +2,17 @@
 //!
 //! Every metric that a scenario shows is compared in every cell and on every system that both runs
 //! have. Many comparisons find differences by chance, so Holm's method corrects their
-//! probabilities: less than one in twenty pairs of equal runs reports any difference.
+//! probabilities: less than one in twenty pairs of equal runs reports any difference. A page of
+//! verdicts may have a wrong one in twenty; an alarm that stops a change may not.
+
+mod difference;
+mod junit;
 
 use crate::results::{Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
-use crate::stats::{Series, compare as judge};
+use crate::stats::Series;
+use difference::{Difference, Repeated, delta, spread};
+pub use junit::junit;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -37,7 +43,7 @@ pub struct Comparison {
     /// The second.
     pub b: Summary,
     /// Mean of the second over mean of the first, and its 95 % interval; none where one is not
-    /// positive.
+    /// positive, or nothing is known of the spread.
     pub ratio: Option<[f64; 3]>,
     /// Probability of such a difference by chance, of this comparison alone.
     pub p: f64,
@@ -91,9 +97,50 @@ pub enum Verdict {
 /// A corrected probability below this is no chance.
 pub const LEVEL: f64 = 0.05;
 
-/// Compares the second run with the first.
-pub fn compare(a: &Results, b: &Results) -> Compared {
+impl Comparison {
+    /// Its cell in words.
+    pub fn place(&self) -> String {
+        let values = self.at.iter().map(|(key, value)| format!("{key} {value}"));
+        values.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Its numbers in words.
+    pub fn in_words(&self) -> String {
+        let ratio = self.ratio.map_or_else(String::new, |[value, low, high]| {
+            format!(", {value:.3} times ({low:.3} to {high:.3})")
+        });
+        format!(
+            "{} {} instead of {} {}{ratio}, p {:.2e}",
+            self.b.mean, self.unit, self.a.mean, self.unit, self.corrected
+        )
+    }
+}
+
+/// Splits a run of two builds in turns into a run of each.
+///
+/// # Errors
+/// It is no such run.
+pub fn builds(both: &Results) -> anyhow::Result<(Results, Results)> {
+    const SWITCH: &str = "oxvs";
+    let one = |name: &str| {
+        let mut one = both.clone();
+        one.samples.retain(|sample| sample.system == name);
+        one.samples
+            .iter_mut()
+            .for_each(|sample| sample.system = SWITCH.to_owned());
+        let description = both.run.systems.get(name).cloned();
+        let description =
+            description.ok_or_else(|| anyhow::anyhow!("it is no run of two builds: it has no '{name}'"))?;
+        one.run.systems = [(SWITCH.to_owned(), description)].into();
+        Ok::<_, anyhow::Error>(one)
+    };
+    Ok((one("A")?, one("B")?))
+}
+
+/// Compares the second run with the first. Differences up to a factor of `1 + threshold` are none.
+pub fn compare(a: &Results, b: &Results, threshold: f64) -> Compared {
     let mut comparisons = Vec::new();
+    let mut differences = Vec::new();
     let mut remarks = remarks(a, b);
     let (in_a, in_b) = (cells(a), cells(b));
     for (id, experiment) in &a.run.scenarios {
@@ -110,13 +157,15 @@ pub fn compare(a: &Results, b: &Results) -> Compared {
         let both = here.filter_map(|(cell, first)| Some((cell, first, in_b.get(cell)?)));
         for ((_, system, at), first, second) in both {
             for metric in &scenario.metrics {
-                let (first, second) = (series(first, metric), series(second, metric));
-                if first.n() > 0 && second.n() > 0 {
-                    comparisons.push(comparison((id, system, at), metric, &first, &second));
+                let (first, second) = (Repeated::new(first, metric), Repeated::new(second, metric));
+                if first.all.n() > 0 && second.all.n() > 0 {
+                    comparisons.push(comparison((id, system, at), metric, &first.all, &second.all));
+                    differences.push(Difference::new(&first, &second, threshold));
                 }
             }
         }
     }
+    judge(&mut comparisons, &differences, threshold);
     correct(&mut comparisons);
     Compared { comparisons, remarks }
 }
@@ -127,8 +176,8 @@ fn comparison(
     a: &Series,
     b: &Series,
 ) -> Comparison {
-    let found = judge(b, a);
-    let size = match found.delta.abs() {
+    let delta = delta(a, b);
+    let size = match delta.abs() {
         ..=0.147 => Size::Negligible,
         ..=0.33 => Size::Small,
         ..=0.474 => Size::Medium,
@@ -147,33 +196,38 @@ fn comparison(
         unit: metric.unit.clone(),
         a: summary(a),
         b: summary(b),
-        ratio: found.ratio.map(|ratio| {
-            let interval = ratio.interval(0.95);
-            [ratio.value, interval.low, interval.high]
-        }),
-        p: probability(a, b, found.welch),
+        ratio: None,
+        p: 1.0,
         corrected: 1.0,
-        delta: found.delta,
+        delta,
         size,
         different: false,
         verdict,
     }
 }
 
-/// By Welch's test; without variance, which that test takes for certainty, by the number of
-/// permutations of the values.
-fn probability(a: &Series, b: &Series, welch: f64) -> f64 {
-    if a.deviation() > 0.0 || b.deviation() > 0.0 || a.mean() == b.mean() {
-        return welch;
+/// Probabilities and intervals. The yardstick of cells with one testbed is the spread of their own
+/// experiment's cells on the system, and no less than that of all its cells.
+fn judge(comparisons: &mut [Comparison], differences: &[Difference], threshold: f64) {
+    let mut spreads: BTreeMap<(String, String), Option<f64>> = BTreeMap::new();
+    let of = |comparisons: &[Comparison], wanted: &dyn Fn(&Comparison) -> bool| {
+        let own = comparisons.iter().zip(differences).filter(|(one, _)| wanted(one));
+        spread(own.map(|(_, difference)| difference))
+    };
+    for n in 0..comparisons.len() {
+        let key = (comparisons[n].system.clone(), comparisons[n].scenario.clone());
+        let spread = *spreads.entry(key).or_insert_with_key(|(system, scenario)| {
+            let all = of(comparisons, &|one| one.system == *system);
+            let own = of(comparisons, &|one| one.system == *system && one.scenario == *scenario);
+            all.map(|all| own.map_or(all, |own| own.max(all)))
+        });
+        let one = &mut comparisons[n];
+        let (p, interval) = differences[n].judged(spread, threshold);
+        one.p = p;
+        one.ratio = interval
+            .filter(|_| one.a.mean > 0.0)
+            .map(|[low, high]| [one.b.mean / one.a.mean, low, high]);
     }
-    let (n, m) = (a.n() as f64, b.n() as f64);
-    let mut ways = 1.0;
-    let mut k = 1.0;
-    while k <= m {
-        ways *= (n + k) / k;
-        k += 1.0;
-    }
-    (2.0 / ways).min(1.0)
 }
 
 /// Holm's method: the smallest probability counts as often as there are comparisons, the next once
@@ -211,11 +265,6 @@ fn cells(results: &Results) -> BTreeMap<Cell<'_>, Vec<&Sample>> {
         cells.entry(cell).or_default().push(sample);
     }
     cells
-}
-
-fn series(samples: &[&Sample], metric: &Metric) -> Series {
-    let values = samples.iter().filter_map(|sample| sample.metrics.get(&metric.name));
-    Series::new(values.map(|value| value * metric.scale))
 }
 
 fn remarks(a: &Results, b: &Results) -> Vec<String> {

@@ -28,6 +28,7 @@ fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
                     system: system.to_owned(),
                     at: cell.at.clone(),
                     repetition,
+                    testbed: repetition + 1,
                     started: 0.0,
                     seconds: 1.0,
                     metrics: BTreeMap::new(),
@@ -70,7 +71,7 @@ fn two_runs_of_the_same_thing_are_called_different_in_at_most_one_comparison_in_
         let (mut all, mut different, mut unlikely) = (0, 0, 0);
         for _ in 0..10 {
             let mut run = || results(repetitions, |_| value(&mut random, 100.0));
-            let compared = compare(&run(), &run());
+            let compared = compare(&run(), &run(), 0.0);
             all += compared.comparisons.len();
             different += compared.comparisons.iter().filter(|one| one.different).count();
             unlikely += compared.comparisons.iter().filter(|one| one.p < LEVEL).count();
@@ -91,17 +92,17 @@ fn two_runs_of_the_same_thing_are_called_different_in_at_most_one_comparison_in_
 fn counts_that_never_vary_are_no_certainty_when_there_are_two_of_them() {
     let mut random = Rng::new(5);
     let mut run = || results(2, |_| random.below(2) as f64);
-    let compared = compare(&run(), &run());
+    let compared = compare(&run(), &run(), 0.0);
     assert!(compared.comparisons.iter().all(|one| !one.different));
     let (zero, one) = (results(10, |_| 0.0), results(10, |_| 1.0));
     assert!(
-        compare(&zero, &one)
+        compare(&zero, &one, 0.0)
             .comparisons
             .iter()
             .all(|one| one.different && one.ratio.is_none())
     );
     assert!(
-        compare(&zero, &zero)
+        compare(&zero, &zero, 0.0)
             .comparisons
             .iter()
             .all(|one| one.p == 1.0 && one.size == Size::Negligible)
@@ -115,7 +116,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
     let b = results(10, |sample| {
         value(&mut random, if sample.system == "oxvs" { 110.0 } else { 100.0 })
     });
-    let compared = compare(&a, &b);
+    let compared = compare(&a, &b, 0.0);
     for one in &compared.comparisons {
         assert_eq!(one.different, one.system == "oxvs", "{one:?}");
         if one.different {
@@ -128,7 +129,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
             );
         }
     }
-    let back = compare(&b, &a);
+    let back = compare(&b, &a, 0.0);
     assert!(
         back.comparisons
             .iter()
@@ -140,7 +141,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
 #[test]
 fn holms_corrections_grow_with_the_probabilities_and_their_number() {
     let a = results(3, |_| 1.0);
-    let mut compared = compare(&a, &a).comparisons;
+    let mut compared = compare(&a, &a, 0.0).comparisons;
     compared.truncate(4);
     for (one, p) in compared.iter_mut().zip([0.01, 0.04, 0.03, 0.005]) {
         one.p = p;
@@ -160,7 +161,7 @@ fn what_makes_runs_unlike_is_said() {
     b.run
         .scenarios
         .insert("S9.new".to_owned(), Experiment::new("x.toml", "", 1));
-    let remarks = compare(&a, &b).remarks.join("\n");
+    let remarks = compare(&a, &b, 0.0).remarks.join("\n");
     for part in [
         "another machine: kernel 'other'",
         "one run is quick",
@@ -169,4 +170,96 @@ fn what_makes_runs_unlike_is_said() {
     ] {
         assert!(remarks.contains(part), "{part}: {remarks}");
     }
+}
+
+/// A quick run: two repetitions on one testbed, whose share of the noise is the larger.
+fn quick(random: &mut Rng, of: impl Fn(&Sample) -> f64) -> Results {
+    let mut bed = 0.0;
+    let mut run = results(2, |sample| {
+        if sample.repetition == 0 {
+            bed = value(random, 0.0);
+        }
+        of(sample) * (1.0 + 0.05 * bed + 0.01 * value(random, 0.0))
+    });
+    run.samples.iter_mut().for_each(|sample| sample.testbed = 1);
+    run
+}
+
+#[test]
+fn a_switch_three_times_slower_in_one_cell_is_found_in_a_quick_run_and_nothing_else_is() {
+    let mut random = Rng::new(4);
+    let cell = first().cells(Profile::Full)[3].at.clone();
+    for _ in 0..20 {
+        let a = quick(&mut random, |_| 100.0);
+        let slow = |sample: &Sample| sample.system == "oxvs" && sample.at == cell;
+        let b = quick(&mut random, |sample| if slow(sample) { 300.0 } else { 100.0 });
+        let compared = compare(&a, &b, 0.05);
+        for one in &compared.comparisons {
+            assert_eq!(
+                one.verdict == Some(Verdict::Worse),
+                one.system == "oxvs" && one.at == cell,
+                "{one:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_within_the_threshold_is_no_difference() {
+    let mut random = Rng::new(9);
+    let a = results(10, |_| value(&mut random, 100.0));
+    let b = results(10, |sample| {
+        value(&mut random, if sample.system == "oxvs" { 104.0 } else { 120.0 })
+    });
+    let different = |threshold: f64| {
+        let compared = compare(&a, &b, threshold);
+        let all = compared.comparisons.into_iter().filter(|one| one.different);
+        all.map(|one| one.system)
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(different(0.0), ["bridge", "oxvs"]);
+    assert_eq!(different(0.08), ["bridge"]);
+}
+
+#[test]
+fn a_report_for_junit_has_a_case_for_each_comparison_and_fails_what_is_worse() {
+    let (a, b) = (
+        results(10, |_| 1.0),
+        results(10, |sample| if sample.system == "oxvs" { 2.0 } else { 1.0 }),
+    );
+    let compared = compare(&a, &b, 0.0);
+    let text = junit(&compared);
+    let n = compared.comparisons.len();
+    assert!(
+        text.contains(&format!("tests=\"{n}\" failures=\"{}\"", n / 2)),
+        "{text}"
+    );
+    assert_eq!(text.matches("<testcase ").count(), n);
+    assert_eq!(text.matches("<failure message=\"worse\">").count(), n / 2);
+}
+
+#[test]
+fn a_run_of_two_builds_in_turns_is_two_runs_of_one_switch() {
+    let mut both = results(3, |sample| if sample.system == "oxvs" { 2.0 } else { 1.0 });
+    for sample in &mut both.samples {
+        sample.system = if sample.system == "oxvs" { "B" } else { "A" }.to_owned();
+    }
+    assert!(builds(&both).is_err(), "its systems are not those builds");
+    both.run.systems = ["A", "B"].map(|name| (name.to_owned(), format!("build {name}"))).into();
+    let (a, b) = builds(&both).unwrap();
+    assert_eq!(a.samples.len(), b.samples.len());
+    let compared = compare(&a, &b, 0.0);
+    assert!(
+        compared
+            .comparisons
+            .iter()
+            .all(|one| one.system == "oxvs" && one.b.mean > one.a.mean)
+    );
+    assert!(
+        compared
+            .remarks
+            .contains(&"oxvs: build A; in the second run build B".to_owned())
+    );
 }

@@ -32,9 +32,11 @@ mod words;
 mod write;
 
 pub use serve::{Server, serve};
+pub(crate) use svg::escape;
 pub use write::{figures, render, write};
 
 use crate::calibration::Check;
+use crate::findings::Rates;
 use crate::results::{self, Results};
 use crate::scenario::{self, Scenario};
 use anyhow::{Context, Result};
@@ -49,10 +51,14 @@ pub struct Input {
     pub scenarios: Vec<Scenario>,
     /// Of the instruments.
     pub calibration: Option<Vec<Check>>,
+    /// Of the verdicts.
+    pub rates: Option<Vec<Rates>>,
 }
 
 /// In a run's directory: what `oxvs lab calibrate` measured, a list of [`Check`].
 pub const CALIBRATION: &str = "calibration.json";
+/// In a run's directory: what `oxvs lab calibrate --verdicts` found, a list of [`Rates`].
+pub const RATES: &str = "verdicts-calibration.json";
 
 impl Input {
     /// Reads a run's directory.
@@ -61,13 +67,9 @@ impl Input {
     /// It is none, or a file of it is damaged: which, and where.
     pub fn read(dir: &Path) -> Result<Input> {
         let results = results::load(dir)?;
-        let path = dir.join(CALIBRATION);
-        let calibration = match std::fs::read_to_string(&path) {
-            Ok(text) => Some(serde_json::from_str(&text).with_context(|| path.display().to_string())?),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        };
-        Input::new(results, calibration)
+        let mut input = Input::new(results, optional(&dir.join(CALIBRATION))?)?;
+        input.rates = optional(&dir.join(RATES))?;
+        Ok(input)
     }
 
     /// Of results.
@@ -90,7 +92,19 @@ impl Input {
             results,
             scenarios,
             calibration,
+            rates: None,
         })
+    }
+}
+
+/// A file of JSON; none if it does not exist.
+fn optional<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .with_context(|| path.display().to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
 

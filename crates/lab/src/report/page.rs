@@ -24,6 +24,7 @@ pub(crate) struct Page {
     overview: View,
     coverage: View,
     calibration: Option<View>,
+    rates: Option<View>,
     studies: Vec<StudyView>,
     machine: Vec<(String, String)>,
     systems: Vec<(String, String)>,
@@ -149,6 +150,7 @@ impl Page {
             overview: overview(rows),
             coverage: coverage(results, &input.scenarios),
             calibration: input.calibration.as_ref().map(|checks| calibration(checks)),
+            rates: input.rates.as_ref().map(|rates| wrong(rates)),
             studies,
             machine: words::machine(machine, results.run.in_guest),
             systems: results
@@ -407,7 +409,7 @@ fn overview(rows: &[Row]) -> View {
 
 /// How many verdicts of each kind, by study.
 fn totals(rows: &[Row]) -> View {
-    const KINDS: [&str; 4] = ["reproduced", "not-reproduced", "undecided", "not-testable"];
+    const KINDS: [&str; 4] = ["holds", "refuted", "undecided", "not-testable"];
     let count = |marks: Vec<&Mark>| -> Vec<Cell> {
         let cell_of = |kind: &&str| {
             let n = marks.iter().filter(|mark| mark.class == *kind).count();
@@ -418,13 +420,7 @@ fn totals(rows: &[Row]) -> View {
         };
         KINDS.iter().map(cell_of).collect()
     };
-    let head = [
-        "results of",
-        "✓ reproduced",
-        "✗ not reproduced",
-        "? undecided",
-        "– not testable",
-    ];
+    let head = ["results of", "✓ holds", "✗ refuted", "? undecided", "– not testable"];
     let head = head
         .iter()
         .enumerate()
@@ -513,8 +509,8 @@ fn calibration(checks: &[crate::calibration::Check]) -> View {
         let maybe = |value: Option<f64>| value.map_or_else(|| cell("number", "–"), number);
         let error = check.known.map(|known| check.measured - known);
         let verdict = match check.passed() {
-            Some(true) => cell("mark reproduced", "✓ within"),
-            Some(false) => cell("mark not-reproduced", "✗ outside"),
+            Some(true) => cell("mark holds", "✓ within"),
+            Some(false) => cell("mark refuted", "✗ outside"),
             None => cell("not-testable", "for the record"),
         };
         vec![
@@ -531,6 +527,38 @@ fn calibration(checks: &[crate::calibration::Check]) -> View {
             .map(|(n, text)| cell(if (1..5).contains(&n) { "number" } else { "" }, *text))
             .collect(),
         rows: checks.iter().map(row).collect(),
+        ..View::default()
+    }
+}
+
+/// How often verdicts are wrong.
+fn wrong(rates: &[crate::findings::Rates]) -> View {
+    let head = [
+        "claim",
+        "noise",
+        "runs",
+        "wrong: holds",
+        "wrong: refuted",
+        "power: holds",
+        "power: refuted",
+    ];
+    let row = |one: &crate::findings::Rates| {
+        let shares = [one.false_holds, one.false_refuted, one.power_holds, one.power_refuted];
+        let shares = shares.map(|share| cell("number", format!("{:.1} %", 100.0 * share)));
+        let first = [
+            cell("", one.kind.clone()),
+            cell("", one.noise.clone()),
+            cell("number", one.runs.to_string()),
+        ];
+        first.into_iter().chain(shares).collect()
+    };
+    View {
+        head: head
+            .iter()
+            .enumerate()
+            .map(|(n, text)| cell(if n > 1 { "number" } else { "" }, *text))
+            .collect(),
+        rows: rates.iter().map(row).collect(),
         ..View::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::summary::Summary;
 use crate::findings::{Findings, FindingsError};
-use crate::scenario::{Fed, Statistic};
+use crate::scenario::Fed;
 use crate::stats::Estimate;
 use crate::table::Table;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl Printed {
     /// The study's printed values of a metric for a cell, for all its switches.
     pub(crate) fn all(&self, summary: &Summary, cell: usize, metric: &str) -> Vec<Value> {
         let fed = summary.fed(cell).iter();
-        let means = fed.filter(|fed| fed.metric == metric && fed.statistic == Statistic::Mean);
+        let means = fed.filter(|fed| fed.metric == metric);
         let mut values: Vec<Value> = Vec::new();
         for value in means.flat_map(|fed| self.values(fed)) {
             if !values.iter().any(|known| known.switch == value.switch) {

@@ -36,7 +36,7 @@ pub(crate) const STUDIES: &[Study] = &[
     Study {
         id: "S3",
         title: "Data planes under OpenFlow",
-        about: "The study measures ten switches, of hardware and of software, under OpenFlow 1.0: delay by the type of match, by rewrite and by \
+        about: "The study measures nine switches, of hardware and of software, under OpenFlow 1.0: delay by the type of match, by rewrite and by \
                 the number of rules, how many rules fit, and how long statistics take under load. Its tables give 99 % confidence intervals of \
                 the mean.",
     },

@@ -21,8 +21,8 @@ pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> Vec<String> 
         .map_or_else(String::new, |first| format!(" Begun {}.", date(first.began)));
     let profile = match run.profile {
         Profile::Quick => {
-            "This is the quick profile: a few values of everything that is varied, briefly and seldom repeated. Intervals are wide, and much \
-             stays undecided that the full profile decides."
+            "This is the quick profile: a few values of everything that is varied, briefly, each on one testbed. It shows numbers and \
+             decides nothing; the full profile does, and --until-decided."
         }
         Profile::Full => "This is the full profile: the studies' own values, durations and repetitions.",
     };

@@ -20,7 +20,7 @@ pub(super) const PAGE: &str = "index.html";
 pub fn render(input: &Input) -> Result<Vec<(&'static str, String)>> {
     let findings = findings::published()?;
     let printed = Printed::new(&findings)?;
-    let rows = verdicts::rows(&findings, &printed, &input.scenarios, &input.results.samples);
+    let rows = verdicts::rows(&findings, &printed, &input.scenarios, &input.results);
     let page = Page::new(input, &printed, &rows);
     let mut templates = Environment::new();
     templates.set_trim_blocks(true);

@@ -52,6 +52,9 @@ pub struct Experiment {
     pub hash: String,
     /// Number of samples of each system in this profile.
     pub samples: u64,
+    /// How often its verdicts were looked at, to decide whether to go on (`--until-decided`).
+    #[serde(default)]
+    pub looks: u32,
 }
 
 impl Experiment {
@@ -64,6 +67,7 @@ impl Experiment {
             text: text.to_owned(),
             hash: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
             samples,
+            looks: 0,
         }
     }
 }
@@ -104,6 +108,10 @@ pub struct Sample {
     pub at: BTreeMap<String, String>,
     /// Counted from 0; those of a warm-up are not recorded.
     pub repetition: u32,
+    /// The number of the testbed: those with the same number were taken on one testbed with one
+    /// switch on it, and are not independent of each other. 0: unknown, so all are taken for one.
+    #[serde(default)]
+    pub testbed: u32,
     /// Seconds since 1970.
     pub started: f64,
     /// How long the measured part took.
@@ -215,4 +223,7 @@ pub struct Skipped {
     pub at: BTreeMap<String, String>,
     /// Why, for a reader of the report.
     pub reason: String,
+    /// It was tried; else it cannot be run here.
+    #[serde(default)]
+    pub failed: bool,
 }

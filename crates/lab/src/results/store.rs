@@ -81,6 +81,7 @@ fn settle(records: Vec<Record>) -> (Vec<Sample>, Vec<Skipped>) {
                 system: sample.system,
                 at: sample.at,
                 reason: format!("a sample is void: {}", sample.validity.void.join("; ")),
+                failed: true,
             }),
             other => other,
         };
@@ -196,12 +197,24 @@ impl Store {
         &self.records
     }
 
+    /// All that is known, without the systems' configurations.
+    pub fn results(&self) -> Results {
+        let (samples, skipped) = settle(self.records.clone());
+        Results {
+            run: self.run.clone(),
+            samples,
+            skipped,
+            configurations: Vec::new(),
+        }
+    }
+
     /// Enters an experiment.
     ///
     /// # Errors
     /// It exists with another text, so old and new samples must not be mixed.
-    pub fn enter(&mut self, id: &str, experiment: Experiment) -> Result<()> {
+    pub fn enter(&mut self, id: &str, mut experiment: Experiment) -> Result<()> {
         if let Some(old) = self.run.scenarios.get(id) {
+            experiment.looks = old.looks;
             ensure!(
                 old.hash == experiment.hash,
                 "{}: has samples of another '{id}' (its file has changed since): name another directory with --out, or restore the file",

@@ -102,6 +102,10 @@ struct Course {
     /// Estimated and real seconds of the finished work.
     should: f64,
     did: f64,
+    /// The number of the last testbed.
+    testbeds: u32,
+    /// Job and repetition of the last block.
+    last: Option<(usize, u32)>,
     /// How often a cell failed on a system, and how it did last.
     failures: HashMap<(usize, String, usize), (u32, String)>,
 }
@@ -169,9 +173,21 @@ impl Engine<'_> {
                 .sum::<f64>();
         }
         blocks.retain(|block| !block.cells.is_empty());
-        // A testbed stays for the next block with the same hosts and cables.
+        let testbeds = self.store.records().iter().filter_map(|record| match record {
+            Record::Sample(sample) => Some(sample.testbed),
+            Record::Skipped(_) => None,
+        });
+        let testbeds = testbeds.max().unwrap_or(0);
+        // A testbed stays for the next block with the same hosts and cables, unless each repetition
+        // has its own.
         let mut stands: Option<Topology> = None;
+        let mut last = None;
         let with_bed = |block: Block| {
+            let turn = self.turn(&block);
+            if turn.is_some() && last != turn {
+                stands = None;
+            }
+            last = turn;
             let topology = &self.jobs[block.job].cells[block.bed].setup.topology;
             let cabling = topology.cabling();
             let seconds = bed_seconds(topology, stands.as_ref() != Some(&cabling));
@@ -185,6 +201,8 @@ impl Engine<'_> {
             left,
             should: 0.0,
             did: 0.0,
+            testbeds,
+            last: None,
             failures: HashMap::new(),
         }
     }
@@ -192,6 +210,11 @@ impl Engine<'_> {
     /// `bed` is the estimated set-up time of testbed and switch, in seconds.
     fn block(&mut self, block: &Block, bed: f64, course: &mut Course, outcome: &mut Outcome) -> Result<Option<End>> {
         let job = &self.jobs[block.job];
+        let turn = self.turn(block);
+        if turn.is_some() && course.last != turn {
+            self.stage.clear();
+        }
+        course.last = turn;
         let mut stood: Option<Box<dyn Standing>> = None;
         let mut owed = bed;
         for (cell, repetition) in &block.cells {
@@ -215,12 +238,14 @@ impl Engine<'_> {
                 self.progress
                     .at(&job.id, &block.system, &job.cells[*cell].at, *repetition);
                 match self.cell(block, *cell, &mut stood) {
-                    Ok(measurement) => {
+                    Ok((measurement, is_new)) => {
+                        course.testbeds += u32::from(is_new);
                         if measurement.spent {
                             stood = None;
                             self.stage.clear();
                         }
-                        let sample = sample(job, block, (*cell, *repetition), measurement);
+                        let mut sample = sample(job, block, (*cell, *repetition), measurement);
+                        sample.testbed = course.testbeds;
                         if sample.is_valid() {
                             outcome.samples += 1;
                         } else {
@@ -268,12 +293,26 @@ impl Engine<'_> {
             system: block.system.clone(),
             at: job.cells[cell].at.clone(),
             reason,
+            failed: true,
         }))
     }
 
-    fn cell(&mut self, block: &Block, cell: usize, stood: &mut Option<Box<dyn Standing>>) -> Result<Measurement> {
+    /// Job and repetition, if each repetition has a testbed of its own.
+    fn turn(&self, block: &Block) -> Option<(usize, u32)> {
+        let repetition = block.cells.first().map(|(_, repetition)| *repetition)?;
+        self.jobs[block.job].rebuilds.then_some((block.job, repetition))
+    }
+
+    /// Also returns whether the switch was set up for it.
+    fn cell(
+        &mut self,
+        block: &Block,
+        cell: usize,
+        stood: &mut Option<Box<dyn Standing>>,
+    ) -> Result<(Measurement, bool)> {
         let job = &self.jobs[block.job];
         let setup = &job.cells[cell].setup;
+        let is_new = stood.is_none();
         let standing = match stood {
             Some(standing) => standing,
             None => {
@@ -287,7 +326,7 @@ impl Engine<'_> {
                 stood.insert(standing)
             }
         };
-        standing.measure(setup, self.stop)
+        Ok((standing.measure(setup, self.stop)?, is_new))
     }
 }
 
@@ -297,6 +336,7 @@ fn sample(job: &Job, block: &Block, (cell, repetition): (usize, u32), measured: 
         system: block.system.clone(),
         at: job.cells[cell].at.clone(),
         repetition,
+        testbed: 0,
         started: measured.started,
         seconds: measured.seconds,
         metrics: measured.metrics,

@@ -2,10 +2,12 @@
 //!
 //! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its
 //! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures everything
-//! except flows.
+//! except flows. `decide` says which experiments need more repetitions, `turns` runs two builds of
+//! the switch in turns.
 
 mod controls;
 mod cpu;
+mod decide;
 mod engine;
 mod ledger;
 mod observe;
@@ -14,18 +16,21 @@ mod progress;
 mod select;
 mod stage;
 mod stop;
+mod turns;
 mod validity;
 
 pub use engine::{End, Outcome};
 pub(crate) use progress::span;
 pub use stop::Stop;
+pub use turns::{Builds, run_turns};
 
 use crate::awake::Awake;
 use crate::results::{Experiment, FORMAT, Invocation, Machine, Record, Run, Skipped, Store};
 use crate::scenario::{Profile, Scenario};
 use crate::systems::System;
 use anyhow::{Context, Result};
-use engine::Engine;
+use engine::{Engine, Stage};
+use plan::Job;
 use progress::Progress;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -43,6 +48,8 @@ pub struct Options {
     pub out: PathBuf,
     /// Seconds.
     pub budget: Option<f64>,
+    /// Repeat what the verdicts need until they are decided, twice as often each time.
+    pub until_decided: bool,
     /// This is a virtual machine of the laboratory's own.
     pub in_guest: bool,
 }
@@ -56,9 +63,20 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
     let systems = crate::systems::all();
     let chosen = select::choose(&options.scenarios, &systems, &options.switches, options.profile)?;
+    let mut store = open(options)?;
+    enter(&mut store, options, &systems, &chosen)?;
+    begin(&mut store)?;
+    for skipped in &chosen.skipped {
+        store.append(Record::Skipped(skipped.clone()))?;
+    }
+    let mut stage = stage::Here::new(systems, options.profile);
+    go(options, chosen.jobs, &mut store, &mut stage, stop, began)
+}
+
+/// The store of a run: a new one, or the one to go on with.
+fn open(options: &Options) -> Result<Store> {
     let mut machine = Machine::here();
     machine.offloads = crate::bed::offloads();
-    let load = machine.load;
     let fresh = Run {
         format: FORMAT,
         profile: options.profile,
@@ -69,8 +87,11 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
         scenarios: BTreeMap::new(),
         invocations: Vec::new(),
     };
-    let mut store = Store::open(&options.out, fresh)?;
-    enter(&mut store, options, &systems, &chosen)?;
+    Store::open(&options.out, fresh)
+}
+
+fn begin(store: &mut Store) -> Result<()> {
+    let load = Machine::here().load;
     store.change(|run| {
         run.invocations.push(Invocation {
             began: epoch(),
@@ -79,24 +100,40 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
             load,
             end: None,
         });
-    })?;
-    for skipped in &chosen.skipped {
-        store.append(Record::Skipped(skipped.clone()))?;
-    }
+    })
+}
+
+/// Runs the jobs and records how that ended.
+fn go(
+    options: &Options,
+    mut jobs: Vec<Job>,
+    store: &mut Store,
+    stage: &mut dyn Stage,
+    stop: &Stop,
+    began: Instant,
+) -> Result<Outcome> {
     let awake = Awake::begin().context("the processors cannot be kept awake")?;
-    let mut stage = stage::Here::new(systems, options.profile);
     let mut progress = Progress::new();
-    let outcome = Engine {
-        jobs: &chosen.jobs,
-        store: &mut store,
-        stage: &mut stage,
-        stop,
-        budget: options.budget,
-        now: &|| began.elapsed().as_secs_f64(),
-        progress: &mut progress,
+    if options.until_decided {
+        decide::begin(&mut jobs, store)?;
     }
-    .run();
-    drop(stage);
+    let outcome = loop {
+        let outcome = Engine {
+            jobs: &jobs,
+            store: &mut *store,
+            stage: &mut *stage,
+            stop,
+            budget: options.budget,
+            now: &|| began.elapsed().as_secs_f64(),
+            progress: &mut progress,
+        }
+        .run();
+        let complete = matches!(&outcome, Ok(outcome) if outcome.end == End::Complete);
+        if !complete || !options.until_decided || !decide::repeat(&mut jobs, &options.scenarios, store)? {
+            break outcome;
+        }
+    };
+    stage.clear();
     drop(awake);
     let end = match &outcome {
         Ok(outcome) => match outcome.end {
@@ -131,9 +168,20 @@ fn enter(store: &mut Store, options: &Options, systems: &[Box<dyn System>], chos
             .iter()
             .find(|system| system.name() == name)
             .context("a system that was chosen")?;
-        store.enter_system(name, &system.describe())?;
+        let mut description = system.describe();
+        if system.is_ours()
+            && let Ok(build) = crate::bed::switch_build()
+        {
+            description.push_str(&format!(", build {}", short(&build)));
+        }
+        store.enter_system(name, &description)?;
     }
     Ok(())
+}
+
+/// As much of a hash as tells builds apart.
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
 }
 
 fn epoch() -> f64 {

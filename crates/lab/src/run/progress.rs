@@ -51,6 +51,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(style) {
             self.bar.set_style(style);
         }
+        self.bar.reset();
         self.bar.set_length(wanted);
         self.bar.set_position(there);
         self.bar.enable_steady_tick(Duration::from_millis(500));

@@ -152,6 +152,7 @@ fn consider(scenario: &Scenario, system: &dyn System, cells: &[Cell]) -> Conside
         system: system.name().to_owned(),
         at,
         reason: reason.to_owned(),
+        failed: false,
     };
     match reasons.first() {
         Some(Some(first)) if reasons.iter().all(|reason| reason.as_ref() == Some(first)) => {

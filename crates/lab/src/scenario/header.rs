@@ -189,17 +189,6 @@ pub enum Figure {
     },
 }
 
-/// Which number of several repetitions feeds a table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Statistic {
-    /// Their mean, with its uncertainty.
-    #[default]
-    Mean,
-    /// Their standard deviation.
-    Deviation,
-}
-
 /// The cell of a table in `lab/findings.toml` that a result feeds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fed {
@@ -210,8 +199,6 @@ pub struct Fed {
     /// What the metric, as it is in [`crate::results::Sample::metrics`], is multiplied with to get
     /// the table's unit.
     pub scale: f64,
-    /// Of the repetitions.
-    pub statistic: Statistic,
     /// The table's dimensions and the values there.
     pub keys: std::collections::BTreeMap<String, String>,
 }

@@ -22,7 +22,7 @@ pub use builtin::{built_in, find};
 pub use error::{Problem, ScenarioError};
 pub use estimate::estimate;
 pub(crate) use estimate::{bed as bed_seconds, repetition as repetition_seconds};
-pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile, Statistic};
+pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile};
 pub use setup::{Cause, Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup, Watcher};
 
 use expand::Names;

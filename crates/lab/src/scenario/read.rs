@@ -3,7 +3,7 @@
 use super::check;
 use super::de::typed;
 use super::expand::Names;
-use super::header::{Combine, Dimension, Fed, Figure, Header, Pace, Profile, Statistic};
+use super::header::{Combine, Dimension, Fed, Figure, Header, Pace, Profile};
 use super::node::{Fault, Node, Value};
 use super::setup::{Cell, Setup};
 use super::{Metric, Scenario};
@@ -346,8 +346,6 @@ struct Feed {
     table: String,
     metric: String,
     scale: Option<f64>,
-    #[serde(default)]
-    statistic: Statistic,
     keys: BTreeMap<String, Label>,
 }
 
@@ -409,7 +407,6 @@ pub(super) fn feeds(scenario: &Scenario, at: &BTreeMap<String, String>, system: 
                 table: feed.table,
                 metric: feed.metric,
                 scale,
-                statistic: feed.statistic,
                 keys: feed
                     .keys
                     .into_iter()

@@ -1,10 +1,10 @@
-//! Estimates of a mean, and of the ratio of two.
+//! Estimates of a mean, sums of them, and the ratio of two.
+//!
+//! Every question is a test of one side: [`Contrast::above`] and [`Contrast::below`] give the
+//! probability of such values, or of values further on that side, if the truth were at the bound.
+//! An interval at a level of `1 - 2 a` contains the bounds that neither test rejects at `a`.
 
-use super::series::student;
-use distrs::Normal;
-
-/// Probability that a normal value lies within one standard deviation of the mean.
-const ONE_DEVIATION: f64 = 0.682_689_492_137_085_9;
+use distrs::{Normal, StudentsT};
 
 /// An estimate of the mean of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,9 @@ pub enum Estimate {
         deviation: f64,
         /// How many, at least 2.
         n: u64,
+        /// Their skewness: the mean cube of what they are above the mean, in standard deviations. 0
+        /// if unknown.
+        skew: f64,
     },
     /// From print, as an interval.
     Interval {
@@ -27,7 +30,7 @@ pub enum Estimate {
     },
     /// A number without its uncertainty, taken for exact.
     Point(f64),
-    /// One repetition: its spread is unknown, so it does not differ from anything.
+    /// One repetition, or several on one testbed: its spread is unknown, so it decides nothing.
     Single(f64),
 }
 
@@ -40,17 +43,11 @@ pub struct Interval {
     pub high: f64,
 }
 
-impl Interval {
-    /// Whether a value lies in it.
-    pub fn contains(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-
-    /// Whether all of it lies in another.
-    pub fn within(self, other: Interval) -> bool {
-        other.low <= self.low && self.high <= other.high
-    }
-}
+/// The share of repetitions that may differ from all those seen, if these are equal.
+///
+/// Values without spread have no standard error. That `n` of them are equal has at most the
+/// probability `(1 - RARE)^n` if a repetition gives another value more often than this.
+const RARE: f64 = 1.0 / 3.0;
 
 impl Estimate {
     /// The best guess.
@@ -61,7 +58,7 @@ impl Estimate {
         }
     }
 
-    /// The standard error of the best guess, 0 if unknown, and its degrees of freedom.
+    /// The standard error of the best guess and its degrees of freedom.
     fn error(self) -> (f64, f64) {
         match self {
             Estimate::Mean { deviation, n, .. } => (deviation / (n as f64).sqrt(), n.saturating_sub(1).max(1) as f64),
@@ -74,41 +71,19 @@ impl Estimate {
         }
     }
 
-    /// Of the average of several means; `None` of none.
-    pub fn average(estimates: &[Estimate]) -> Option<Estimate> {
-        if let [one] = estimates {
-            return Some(*one);
-        }
-        let n = estimates.len() as f64;
-        let mean = estimates.iter().map(|estimate| estimate.mean()).sum::<f64>() / n;
-        let error = estimates
-            .iter()
-            .map(|estimate| estimate.error().0.powi(2))
-            .sum::<f64>()
-            .sqrt()
-            / n;
-        let interval = Interval {
-            low: mean - error,
-            high: mean + error,
-        };
-        match error {
-            _ if estimates.is_empty() => None,
-            f64::INFINITY => Some(Estimate::Single(mean)),
-            0.0 => Some(Estimate::Point(mean)),
-            _ => Some(Estimate::Interval {
-                interval,
-                level: ONE_DEVIATION,
-            }),
-        }
-    }
-
     /// The same in another unit.
     pub fn times(self, factor: f64) -> Estimate {
         match self {
-            Estimate::Mean { mean, deviation, n } => Estimate::Mean {
+            Estimate::Mean {
+                mean,
+                deviation,
+                n,
+                skew,
+            } => Estimate::Mean {
                 mean: mean * factor,
                 deviation: deviation * factor.abs(),
                 n,
+                skew: skew * factor.signum(),
             },
             Estimate::Interval { interval, level } => {
                 let ends = [interval.low * factor, interval.high * factor];
@@ -125,125 +100,298 @@ impl Estimate {
 
     /// The confidence interval of the mean at this level; for one repetition, its value.
     pub fn interval(self, level: f64) -> Interval {
-        let (error, freedom) = match self {
-            Estimate::Single(value) => Estimate::Point(value).error(),
-            other => other.error(),
+        let alone = Contrast::sum([(1.0, self)]);
+        alone.interval(level).unwrap_or(Interval {
+            low: self.mean(),
+            high: self.mean(),
+        })
+    }
+}
+
+/// A weighted sum of independent estimates. Its degrees of freedom are those of Welch and
+/// Satterthwaite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contrast {
+    /// The best guess.
+    pub value: f64,
+    /// Of the best guess; infinite if unknown.
+    variance: f64,
+    freedom: f64,
+    /// The probability of values without any spread, if the truth were elsewhere.
+    unlikely: f64,
+    /// Repetitions of the estimate with the most.
+    n: u64,
+    /// Of a single mean; 0 of others, whose skewness cancels where it is alike.
+    skew: f64,
+}
+
+impl Contrast {
+    /// Of estimates with their weights.
+    pub fn sum(terms: impl IntoIterator<Item = (f64, Estimate)>) -> Contrast {
+        let parts = terms.into_iter().map(|(weight, estimate)| {
+            let (error, freedom) = estimate.error();
+            let variance = if weight == 0.0 { 0.0 } else { (weight * error).powi(2) };
+            (weight * estimate.mean(), variance, freedom, estimate)
+        });
+        Contrast::of(parts)
+    }
+
+    /// Of the logarithms of estimates, with their weights; none if one is not positive.
+    pub fn logarithms(terms: impl IntoIterator<Item = (f64, Estimate)>) -> Option<Contrast> {
+        let part = |(weight, estimate): (f64, Estimate)| {
+            let (error, freedom) = estimate.error();
+            let mean = Some(estimate.mean()).filter(|mean| *mean > 0.0)?;
+            let variance = if weight == 0.0 {
+                0.0
+            } else {
+                (weight * error / mean).powi(2)
+            };
+            Some((weight * mean.ln(), variance, freedom, estimate))
         };
-        let half = factor(level, freedom) * error;
-        Interval {
-            low: self.mean() - half,
-            high: self.mean() + half,
+        let parts: Option<Vec<_>> = terms.into_iter().map(part).collect();
+        Some(Contrast::of(parts?))
+    }
+
+    fn of(parts: impl IntoIterator<Item = (f64, f64, f64, Estimate)>) -> Contrast {
+        let mut all = Contrast {
+            value: 0.0,
+            variance: 0.0,
+            freedom: f64::INFINITY,
+            unlikely: 0.0,
+            n: 0,
+            skew: 0.0,
+        };
+        let mut spread = 0.0;
+        for (place, (value, variance, freedom, estimate)) in parts.into_iter().enumerate() {
+            all.value += value;
+            all.variance += variance;
+            spread += variance * variance / freedom;
+            all.skew = 0.0;
+            if let Estimate::Mean { n, skew, .. } = estimate {
+                all.skew = if place == 0 { skew } else { 0.0 };
+                all.unlikely = all.unlikely.max((1.0 - RARE).powf(n as f64));
+                all.n = all.n.max(n);
+            }
+        }
+        if spread > 0.0 && all.variance.is_finite() {
+            all.freedom = all.variance * all.variance / spread;
+        }
+        all
+    }
+
+    /// Whether anything is known of how far it may be off.
+    pub fn is_known(self) -> bool {
+        self.variance.is_finite()
+    }
+
+    /// Whether no value differs from another.
+    pub(crate) fn is_constant(self) -> bool {
+        self.variance == 0.0
+    }
+
+    /// The same with the other sign.
+    pub(crate) fn negative(self) -> Contrast {
+        Contrast {
+            value: -self.value,
+            ..self
         }
     }
-}
 
-fn factor(level: f64, freedom: f64) -> f64 {
-    if freedom.is_finite() {
-        student(level, freedom)
-    } else {
-        Normal::ppf((1.0 + level) / 2.0, 0.0, 1.0)
+    /// The probability of such a value or a higher one, if the truth were at most `bound`.
+    pub fn above(self, bound: f64) -> f64 {
+        self.beyond(self.value - bound, 1.0)
+    }
+
+    /// The probability of such a value or a lower one, if the truth were at least `bound`.
+    pub fn below(self, bound: f64) -> f64 {
+        self.beyond(bound - self.value, -1.0)
+    }
+
+    fn beyond(self, distance: f64, side: f64) -> f64 {
+        if !self.variance.is_finite() || distance.is_nan() {
+            return 1.0;
+        }
+        if self.variance == 0.0 {
+            return if distance >= 0.0 { self.unlikely } else { 1.0 };
+        }
+        let t = distance / self.variance.sqrt();
+        let t = t.min(self.unskewed(t, side * self.skew));
+        if self.freedom.is_finite() {
+            StudentsT::cdf(-t, self.freedom)
+        } else {
+            Normal::cdf(-t, 0.0, 1.0)
+        }
+    }
+
+    /// Hall's transformation (1992), after which Student's statistic of skewed values is closer to
+    /// Student's distribution. Without it a long tail that did not show up in a few repetitions
+    /// makes "at most" hold three times as often as it may. Far from the mean the transformation is
+    /// wrong; there the correction stays as it is.
+    fn unskewed(self, t: f64, skew: f64) -> f64 {
+        let root = (self.n as f64).sqrt();
+        if skew == 0.0 {
+            return t;
+        }
+        let near = (t / root).clamp(-1.0 / skew.abs(), 1.0 / skew.abs());
+        root * self.hall(near, skew) + (t - root * near)
+    }
+
+    /// The statistic that [`Contrast::unskewed`] turns into `t`.
+    fn skewed(self, t: f64, skew: f64) -> f64 {
+        let n = self.n as f64;
+        if skew == 0.0 {
+            return t;
+        }
+        let y = 1.0 + skew * (t / n.sqrt() - skew / (6.0 * n));
+        let near = 3.0 / skew * (y.cbrt() - 1.0);
+        let end = (1.0 / skew.abs()).copysign(near);
+        if near.abs() <= end.abs() {
+            n.sqrt() * near
+        } else {
+            t + n.sqrt() * (end - self.hall(end, skew))
+        }
+    }
+
+    fn hall(self, w: f64, skew: f64) -> f64 {
+        w + skew * w * w / 3.0 + skew * skew * w.powi(3) / 27.0 + skew / (6.0 * self.n as f64)
+    }
+
+    /// The confidence interval at this level; none if nothing is known of the spread.
+    pub fn interval(self, level: f64) -> Option<Interval> {
+        let error = self.variance.sqrt();
+        let half = |side: f64| {
+            let t = quantile((1.0 + level) / 2.0, self.freedom);
+            if error == 0.0 {
+                0.0
+            } else {
+                error * t.max(self.skewed(t, side * self.skew))
+            }
+        };
+        self.is_known().then(|| Interval {
+            low: self.value - half(1.0),
+            high: self.value + half(-1.0),
+        })
+    }
+
+    /// About how many repetitions tell it from `bound` at a level of `level`, with a probability of
+    /// 80 %, if the truth is the best guess; none if nothing is known, or the best guess is the
+    /// bound.
+    pub(crate) fn needs(self, bound: f64, level: f64) -> Option<u64> {
+        let distance = (self.value - bound).abs();
+        if self.n == 0 || !self.is_known() {
+            return None;
+        }
+        if self.variance == 0.0 {
+            return Some((level.ln() / (1.0 - RARE).ln()).ceil() as u64);
+        }
+        if distance == 0.0 {
+            return None;
+        }
+        let level = Normal::ppf(1.0 - level, 0.0, 1.0);
+        let factor = level + Normal::ppf(0.8, 0.0, 1.0);
+        let n = self.n as f64 * self.variance * (factor / distance).powi(2);
+        // Student's factor is larger than the normal one.
+        Some((n + level * level / 2.0).ceil().max(self.n as f64 + 1.0) as u64)
     }
 }
 
-/// One mean over another, both positive.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    /// The ratio of the best guesses.
-    pub value: f64,
-    /// Standard error of its logarithm.
-    error: f64,
-    /// Degrees of freedom, by Welch and Satterthwaite.
-    freedom: f64,
+fn quantile(probability: f64, freedom: f64) -> f64 {
+    if freedom.is_finite() {
+        StudentsT::ppf(probability, freedom)
+    } else {
+        Normal::ppf(probability, 0.0, 1.0)
+    }
 }
 
-/// How one mean stands to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relation {
-    /// The 99 % interval of the ratio lies above 1.
-    Above,
-    /// It lies below 1.
-    Below,
-    /// Neither, and the 90 % interval lies within the tolerance of 1.
-    Similar,
-    /// The numbers do not tell.
-    Undecided,
+/// A sum of means over another one.
+///
+/// That the ratio is above `b` is the question whether `over - b * under` is above 0, which needs
+/// no logarithm, so results may be 0, and no approximation, so few repetitions are no trouble. The
+/// interval is Fieller's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    over: Vec<Estimate>,
+    under: Vec<Estimate>,
 }
 
 impl Ratio {
     /// Of two means; `None` where one is not positive.
     pub fn new(over: Estimate, under: Estimate) -> Option<Ratio> {
-        let relative = |estimate: Estimate| {
-            let (error, freedom) = estimate.error();
-            ((error / estimate.mean()).powi(2), freedom)
-        };
-        if !(over.mean() > 0.0 && under.mean() > 0.0) {
+        Ratio::of_sums(vec![over], vec![under]).filter(|ratio| ratio.value() > 0.0 && under.mean() > 0.0)
+    }
+
+    /// Of two sums; `None` where one is negative or both are 0.
+    pub fn of_sums(over: Vec<Estimate>, under: Vec<Estimate>) -> Option<Ratio> {
+        let ratio = Ratio { over, under };
+        let (over, under) = ratio.sums();
+        (over >= 0.0 && under >= 0.0 && over + under > 0.0).then_some(ratio)
+    }
+
+    /// The two sums.
+    pub fn sums(&self) -> (f64, f64) {
+        let sum = |all: &[Estimate]| all.iter().map(|estimate| estimate.mean()).sum();
+        (sum(&self.over), sum(&self.under))
+    }
+
+    /// The ratio of the best guesses.
+    pub fn value(&self) -> f64 {
+        let (over, under) = self.sums();
+        over / under
+    }
+
+    /// The first sum less `bound` times the second.
+    pub(crate) fn at(&self, bound: f64) -> Contrast {
+        let over = self.over.iter().map(|estimate| (1.0, *estimate));
+        let under = self.under.iter().map(|estimate| (-bound, *estimate));
+        Contrast::sum(over.chain(under))
+    }
+
+    /// As [`Contrast::above`].
+    pub fn above(&self, bound: f64) -> f64 {
+        self.at(bound).above(0.0)
+    }
+
+    /// As [`Contrast::below`].
+    pub fn below(&self, bound: f64) -> f64 {
+        self.at(bound).below(0.0)
+    }
+
+    /// Its confidence interval at this level, from 0 to infinity; none if nothing is known of the
+    /// spread.
+    pub fn interval(&self, level: f64) -> Option<Interval> {
+        const FURTHEST: f64 = 1e6;
+        let value = self.value();
+        let at = self.at(1.0);
+        if !at.is_known() {
             return None;
         }
-        let ((a, a_freedom), (b, b_freedom)) = (relative(over), relative(under));
-        let freedom = (a + b).powi(2) / (a * a / a_freedom + b * b / b_freedom);
-        Some(Ratio {
-            value: over.mean() / under.mean(),
-            error: (a + b).sqrt(),
-            freedom: if freedom.is_nan() { f64::INFINITY } else { freedom },
-        })
-    }
-
-    /// Whether anything is known of how far it may be off.
-    pub fn is_known(self) -> bool {
-        self.error.is_finite()
-    }
-
-    /// Its confidence interval at this level.
-    pub fn interval(self, level: f64) -> Interval {
-        let half = factor(level, self.freedom) * self.error;
-        Interval {
-            low: self.value * (-half).exp(),
-            high: self.value * half.exp(),
+        if at.is_constant() || !value.is_finite() || value == 0.0 {
+            return Some(Interval {
+                low: value,
+                high: value,
+            });
         }
-    }
-
-    /// Whether both means are the same within a tolerance (0.1: 0.9 to 1.1): the 90 % interval lies
-    /// within; `None` if only partly.
-    pub fn similar(self, tolerance: f64) -> Option<bool> {
-        let interval = self.interval(0.9);
-        let allowed = Interval {
-            low: 1.0 - tolerance,
-            high: 1.0 + tolerance,
+        let level = (1.0 - level) / 2.0;
+        // Bisection between the best guess, which no test rejects, and a bound that it rejects.
+        let end = |rejects: &dyn Fn(f64) -> bool, far: f64| {
+            if !rejects(far) {
+                return None;
+            }
+            let (mut kept, mut rejected) = (value.ln(), far.ln());
+            for _ in 0..50 {
+                let middle = (kept + rejected) / 2.0;
+                if rejects(middle.exp()) {
+                    rejected = middle;
+                } else {
+                    kept = middle;
+                }
+            }
+            Some(kept.exp())
         };
-        if interval.within(allowed) {
-            Some(true)
-        } else if interval.high < allowed.low || interval.low > allowed.high {
-            Some(false)
-        } else {
-            None
-        }
-    }
-
-    /// Whether it is above a number: the 99 % interval lies on one side of it; `None` if the number
-    /// is inside.
-    pub fn above(self, number: f64) -> Option<bool> {
-        let interval = self.interval(0.99);
-        if interval.low > number {
-            Some(true)
-        } else if interval.high < number || self.error == 0.0 {
-            Some(false)
-        } else {
-            None
-        }
-    }
-
-    /// In one word, with a tolerance of a tenth.
-    pub fn relation(self) -> Relation {
-        let interval = self.interval(0.99);
-        if interval.low > 1.0 {
-            Relation::Above
-        } else if interval.high < 1.0 {
-            Relation::Below
-        } else if self.similar(0.1) == Some(true) {
-            Relation::Similar
-        } else {
-            Relation::Undecided
-        }
+        Some(Interval {
+            low: end(&|bound| self.above(bound) <= level, value / FURTHEST).unwrap_or(0.0),
+            high: end(&|bound| self.below(bound) <= level, value * FURTHEST).unwrap_or(f64::INFINITY),
+        })
     }
 }
 
@@ -253,7 +401,12 @@ mod tests {
     use crate::stats::Series;
 
     fn mean(mean: f64, deviation: f64, n: u64) -> Estimate {
-        Estimate::Mean { mean, deviation, n }
+        Estimate::Mean {
+            mean,
+            deviation,
+            n,
+            skew: 0.0,
+        }
     }
 
     #[test]
@@ -262,21 +415,43 @@ mod tests {
         let estimate = Estimate::Interval { interval, level: 0.99 };
         let back = estimate.interval(0.99);
         assert!((back.low - 0.5).abs() < 1e-9 && (back.high - 0.6).abs() < 1e-9);
-        assert!(estimate.interval(0.9).within(interval));
+        let narrow = estimate.interval(0.9);
+        assert!(narrow.low > 0.5 && narrow.high < 0.6);
     }
 
     #[test]
-    fn relations_are_those_of_the_rule() {
-        let relation = |a, b| Ratio::new(a, b).unwrap().relation();
-        assert_eq!(relation(mean(120.0, 3.0, 10), mean(100.0, 3.0, 10)), Relation::Above);
-        assert_eq!(relation(mean(100.0, 3.0, 10), mean(120.0, 3.0, 10)), Relation::Below);
-        assert_eq!(relation(mean(101.0, 3.0, 10), mean(100.0, 3.0, 10)), Relation::Similar);
-        assert_eq!(
-            relation(mean(110.0, 60.0, 5), mean(100.0, 60.0, 5)),
-            Relation::Undecided
-        );
-        assert_eq!(relation(Estimate::Point(2.0), Estimate::Point(1.0)), Relation::Above);
-        assert!(Ratio::new(mean(1.0, 0.0, 2), Estimate::Point(0.0)).is_none());
+    fn an_interval_ends_where_the_tests_of_one_side_begin_to_reject() {
+        let (over, under) = (mean(120.0, 9.0, 10), mean(100.0, 14.0, 7));
+        let ratio = Ratio::new(over, under).unwrap();
+        let interval = ratio.interval(0.9).unwrap();
+        assert!(interval.low < 1.2 && interval.high > 1.2);
+        assert!((ratio.above(interval.low) - 0.05).abs() < 1e-6, "{interval:?}");
+        assert!((ratio.below(interval.high) - 0.05).abs() < 1e-6, "{interval:?}");
+        let alone = Contrast::sum([(1.0, over)]);
+        let interval = over.interval(0.9);
+        assert!((alone.above(interval.low) - 0.05).abs() < 1e-6);
+        assert!((alone.below(interval.high) - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_interval_of_skewed_values_is_longer_on_the_side_of_the_tail() {
+        let series = Series::new([1.0, 1.1, 1.0, 1.2, 1.1, 1.0, 1.9, 1.1]);
+        let alone = Contrast::sum([(1.0, series.estimate())]);
+        let interval = alone.interval(0.9).unwrap();
+        let mean = series.mean();
+        assert!(interval.high - mean > 1.1 * (mean - interval.low), "{interval:?}");
+        assert!((alone.above(interval.low) - 0.05).abs() < 1e-6);
+        assert!((alone.below(interval.high) - 0.05).abs() < 1e-6);
+    }
+
+    #[test]
+    fn sums_keep_their_degrees_of_freedom() {
+        // Two cells of two repetitions have one or two degrees of freedom, not infinitely many.
+        let half = |a: f64, b: f64| Contrast::sum([(0.5, mean(1.0, a, 2)), (0.5, mean(1.0, b, 2))]);
+        let two = half(1.0, 1.0).interval(0.99).unwrap();
+        assert!((two.high - (1.0 + 9.925 * 0.5)).abs() < 1e-2, "{two:?}");
+        let one = half(1.0, 1e-9).interval(0.99).unwrap();
+        assert!((one.high - (1.0 + 63.66 * 0.5 / 2f64.sqrt())).abs() < 1e-1, "{one:?}");
     }
 
     #[test]
@@ -285,27 +460,37 @@ mod tests {
         assert_eq!(single, Estimate::Single(9.0));
         for other in [single, Estimate::Point(1.0), mean(1.0, 0.1, 10)] {
             let ratio = Ratio::new(single, other).unwrap();
-            assert_eq!(
-                (ratio.relation(), ratio.above(1.0), ratio.similar(0.1)),
-                (Relation::Undecided, None, None)
-            );
-            assert!(!ratio.is_known());
+            assert_eq!((ratio.above(0.001), ratio.below(1000.0)), (1.0, 1.0));
+            assert_eq!(ratio.interval(0.9), None);
         }
-        let average = Estimate::average(&[single, mean(1.0, 0.1, 10)]).unwrap();
-        assert_eq!(average, Estimate::Single(5.0));
         assert_eq!(single.interval(0.95), Interval { low: 9.0, high: 9.0 });
     }
 
     #[test]
-    fn two_series_of_the_same_thing_are_rarely_called_different() {
-        let mut random = testkit::Rng::new(5);
-        let mut series =
-            || Series::new((0..10).map(|_| 100.0 + (0..12).map(|_| random.below(100) as f64).sum::<f64>() / 60.0));
-        let different = (0..1000).filter(|_| {
-            let ratio = Ratio::new(series().estimate(), series().estimate()).unwrap();
-            matches!(ratio.relation(), Relation::Above | Relation::Below)
-        });
-        let different = different.count();
-        assert!(different <= 20, "{different} of 1000 at a level of 1 %");
+    fn values_without_spread_are_no_certainty() {
+        let never = |n| Contrast::sum([(1.0, mean(0.0, 0.0, n))]);
+        assert!(never(2).below(0.0) > 0.4 && never(10).below(0.0) < 0.02);
+        assert_eq!(never(10).above(1.0), 1.0);
+        // Print is taken for exact.
+        assert_eq!(Contrast::sum([(1.0, Estimate::Point(0.0))]).below(0.0), 0.0);
+    }
+
+    #[test]
+    fn a_ratio_of_nothing_is_none_and_one_over_nothing_is_above_everything() {
+        let (none, some) = (mean(0.0, 0.0, 10), mean(3.0, 1.0, 10));
+        assert_eq!(Ratio::of_sums(vec![none], vec![none]), None);
+        let ratio = Ratio::of_sums(vec![some], vec![none]).unwrap();
+        assert!(ratio.above(100.0) < 0.001);
+        assert!(Ratio::new(some, Estimate::Point(0.0)).is_none());
+    }
+
+    #[test]
+    fn as_many_repetitions_as_are_said_to_be_needed_do_decide() {
+        // 3 % over a bound, 10 % of noise.
+        let needs = Contrast::sum([(1.0, mean(103.0, 10.0, 5))]).needs(100.0, 0.05).unwrap();
+        assert!((60..90).contains(&needs), "{needs}");
+        let enough = Contrast::sum([(1.0, mean(103.0, 10.0, needs))]);
+        assert!(enough.above(100.0) < 0.05);
+        assert_eq!(Contrast::sum([(1.0, mean(100.0, 10.0, 5))]).needs(100.0, 0.05), None);
     }
 }

@@ -2,17 +2,14 @@
 //!
 //! - [`Series`]: repetitions of one measurement. [`Estimate`]: its mean with its uncertainty, from
 //!   a series or from print.
-//! - [`Ratio`]: of two estimates, with intervals; [`Relation`] is the conclusion.
-//! - [`compare`]: whether two series differ, and by how much.
+//! - [`Contrast`]: a weighted sum of estimates, [`Ratio`]: of two, each with tests and intervals.
 //! - [`jain`], [`proportional`]: how evenly something is shared.
 
-mod compare;
 mod estimate;
 mod series;
 mod share;
 
-pub use compare::{Comparison, compare};
-pub use estimate::{Estimate, Interval, Ratio, Relation};
+pub use estimate::{Contrast, Estimate, Interval, Ratio};
 pub use series::Series;
 pub(crate) use series::SplitMix;
 pub use share::{jain, proportional};

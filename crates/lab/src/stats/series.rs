@@ -1,7 +1,7 @@
 //! Repetitions of one measurement.
 
 use super::{Estimate, Interval};
-use distrs::StudentsT;
+use std::collections::BTreeMap;
 
 /// Repetitions of one measurement, in the order they were made.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,6 +11,16 @@ impl Series {
     /// Of finite numbers; others are left out.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Series {
         Series(values.into_iter().filter(|value| value.is_finite()).collect())
+    }
+
+    /// The mean of each testbed's repetitions, by the testbeds' numbers: repetitions on one testbed
+    /// share its peculiarities, so only testbeds are independent.
+    pub fn of_testbeds(values: impl IntoIterator<Item = (u32, f64)>) -> Series {
+        let mut beds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (bed, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
+            beds.entry(bed).or_default().push(value);
+        }
+        Series(beds.into_values().map(|values| Series(values).mean()).collect())
     }
 
     /// The values, in the order they were made.
@@ -37,6 +47,17 @@ impl Series {
         let mean = self.mean();
         let squares: f64 = self.0.iter().map(|value| (value - mean).powi(2)).sum();
         (squares / (self.0.len() - 1) as f64).sqrt()
+    }
+
+    /// The skewness of the population that these are drawn from; 0 of fewer than three, or of
+    /// values without spread.
+    fn skew(&self) -> f64 {
+        let (n, mean, deviation) = (self.0.len() as f64, self.mean(), self.deviation());
+        if self.0.len() < 3 || deviation == 0.0 {
+            return 0.0;
+        }
+        let cubes: f64 = self.0.iter().map(|value| ((value - mean) / deviation).powi(3)).sum();
+        cubes * n / ((n - 1.0) * (n - 2.0))
     }
 
     /// The value below which a share of 0 to 1 of them lies, between neighbours in proportion; 0 of
@@ -74,23 +95,6 @@ impl Series {
         self.estimate().interval(level)
     }
 
-    /// The interval of the mean by resampling (percentile bootstrap, 2000 resamples from `seed`):
-    /// no distribution is assumed.
-    pub fn bootstrap(&self, level: f64, seed: u64) -> Interval {
-        const RESAMPLES: usize = 2000;
-        if self.0.is_empty() {
-            return Interval { low: 0.0, high: 0.0 };
-        }
-        let mut random = SplitMix(seed);
-        let n = self.0.len();
-        let means = (0..RESAMPLES).map(|_| (0..n).map(|_| self.0[random.below(n)]).sum::<f64>() / n as f64);
-        let means = Series(means.collect());
-        Interval {
-            low: means.quantile((1.0 - level) / 2.0),
-            high: means.quantile((1.0 + level) / 2.0),
-        }
-    }
-
     /// Its estimate of the mean.
     pub fn estimate(&self) -> Estimate {
         match self.0.len() {
@@ -99,6 +103,7 @@ impl Series {
                 mean: self.mean(),
                 deviation: self.deviation(),
                 n: n as u64,
+                skew: self.skew(),
             },
         }
     }
@@ -108,11 +113,6 @@ impl Series {
         sorted.sort_by(f64::total_cmp);
         sorted
     }
-}
-
-/// The factor of the standard error for a two-sided interval.
-pub(super) fn student(level: f64, freedom: f64) -> f64 {
-    StudentsT::ppf((1.0 + level) / 2.0, freedom)
 }
 
 /// A generator of numbers that are the same for the same seed.
@@ -153,14 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn resampling_agrees_with_students_interval_where_values_are_many_and_ordinary() {
-        let mut random = SplitMix(7);
-        let series = Series::new((0..400).map(|_| (0..12).map(|_| random.below(1000) as f64).sum()));
-        let (t, b) = (series.interval(0.95), series.bootstrap(0.95, 1));
-        let width = t.high - t.low;
-        assert!(
-            (t.low - b.low).abs() < 0.15 * width && (t.high - b.high).abs() < 0.15 * width,
-            "{t:?} {b:?}"
+    fn repetitions_of_one_testbed_count_as_one() {
+        let series = Series::of_testbeds([(1, 10.0), (1, 12.0), (2, 20.0), (1, 11.0), (2, f64::NAN)]);
+        assert_eq!(series.values(), [11.0, 20.0]);
+        assert_eq!(
+            Series::of_testbeds([(0, 1.0), (0, 2.0)]).estimate(),
+            Estimate::Single(1.5)
         );
     }
 
@@ -174,7 +172,7 @@ mod tests {
     #[test]
     fn nothing_and_one_value_have_an_answer_too() {
         assert_eq!(Series::default().interval(0.95), Interval { low: 0.0, high: 0.0 });
-        assert_eq!(Series::new([3.0]).bootstrap(0.95, 1), Interval { low: 3.0, high: 3.0 });
+        assert_eq!(Series::new([3.0]).interval(0.95), Interval { low: 3.0, high: 3.0 });
         assert!(Series::default().distribution().is_empty());
     }
 }

@@ -34,6 +34,11 @@ pub trait System {
     /// Its description, with the version if it is installed.
     fn describe(&self) -> String;
 
+    /// Whether it is the `oxvs` of this laboratory.
+    fn is_ours(&self) -> bool {
+        false
+    }
+
     /// Why it cannot run such a topology on this machine; none if it can.
     fn missing(&self, topology: &Topology) -> Option<String>;
 

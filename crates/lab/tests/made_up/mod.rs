@@ -11,7 +11,7 @@ use testkit::Rng;
 /// Systems, and how they stand to the first.
 const SYSTEMS: &[(&str, f64)] = &[("oxvs", 1.0), ("bridge", 0.7), ("ovs-userspace", 1.9)];
 /// Most cells of a scenario: the quick ones where the full profile has more.
-const CELLS: usize = 30;
+const CELLS: usize = 60;
 
 /// Samples of every scenario.
 pub(crate) fn run() -> Results {
@@ -44,6 +44,7 @@ pub(crate) fn run() -> Results {
         system: "ovs-kernel".into(),
         at: BTreeMap::new(),
         reason: "needs openvswitch.ko, which this kernel does not have".into(),
+        failed: false,
     });
     Results {
         run: serde_json::from_value(run).unwrap(),
@@ -191,6 +192,7 @@ fn sample(scenario: &Scenario, cell: &Cell, system: &str, factor: f64, repetitio
         system: system.into(),
         at: cell.at.clone(),
         repetition,
+        testbed: repetition + 1,
         started: 1_790_000_000.0 + f64::from(repetition),
         seconds: 1.0,
         metrics,

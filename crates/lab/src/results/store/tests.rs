@@ -21,6 +21,7 @@ fn sample(repetition: u32) -> Sample {
         system: "oxvs".to_owned(),
         at: BTreeMap::from([("speed".to_owned(), "10".to_owned())]),
         repetition,
+        testbed: repetition + 1,
         started: 1.0,
         seconds: 2.0,
         metrics: BTreeMap::from([("probe.rtt".to_owned(), 12.5)]),
@@ -39,6 +40,7 @@ fn skipped(reason: &str) -> Record {
         system: "oxvs".to_owned(),
         at: BTreeMap::new(),
         reason: reason.to_owned(),
+        failed: false,
     })
 }
 

@@ -246,7 +246,7 @@ fn cells_of_a_testbed_share_it_and_repetitions_of_systems_interleave() {
         .events
         .borrow()
         .iter()
-        .filter(|line| !line.contains('/'))
+        .filter(|line| !line.contains('/') && *line != "cleared")
         .cloned()
         .collect();
     assert_eq!(stood.len(), 4 * 4, "one for each system and testbed in each repetition");
@@ -255,6 +255,9 @@ fn cells_of_a_testbed_share_it_and_repetitions_of_systems_interleave() {
         repetitions.is_sorted(),
         "a repetition ends on all systems before the next begins"
     );
+    let testbeds: Vec<u32> = results.samples.iter().map(|sample| sample.testbed).collect();
+    let expected: Vec<u32> = (1..=16).flat_map(|n| [n; 3]).collect();
+    assert_eq!(testbeds, expected, "samples say which testbed they are of");
     let order = |repetition: usize| &stood[repetition * 4..][..4];
     assert!((1..4).any(|n| order(n) != order(0)), "by lot: {stood:?}");
     let beds = |line: &String| line.split(" at ").nth(1).unwrap_or_default().to_owned();
@@ -342,8 +345,8 @@ fn a_system_that_dies_is_recorded_with_its_last_words_and_the_rest_goes_on() {
     assert_eq!(results.skipped[0].at["n"], "1");
     assert_eq!(
         lines(&imitation, 'c').iter().filter(|line| *line == "cleared").count(),
-        4,
-        "the next testbed is a new one"
+        4 + 5,
+        "the next testbed is a new one, and so is that of each repetition"
     );
 }
 

@@ -182,6 +182,10 @@ impl System for Kind {
         }
     }
 
+    fn is_ours(&self) -> bool {
+        self.is_oxvs()
+    }
+
     fn describe(&self) -> String {
         let how = match self {
             Kind::Oxvs => "userspace datapath",

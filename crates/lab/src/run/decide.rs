@@ -1,0 +1,161 @@
+//! Repeats experiments until their verdicts are decided.
+//!
+//! After all repetitions the verdicts are looked at, and experiments whose findings are undecided
+//! are repeated as often again. Who looks several times has several chances to err: the first look
+//! has half of the level, the second a quarter, and so on (alpha spending; see
+//! [`crate::findings`]). The run counts the looks.
+
+use super::plan::Job;
+use crate::findings::{Verdict, judge, published, tables};
+use crate::results::{Results, Store};
+use crate::scenario::Scenario;
+use anyhow::Result;
+use std::collections::BTreeSet;
+
+/// With fewer repetitions nothing is known of their spread.
+const LEAST: u32 = 3;
+/// Nobody waits for more.
+const MOST: u32 = 10_000;
+
+/// Each repetition gets a testbed of its own. A run that is gone on with keeps its repetitions.
+pub(super) fn begin(jobs: &mut [Job], store: &mut Store) -> Result<()> {
+    store.change(|run| {
+        for job in jobs {
+            job.rebuilds = true;
+            let Some(experiment) = run.scenarios.get_mut(&job.id) else {
+                continue;
+            };
+            experiment.looks = experiment.looks.max(1);
+            let doubled = 1u32.checked_shl(experiment.looks - 1).unwrap_or(MOST);
+            job.repetitions = job.repetitions.max(LEAST).saturating_mul(doubled).min(MOST);
+            experiment.samples = job.samples();
+        }
+    })
+}
+
+/// Doubles the repetitions of what is undecided; false if nothing is.
+pub(super) fn repeat(jobs: &mut [Job], scenarios: &[Scenario], store: &mut Store) -> Result<bool> {
+    let open = undecided(scenarios, &store.results())?;
+    let mut repeated = false;
+    store.change(|run| {
+        for job in jobs
+            .iter_mut()
+            .filter(|job| open.contains(&job.id) && job.repetitions < MOST)
+        {
+            let Some(experiment) = run.scenarios.get_mut(&job.id) else {
+                continue;
+            };
+            experiment.looks += 1;
+            job.repetitions = job.repetitions.saturating_mul(2).min(MOST);
+            experiment.samples = job.samples();
+            repeated = true;
+        }
+    })?;
+    Ok(repeated)
+}
+
+/// Experiments with results of findings that more repetitions can decide.
+fn undecided(scenarios: &[Scenario], results: &Results) -> Result<BTreeSet<String>> {
+    let findings = published()?;
+    let systems: BTreeSet<&str> = results.samples.iter().map(|sample| sample.system.as_str()).collect();
+    let mut open: BTreeSet<&str> = BTreeSet::new();
+    for column in judge(&findings, scenarios, results, systems) {
+        for (n, finding) in findings.finding.iter().enumerate() {
+            let judgement = &column.judgements[n];
+            let helps = judgement.evidence.iter().any(|evidence| evidence.needs.is_some());
+            if column.can_be_decided[n] && judgement.verdict == Verdict::Undecided && helps {
+                open.extend(finding.tables());
+            }
+        }
+    }
+    let feeds = |scenario: &&Scenario| tables(scenario).iter().any(|table| open.contains(table.as_str()));
+    Ok(scenarios
+        .iter()
+        .filter(feeds)
+        .map(|scenario| scenario.id.clone())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{Experiment, FORMAT, Machine, Record, Run, Sample};
+    use crate::scenario::{Profile, built_in, find};
+    use std::collections::BTreeMap;
+
+    /// A run of idle switches, one of which is not quiet.
+    fn store(dir: &std::path::Path, scenario: &Scenario) -> Store {
+        let run = Run {
+            format: FORMAT,
+            profile: Profile::Full,
+            seed: 1,
+            in_guest: false,
+            machine: Machine::default(),
+            systems: BTreeMap::new(),
+            scenarios: BTreeMap::new(),
+            invocations: Vec::new(),
+        };
+        let mut store = Store::open(dir, run).unwrap();
+        store
+            .enter(&scenario.id, Experiment::new(&scenario.file, &scenario.source, 0))
+            .unwrap();
+        store
+    }
+
+    fn add(store: &mut Store, scenario: &Scenario, repetitions: std::ops::Range<u32>) {
+        for repetition in repetitions {
+            for cell in scenario.cells(Profile::Full) {
+                store
+                    .append(Record::Sample(Box::new(Sample {
+                        scenario: scenario.id.clone(),
+                        system: "oxvs".into(),
+                        at: cell.at.clone(),
+                        repetition,
+                        testbed: repetition + 1,
+                        started: 0.0,
+                        seconds: 1.0,
+                        metrics: [("idle.frames".to_owned(), 0.0)].into(),
+                        distributions: BTreeMap::new(),
+                        losses: Vec::new(),
+                        cpu: BTreeMap::new(),
+                        load: 0.0,
+                        remarks: Vec::new(),
+                        validity: Default::default(),
+                    })))
+                    .unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_undecided_is_repeated_as_often_again_and_what_is_decided_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = built_in().unwrap();
+        let scenario = find(&known, "S1.idle")[0].clone();
+        let mut store = store(dir.path(), &scenario);
+        let mut jobs = [Job {
+            id: scenario.id.clone(),
+            cells: scenario.cells(Profile::Full).to_vec(),
+            repetitions: 2,
+            rebuilds: false,
+            systems: Vec::new(),
+        }];
+        begin(&mut jobs, &mut store).unwrap();
+        assert!(jobs[0].rebuilds && jobs[0].repetitions == 3);
+        // Nothing came three times: that may be luck.
+        add(&mut store, &scenario, 0..3);
+        let scenarios = [scenario.clone()];
+        assert!(repeat(&mut jobs, &scenarios, &mut store).unwrap());
+        assert_eq!((jobs[0].repetitions, store.run().scenarios[&scenario.id].looks), (6, 2));
+        // A run that is gone on with knows how often it looked.
+        let mut again = [Job {
+            repetitions: 2,
+            ..jobs[0].clone()
+        }];
+        begin(&mut again, &mut store).unwrap();
+        assert_eq!(again[0].repetitions, 6);
+        add(&mut store, &scenario, 3..24);
+        assert!(!repeat(&mut jobs, &scenarios, &mut store).unwrap());
+        assert_eq!(store.run().scenarios[&scenario.id].looks, 2);
+    }
+}
