@@ -21,6 +21,7 @@ Examples:
   oxvs lab run S0.rtt.l3 --switch oxvs --switch bridge
   oxvs lab run my.toml --full --out results      an experiment of your own, at length
   oxvs lab run --full --out results --budget 60  an hour of everything; the same command continues it
+  oxvs lab watch results                         the run live in a terminal
   oxvs lab report results                        a page with figures, tables and verdicts
   oxvs lab compare results-before results-after  the differences between two runs
   oxvs lab ab old/oxvs new/oxvs S0.rtt.l3        two builds in turns on the same testbeds
@@ -55,6 +56,9 @@ enum Command {
         /// Of those only this one, as `S0.rtt.l3-1` (repeat for several)
         #[arg(long = "figure", value_name = "NAME", requires = "figures")]
         only: Vec<String>,
+        /// Write figures (TikZ) and tables (booktabs) for a paper too
+        #[arg(long, value_name = "DIR")]
+        latex: Option<PathBuf>,
     },
     /// Compare two runs: ratio, significance and size of every difference. Exit status 3 if
     /// something is worse
@@ -72,6 +76,14 @@ enum Command {
         /// Port to listen on at 127.0.0.1; 0: any free port
         #[arg(long, default_value_t = 8080)]
         port: u16,
+    },
+    /// Show a run live in this terminal: cells done and to come, estimates, the effect so far
+    Watch {
+        /// A run's directory
+        dir: PathBuf,
+        /// Show it as it is now, and end
+        #[arg(long)]
+        once: bool,
     },
     /// Remove the remains of killed runs: processes, namespaces, directories
     Clean,
@@ -127,11 +139,17 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
     let done = match cli.command {
         Command::List => list::list(),
         Command::Run(run) => run.run(),
-        Command::Report { dir, figures, only } => report(&dir, figures.as_deref(), &only),
+        Command::Report {
+            dir,
+            figures,
+            only,
+            latex,
+        } => report(&dir, figures.as_deref(), &only, latex.as_deref()),
         Command::Compare(compare) => return told(compare.run()),
         Command::Ab(ab) => return told(ab.run()),
         Command::Bench(bench) => bench.run(),
         Command::Serve { dir, port } => crate::report::serve(&dir, port),
+        Command::Watch { dir, once } => crate::report::watch(&dir, once),
         Command::Clean => clean(),
         Command::Calibrate {
             out,
@@ -154,12 +172,15 @@ fn told(done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-fn report(dir: &Path, figures: Option<&Path>, only: &[String]) -> anyhow::Result<()> {
+fn report(dir: &Path, figures: Option<&Path>, only: &[String], latex: Option<&Path>) -> anyhow::Result<()> {
     mgmt::outln!("{}", crate::report::write(dir)?.display());
     if let Some(to) = figures {
         for path in crate::report::figures(dir, to, only)? {
             mgmt::outln!("{}", path.display());
         }
+    }
+    if let Some(to) = latex {
+        mgmt::outln!("{}", crate::report::latex(dir, to)?.display());
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
                     seconds: 1.0,
                     metrics: BTreeMap::new(),
                     distributions: BTreeMap::new(),
+                    series: BTreeMap::new(),
                     losses: Vec::new(),
                     cpu: BTreeMap::new(),
                     load: 0.0,

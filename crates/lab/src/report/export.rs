@@ -15,6 +15,10 @@ pub(crate) const FILES: &[(&str, &str)] = &[
         "distributions.csv",
         "a line for each quantile of each distribution of each sample",
     ),
+    (
+        "series.csv",
+        "a line for each moment of each series inside a sample (rates, processors, drops)",
+    ),
     ("losses.csv", "a line for each cause and place of loss of each sample"),
     (
         "verdicts.json",
@@ -68,6 +72,20 @@ pub(crate) fn distributions_csv(results: &Results) -> Result<String> {
             distribution.quantiles.iter().map(line)
         })
         .collect()
+    })
+}
+
+/// `series`, `second`, `value` for each sample.
+///
+/// # Errors
+/// None that is known.
+pub(crate) fn series_csv(results: &Results) -> Result<String> {
+    table(results, &["series", "second", "value"], |sample| {
+        let each = sample.series.iter();
+        let line =
+            |name: &String, (second, value): &(f64, f64)| vec![name.clone(), second.to_string(), value.to_string()];
+        each.flat_map(|(name, values)| values.iter().map(move |one| line(name, one)))
+            .collect()
     })
 }
 

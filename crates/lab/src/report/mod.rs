@@ -4,18 +4,22 @@
 //!   [`serve`]: the same, over HTTP.
 //! - `summary`: samples by cell and system; `printed`: what a study printed for a cell; `verdicts`:
 //!   findings, judged by tables made of samples.
+//! - `exhibits`: the figures and tables of the studies, and what of ours stands beside each.
 //! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: the parts of a page; `page`
-//!   assembles them for the template `report.html`.
-//! - `export`: the samples as JSON and CSV.
+//!   assembles them for its template.
+//! - `export`: the samples as JSON and CSV; `latex`: figures and tables for a paper. [`watch`]: the run in a terminal.
 //!
 //! Invariants
-//! - The page has no script and loads nothing. The template escapes all text of a run; only
-//!   drawings are exempt.
+//! - The page loads nothing, and shows everything without its script, which only filters, links and
+//!   tells values. The template escapes all text of a run; only drawings are exempt, which escape
+//!   theirs.
 //! - A system has the same colour and shape in every figure, and every scenario of the laboratory
 //!   has a section, even if it was not run.
 
+mod exhibits;
 mod export;
 mod figure;
+mod latex;
 mod looks;
 mod mininet;
 mod page;
@@ -28,11 +32,15 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod verdicts;
+mod watch;
 mod words;
 mod write;
 
+pub use exhibits::exhibits;
+pub use latex::latex;
 pub use serve::{Server, serve};
 pub(crate) use svg::escape;
+pub use watch::{frame, watch};
 pub use write::{figures, render, write};
 
 use crate::calibration::Check;

@@ -1,11 +1,12 @@
 //! Samples of one experiment by cell and system.
 
+use super::exhibits::Among;
 use super::looks;
-use crate::results::{Sample, Skipped};
+use crate::results::{Acceleration, Sample, Skipped};
 use crate::scenario::{Dimension, Fed, Profile, Scenario};
 use crate::stats::Series;
 use crate::traffic::Test;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Dimensions and their values.
 pub(crate) type At = BTreeMap<String, String>;
@@ -30,7 +31,11 @@ pub(crate) struct Summary<'a> {
 impl<'a> Summary<'a> {
     /// Of one experiment, from all samples.
     pub(crate) fn new(scenario: &'a Scenario, samples: &'a [Sample], skipped: &'a [Skipped]) -> Summary<'a> {
-        let own: Vec<&Sample> = samples.iter().filter(|sample| sample.scenario == scenario.id).collect();
+        // Void samples count for nothing.
+        let own = samples
+            .iter()
+            .filter(|sample| sample.scenario == scenario.id && sample.is_valid());
+        let own: Vec<&Sample> = own.collect();
         let mut cells: Vec<At> = Vec::new();
         for sample in &own {
             if !cells.contains(&sample.at) {
@@ -76,6 +81,28 @@ impl<'a> Summary<'a> {
         }
     }
 
+    /// Only the cells with these values.
+    pub(crate) fn only(&self, at: &Among) -> Summary<'a> {
+        let is = |cell: &At| {
+            let mut wanted = at.iter();
+            wanted.all(|(name, values)| cell.get(name).is_some_and(|value| values.contains(value)))
+        };
+        let kept: Vec<usize> = (0..self.cells.len()).filter(|cell| is(&self.cells[*cell])).collect();
+        let place = |cell: usize| kept.iter().position(|known| *known == cell);
+        let samples = self.samples.iter();
+        let samples: BTreeMap<(String, usize), Vec<&Sample>> = samples
+            .filter_map(|((system, cell), samples)| Some(((system.clone(), place(*cell)?), samples.clone())))
+            .collect();
+        Summary {
+            scenario: self.scenario,
+            systems: looks::in_order(samples.values().flatten().map(|sample| sample.system.as_str())),
+            cells: kept.iter().map(|cell| self.cells[*cell].clone()).collect(),
+            samples,
+            skipped: self.skipped.clone(),
+            fed: kept.iter().map(|cell| self.fed[*cell].clone()).collect(),
+        }
+    }
+
     /// Samples of a system at a cell.
     pub(crate) fn samples(&self, system: &str, cell: usize) -> &[&'a Sample] {
         self.samples.get(&(system.to_owned(), cell)).map_or(&[], Vec::as_slice)
@@ -90,6 +117,12 @@ impl<'a> Summary<'a> {
     pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &'a Sample)> + '_ {
         let each = self.samples.iter();
         each.flat_map(|((_, cell), samples)| samples.iter().map(|sample| (*cell, *sample)))
+    }
+
+    /// What the hosts of its samples are, where it is not the machine itself.
+    pub(crate) fn guests(&self) -> BTreeSet<Acceleration> {
+        let all = self.all().filter_map(|(_, sample)| sample.validity.acceleration);
+        all.filter(|kind| *kind != Acceleration::Namespaces).collect()
     }
 
     /// A metric at a cell, in the unit it is shown in.
@@ -239,6 +272,9 @@ mod tests {
         assert_eq!(summary.systems, ["oxvs", "bridge"]);
         assert_eq!(summary.series("oxvs", 0, "probe.rtt", 0.5).values(), [5.0, 7.0]);
         assert_eq!(summary.name(&summary.cells[0]), "100 B");
+        let only = summary.only(&Among::from([("payload".into(), vec!["1440".into()])]));
+        assert_eq!((only.cells.len(), only.systems.clone()), (1, vec!["bridge"]));
+        assert_eq!(only.series("bridge", 0, "probe.rtt", 1.0).values(), [100.0]);
         let middle = summary.distribution("oxvs", 0, "probe.rtt", 1.0);
         assert_eq!(middle.iter().find(|(share, _)| *share == 0.5), Some(&(0.5, 18.0)));
     }

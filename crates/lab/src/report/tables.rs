@@ -36,6 +36,8 @@ pub(crate) struct Cell {
     pub title: String,
     /// Its link.
     pub link: String,
+    /// The switch whose result it is, if it is one's.
+    pub of: String,
 }
 
 impl Cell {
@@ -44,6 +46,14 @@ impl Cell {
             text: text.into(),
             class: class.into(),
             ..Cell::default()
+        }
+    }
+
+    /// The same, of a switch.
+    pub(crate) fn of(self, switch: &str) -> Cell {
+        Cell {
+            of: switch.to_owned(),
+            ..self
         }
     }
 }
@@ -69,7 +79,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         summary
             .systems
             .iter()
-            .map(|system| Cell::new("number", looks::title(system))),
+            .map(|system| Cell::new("number", looks::title(system)).of(system)),
     );
     head.extend(labels.iter().map(|label| Cell::new("number print", label.clone())));
     let (mut outliers, mut repeated) = (false, false);
@@ -96,7 +106,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         for (n, series) in values.iter().enumerate() {
             repeated |= series.n() > 1;
             outliers |= !series.outliers().is_empty();
-            row.push(result(series, best == Some(n), &metric.unit));
+            row.push(result(series, best == Some(n), &metric.unit).of(summary.systems[n]));
         }
         for label in &labels {
             let value = all[cell].iter().find(|value| value.label() == *label);
@@ -106,7 +116,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
         rows.push(row);
     }
     let mut notes = vec![String::from(if repeated {
-        "Mean ± half the 95 % confidence interval of the mean."
+        "Mean ± half the 95 % confidence interval of the mean, or its ends if it would reach below zero."
     } else {
         "One repetition each: how far others would lie from it is not known, and no comparison is decided by it."
     })];
@@ -136,7 +146,7 @@ fn result(series: &Series, best: bool, unit: &str) -> Cell {
     let values: Vec<String> = series.values().iter().take(40).map(|value| number(*value)).collect();
     Cell {
         text: number(series.mean()),
-        small: half(estimate) + mark,
+        small: half(estimate, series.values().iter().all(|value| *value >= 0.0)) + mark,
         class: if best { "number best".into() } else { "number".into() },
         title: format!(
             "{} {unit}, {} of {} repetitions: {}",
@@ -145,22 +155,26 @@ fn result(series: &Series, best: bool, unit: &str) -> Cell {
             series.n(),
             values.join(", ")
         ),
-        link: String::new(),
+        ..Cell::default()
     }
 }
 
 fn print(estimate: Estimate) -> Cell {
     Cell {
         text: number(estimate.mean()),
-        small: half(estimate),
+        small: half(estimate, estimate.mean() >= 0.0),
         class: "number print".into(),
         ..Cell::default()
     }
 }
 
-fn half(estimate: Estimate) -> String {
+/// The interval of a mean: half of it, or of what is never negative its ends, if it would be below
+/// zero.
+fn half(estimate: Estimate, is_never_negative: bool) -> String {
     let interval = estimate.interval(0.95);
-    if interval.high > interval.low {
+    if is_never_negative && interval.low < 0.0 {
+        format!("0 to {}", rough(interval.high))
+    } else if interval.high > interval.low {
         format!("± {}", rough((interval.high - interval.low) / 2.0))
     } else {
         String::new()
@@ -253,7 +267,7 @@ fn matrix(summary: &Summary, of: &str, cell: usize, system: &str) -> Option<View
 }
 
 /// Whether ports of a cell's testbed are policed.
-fn is_policed(summary: &Summary, at: &BTreeMap<String, String>) -> bool {
+pub(crate) fn is_policed(summary: &Summary, at: &BTreeMap<String, String>) -> bool {
     let cells = [Profile::Full, Profile::Quick].map(|profile| summary.scenario.cells(profile));
     let cell = cells.into_iter().flatten().find(|cell| cell.at == *at);
     let is_policed = |link: &Link| link.a.port.policing.is_some() || link.b.port.policing.is_some();
@@ -285,7 +299,7 @@ pub(crate) fn losses(summary: &Summary) -> Option<View> {
         summary
             .systems
             .iter()
-            .map(|system| Cell::new("number", looks::title(system))),
+            .map(|system| Cell::new("number", looks::title(system)).of(system)),
     );
     let rows = by.iter().map(|((policed, cause, place), of)| {
         let class = if *cause == "unexplained" { "key warn" } else { "key" };
@@ -299,7 +313,7 @@ pub(crate) fn losses(summary: &Summary) -> Option<View> {
             let mean = of
                 .get(system)
                 .map(|packets| packets / count.get(&(*policed, *system)).copied().unwrap_or(1.0));
-            Cell::new("number", mean.map_or_else(|| "0".into(), number))
+            Cell::new("number", mean.map_or_else(|| "0".into(), number)).of(system)
         };
         names.chain(summary.systems.iter().map(cell)).collect()
     });
@@ -348,10 +362,10 @@ pub(crate) fn cost(summary: &Summary) -> Option<View> {
         summary
             .systems
             .iter()
-            .map(|system| Cell::new("number", looks::title(system))),
+            .map(|system| Cell::new("number", looks::title(system)).of(system)),
     );
     let rows = kinds.iter().map(|(name, of)| {
-        let cells = summary.systems.iter().map(|system| mean(system, of));
+        let cells = summary.systems.iter().map(|system| mean(system, of).of(system));
         std::iter::once(Cell::new("key", *name)).chain(cells).collect()
     });
     Some(View {

@@ -46,6 +46,21 @@ pub(crate) struct Mark {
     pub evidence: Vec<Line>,
     /// How many more there are.
     pub more: usize,
+    /// How far the result that decides is from what the claim allows; none: it is no ratio.
+    pub effect: Option<Distance>,
+}
+
+/// A result beside what a claim allows, as ratios.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Distance {
+    /// The ratio of two results, or of a result to its bound.
+    pub value: f64,
+    /// The ends of its interval.
+    pub interval: Option<(f64, f64)>,
+    /// The ends of what the claim allows.
+    pub allowed: (Option<f64>, Option<f64>),
+    /// In words.
+    pub told: String,
 }
 
 /// A line of evidence.
@@ -112,6 +127,7 @@ fn mark(system: &str, judgement: Judgement, names: &BTreeSet<String>) -> Mark {
     Mark {
         evidence: judgement.evidence.iter().take(SHOWN).map(line).collect(),
         more: judgement.evidence.len().saturating_sub(SHOWN),
+        effect: None,
         system: title,
         class,
         sign,

@@ -7,8 +7,8 @@ use crate::results::{Machine, Results};
 use crate::scenario::{Profile, Scenario};
 use std::collections::BTreeMap;
 
-/// A summary of the run in a few sentences.
-pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> Vec<String> {
+/// What was done, and how far it may be trusted.
+pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> String {
     let run = &results.run;
     let systems = looks::in_order(results.samples.iter().map(|sample| sample.system.as_str()));
     let names: Vec<&str> = systems.into_iter().map(looks::title).collect();
@@ -21,31 +21,37 @@ pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> Vec<String> 
         .map_or_else(String::new, |first| format!(" Begun {}.", date(first.began)));
     let profile = match run.profile {
         Profile::Quick => {
-            "This is the quick profile: a few values of everything that is varied, briefly, each on one testbed. It shows numbers and \
-             decides nothing; the full profile does, and --until-decided."
+            "It is the quick profile, a few values of everything that is varied, briefly, each on one testbed: it shows numbers and decides nothing; \
+             the full profile does, and --until-decided."
         }
-        Profile::Full => "This is the full profile: the studies' own values, durations and repetitions.",
+        Profile::Full => "It is the full profile, with the studies' own values, durations and repetitions.",
     };
     let place = if run.in_guest { "in a virtual machine on" } else { "on" };
     let machine = &run.machine;
-    vec![
-        format!(
-            "{} samples from {} of {} experiments on {}, {place} a machine with {} {} ({}), Linux {}.{when}",
-            results.samples.len(),
-            measured.count(),
-            scenarios.len(),
-            if names.is_empty() {
-                "no switch yet".to_owned()
-            } else {
-                names.join(", ")
-            },
-            machine.cores,
-            if machine.cores == 1 { "processor" } else { "processors" },
-            machine.cpu,
-            machine.kernel.split(' ').next().unwrap_or_default(),
-        ),
-        profile.to_owned(),
-    ]
+    let names = if names.is_empty() {
+        "no switch yet".to_owned()
+    } else {
+        names.join(", ")
+    };
+    format!(
+        "{} samples from {} of {} experiments on {names}, {place} a machine with {} {} ({}), Linux {}.{when} {profile}",
+        results.samples.len(),
+        measured.count(),
+        scenarios.len(),
+        machine.cores,
+        if machine.cores == 1 { "processor" } else { "processors" },
+        machine.cpu,
+        machine.kernel.split(' ').next().unwrap_or_default(),
+    )
+}
+
+/// Several things in a sentence.
+pub(crate) fn list(things: &[String]) -> String {
+    match things {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
 }
 
 /// The description of the machine.

@@ -21,18 +21,19 @@ pub fn render(input: &Input) -> Result<Vec<(&'static str, String)>> {
     let findings = findings::published()?;
     let printed = Printed::new(&findings)?;
     let rows = verdicts::rows(&findings, &printed, &input.scenarios, &input.results);
-    let page = Page::new(input, &printed, &rows);
+    let page = Page::new(input, &printed, &rows)?;
     let mut templates = Environment::new();
     templates.set_trim_blocks(true);
     templates.set_lstrip_blocks(true);
     templates.set_keep_trailing_newline(true);
-    templates.add_template("report.html", include_str!("report.html"))?;
+    templates.add_template("report.html", include_str!("page/report.html"))?;
     let html = templates.get_template("report.html")?.render(&page)?;
     Ok(vec![
         (PAGE, html),
         ("samples.json", export::samples_json(&input.results)?),
         ("samples.csv", export::samples_csv(&input.results)?),
         ("distributions.csv", export::distributions_csv(&input.results)?),
+        ("series.csv", export::series_csv(&input.results)?),
         ("losses.csv", export::losses_csv(&input.results)?),
         ("verdicts.json", serde_json::to_string_pretty(&rows)? + "\n"),
     ])
@@ -65,8 +66,8 @@ pub fn figures(dir: &Path, to: &Path, only: &[String]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for scenario in &input.scenarios {
         let summary = Summary::new(scenario, &input.results.samples, &input.results.skipped);
-        for (n, figure) in figure::figures(&summary, &printed).iter().enumerate() {
-            let name = format!("{}-{}", scenario.id.replace(['/', '\\'], "-"), n + 1);
+        for (number, figure) in figure::figures(&summary, &printed) {
+            let name = format!("{}-{number}", scenario.id.replace(['/', '\\'], "-"));
             if !only.is_empty() && !only.contains(&name) {
                 continue;
             }

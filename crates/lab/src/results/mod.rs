@@ -55,6 +55,10 @@ pub struct Experiment {
     /// How often its verdicts were looked at, to decide whether to go on (`--until-decided`).
     #[serde(default)]
     pub looks: u32,
+    /// The systems that were chosen for it, each with the number of its samples. Empty: the run is
+    /// of a version that did not record it.
+    #[serde(default)]
+    pub chosen: BTreeMap<String, u64>,
 }
 
 impl Experiment {
@@ -68,6 +72,7 @@ impl Experiment {
             hash: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
             samples,
             looks: 0,
+            chosen: BTreeMap::new(),
         }
     }
 }
@@ -121,6 +126,10 @@ pub struct Sample {
     /// By flow and metric.
     #[serde(default)]
     pub distributions: BTreeMap<String, Distribution>,
+    /// What happened inside it, by what and where, as `rate.PC4`, `cpu.system`, `drops`: seconds
+    /// since the measurement began, and values in bit/s, processors, packets a second.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
     /// Where packets were lost.
     #[serde(default)]
     pub losses: Vec<Loss>,

@@ -220,6 +220,10 @@ impl Store {
                 "{}: has samples of another '{id}' (its file has changed since): name another directory with --out, or restore the file",
                 self.dir.display()
             );
+            // Another invocation may have chosen others.
+            for (system, samples) in &old.chosen {
+                experiment.chosen.entry(system.clone()).or_insert(*samples);
+            }
         }
         self.run.scenarios.insert(id.to_owned(), experiment);
         Ok(())

@@ -158,10 +158,11 @@ fn go(
 /// Enters experiments and systems; a directory that holds others of that name is left as it is.
 fn enter(store: &mut Store, options: &Options, systems: &[Box<dyn System>], chosen: &select::Chosen) -> Result<()> {
     for (scenario, job) in options.scenarios.iter().zip(&chosen.jobs) {
-        store.enter(
-            &job.id,
-            Experiment::new(&scenario.file, &scenario.source, job.samples()),
-        )?;
+        let mut experiment = Experiment::new(&scenario.file, &scenario.source, job.samples());
+        let samples = |cells: &[usize]| cells.len() as u64 * u64::from(job.repetitions);
+        let chosen = job.systems.iter().map(|one| (one.name.clone(), samples(&one.cells)));
+        experiment.chosen = chosen.collect();
+        store.enter(&job.id, experiment)?;
     }
     for name in &chosen.systems {
         let system = systems

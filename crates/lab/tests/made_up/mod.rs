@@ -197,6 +197,12 @@ fn sample(scenario: &Scenario, cell: &Cell, system: &str, factor: f64, repetitio
         seconds: 1.0,
         metrics,
         distributions,
+        series: BTreeMap::from([(
+            String::from("rate.PC4"),
+            (1..=20)
+                .map(|n| (f64::from(n) / 20.0, 9e6 * factor * (1.0 - (-f64::from(n)).exp())))
+                .collect(),
+        )]),
         losses: vec![
             loss("policer", "PC1", 120),
             loss("queue", "PC4", u64::from(repetition)),

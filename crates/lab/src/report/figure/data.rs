@@ -7,6 +7,11 @@ use crate::report::svg::{Axis, Scale};
 use crate::scenario::{Dimension, Metric};
 use crate::stats::{Estimate, Series};
 
+/// Most single repetitions that are drawn of a result.
+pub(super) const SHOWN: usize = 30;
+/// The level of intervals.
+const LEVEL: f64 = 0.95;
+
 /// A result that is to be drawn.
 pub(super) struct Datum {
     /// Value of the dimension across.
@@ -15,13 +20,16 @@ pub(super) struct Datum {
     pub(super) series: (usize, Key),
     pub(super) value: f64,
     pub(super) interval: Option<(f64, f64)>,
-    pub(super) outliers: Vec<f64>,
+    /// The single repetitions, if there are several.
+    pub(super) raw: Vec<f64>,
     /// The offered load that this is a part of.
     pub(super) reference: Option<f64>,
 }
 
 pub(super) struct Panel {
     pub(super) name: String,
+    /// The switch that all of it is of; empty: of several.
+    pub(super) of: String,
     pub(super) data: Vec<Datum>,
 }
 
@@ -46,7 +54,7 @@ pub(super) fn gather(
                 None => system_key(system),
             };
             let name = panel_name(summary, &rest, own.as_ref().map(|_| *system));
-            panel(&mut panels, name)
+            panel(&mut panels, name, own.as_ref().map_or("", |_| *system))
                 .data
                 .extend(datum(across.clone(), key, &values));
         }
@@ -60,18 +68,19 @@ pub(super) fn gather(
             let key = Key {
                 look: looks::of_print(nth),
                 name: value.label(),
+                of: String::new(),
             };
             let estimate = value.estimate.times(value.scale * metric.scale);
             let datum = Datum {
                 x: across.clone(),
                 series: (looks::PRINTED + nth, key),
                 value: estimate.mean(),
-                interval: interval(estimate),
-                outliers: Vec::new(),
+                interval: interval(estimate, LEVEL, estimate.mean() >= 0.0),
+                raw: Vec::new(),
                 reference: None,
             };
             let name = panel_name(summary, &rest, None);
-            panel(&mut panels, name).data.push(datum);
+            panel(&mut panels, name, "").data.push(datum);
         }
     }
     panels.retain(|panel| !panel.data.is_empty());
@@ -79,24 +88,46 @@ pub(super) fn gather(
 }
 
 pub(super) fn datum(x: String, series: (usize, Key), values: &Series) -> Option<Datum> {
+    let all = values.values();
     (values.n() > 0).then(|| Datum {
         x,
         series,
         value: values.mean(),
-        interval: interval(values.estimate()),
-        outliers: values.outliers(),
+        interval: interval(values.estimate(), LEVEL, all.iter().all(|value| *value >= 0.0)),
+        raw: if all.len() > 1 { shown(all) } else { Vec::new() },
         reference: None,
     })
 }
 
-pub(super) fn interval(estimate: Estimate) -> Option<(f64, f64)> {
-    let interval = estimate.interval(0.95);
-    (interval.low < interval.high).then_some((interval.low, interval.high))
+/// Single repetitions to draw: all, or as many of them as show how they are distributed.
+fn shown(all: &[f64]) -> Vec<f64> {
+    if all.len() <= SHOWN {
+        return all.to_vec();
+    }
+    let mut sorted = all.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len() - 1;
+    (0..SHOWN).map(|n| sorted[n * last / (SHOWN - 1)]).collect()
 }
 
-pub(super) fn panel(panels: &mut Vec<Panel>, name: String) -> &mut Panel {
+/// The interval of a mean; of what is never negative, its part that can be.
+pub(super) fn interval(estimate: Estimate, level: f64, is_never_negative: bool) -> Option<(f64, f64)> {
+    let interval = estimate.interval(level);
+    let low = if is_never_negative {
+        interval.low.max(0.0)
+    } else {
+        interval.low
+    };
+    (low < interval.high).then_some((low, interval.high))
+}
+
+pub(super) fn panel<'a>(panels: &'a mut Vec<Panel>, name: String, of: &str) -> &'a mut Panel {
     let place = panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
-        panels.push(Panel { name, data: Vec::new() });
+        panels.push(Panel {
+            name,
+            of: of.to_owned(),
+            data: Vec::new(),
+        });
         panels.len() - 1
     });
     &mut panels[place]
@@ -115,6 +146,7 @@ pub(super) fn system_key(system: &str) -> (usize, Key) {
     let key = Key {
         look: looks::of_system(system),
         name: looks::title(system).to_owned(),
+        of: system.to_owned(),
     };
     (looks::place(system), key)
 }
@@ -128,6 +160,7 @@ pub(super) fn value_key(summary: &Summary, dimension: &str, value: &str) -> (usi
     let key = Key {
         look: (format!("s{}", place % looks::COLOURS), place),
         name: named(&dimension_of(summary, dimension), value),
+        of: String::new(),
     };
     (place, key)
 }
@@ -156,6 +189,17 @@ pub(super) fn axis_of(summary: &Summary, name: &str) -> Axis {
     }
 }
 
+/// Each once, in their order.
+pub(super) fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}
+
 /// One scale for all panels if it fits them all, else one for each.
 pub(super) fn scales(panels: &[Panel]) -> Vec<Scale> {
     scales_by(panels, Scale::of_values)
@@ -172,7 +216,7 @@ pub(super) fn scales_by(panels: &[Panel], scale: fn(Vec<f64>) -> Scale) -> Vec<S
             [
                 vec![datum.value],
                 ends,
-                datum.outliers.clone(),
+                datum.raw.clone(),
                 datum.reference.into_iter().collect(),
             ]
             .concat()
@@ -217,4 +261,27 @@ pub(super) fn legend(panels: &[Panel]) -> Vec<Key> {
     }
     all.sort_by_key(|(place, _)| *place);
     all.into_iter().map(|(_, key)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_of_what_is_never_negative_ends_at_zero() {
+        let of = |values: &[f64]| {
+            let values = Series::new(values.iter().copied());
+            datum(String::new(), (0, system_key("oxvs").1), &values).and_then(|datum| datum.interval)
+        };
+        assert_eq!(of(&[0.0, 10.0]).map(|(low, _)| low), Some(0.0));
+        assert!(of(&[-1.0, 10.0]).is_some_and(|(low, _)| low < -1.0));
+        assert_eq!(of(&[3.0]), None);
+    }
+
+    #[test]
+    fn of_many_repetitions_the_first_and_the_last_are_drawn() {
+        let all: Vec<f64> = (0..1000).rev().map(f64::from).collect();
+        let shown = shown(&all);
+        assert_eq!((shown.len(), shown[0], shown[SHOWN - 1]), (SHOWN, 0.0, 999.0));
+    }
 }

@@ -2,17 +2,25 @@
 
 mod cdf;
 mod data;
+mod ratio;
+mod series;
+mod study;
 
+pub(crate) use series::over_time;
+pub(crate) use study::study;
+
+use super::exhibits::Ours;
 use super::looks::{self, Look};
 use super::printed::Printed;
 use super::summary::{Summary, named, within};
 use super::svg::{
-    self, Axis, Bar, Bars, Drawing, Group, Line, Plot, Point, RADIUS, Scale, bars, lines, marker, number,
+    self, Axis, DASHES, Dot, Dots, Drawing, Group, Line, Plot, Point, RADIUS, Scale, Shape, dots, lines, marker, number,
 };
 use crate::scenario::{Better, Figure as Form, Metric};
 use crate::stats::Series;
 use data::{
-    Datum, Panel, axis_of, datum, dimension_of, gather, legend, panel, scales, scales_by, series_of, system_key,
+    Datum, Panel, SHOWN, axis_of, datum, dimension_of, distinct, gather, legend, panel, scales, scales_by, series_of,
+    system_key,
 };
 
 /// A figure: drawings side by side, with one legend.
@@ -20,10 +28,12 @@ use data::{
 pub(crate) struct Figure {
     /// Below it.
     pub caption: String,
+    /// How its marks are read: below it where it stands alone.
+    pub reading: String,
     /// The legend of colours and shapes.
     pub legend: Vec<Key>,
-    /// One for each panel.
-    pub panels: Vec<Drawing>,
+    /// One for each panel, with the switch that it is of; empty: of several.
+    pub panels: Vec<(String, Drawing)>,
 }
 
 /// A line of a legend.
@@ -33,6 +43,8 @@ pub(crate) struct Key {
     pub look: Look,
     /// Its meaning.
     pub name: String,
+    /// The switch that it stands for, if it is one.
+    pub of: String,
 }
 
 impl Key {
@@ -45,9 +57,18 @@ impl Key {
     }
 
     fn body(&self, x: f64, y: f64) -> String {
+        self.shapes(x, y).iter().map(Shape::svg).collect()
+    }
+
+    /// Line and marker around a point.
+    pub(crate) fn shapes(&self, x: f64, y: f64) -> [Shape; 2] {
         let (class, shape) = &self.look;
-        let line = format!("<path class=\"line {class}\" d=\"M{} {y}H{}\"/>", x - 11.0, x + 11.0);
-        line + &marker(&format!("dot {class}"), *shape, (x, y), RADIUS, "")
+        let line = Shape {
+            class: format!("line {class} d{}", shape % DASHES),
+            title: String::new(),
+            form: svg::Form::Line((x - 11.0, y), (x + 11.0, y)),
+        };
+        [line, marker(&format!("dot {class}"), *shape, (x, y), RADIUS, "")]
     }
 }
 
@@ -55,7 +76,7 @@ impl Figure {
     /// As a file of its own: panels in two columns, the legend above them. `style` has the colours.
     pub(crate) fn alone(&self, style: &str) -> String {
         const GAP: f64 = 20.0;
-        let widest = self.panels.iter().map(|panel| panel.width).fold(0.0, f64::max);
+        let widest = self.panels.iter().map(|(_, panel)| panel.width).fold(0.0, f64::max);
         let columns = if self.panels.len() > 1 && widest < 450.0 { 2 } else { 1 };
         let width = widest * columns as f64 + GAP * (columns - 1) as f64 + 2.0 * GAP;
         let mut body = String::new();
@@ -75,13 +96,16 @@ impl Figure {
         }
         let mut top = y + 14.0;
         for row in self.panels.chunks(columns) {
-            for (n, panel) in row.iter().enumerate() {
+            for (n, (_, panel)) in row.iter().enumerate() {
                 let left = GAP + n as f64 * (widest + GAP);
-                body.push_str(&format!("<g transform=\"translate({left} {top})\">{}</g>", panel.body));
+                body.push_str(&format!(
+                    "<g transform=\"translate({left} {top})\">{}</g>",
+                    panel.body()
+                ));
             }
-            top += row.iter().map(|panel| panel.height).fold(0.0, f64::max) + GAP / 2.0;
+            top += row.iter().map(|(_, panel)| panel.height).fold(0.0, f64::max) + GAP / 2.0;
         }
-        let label = svg::escape(&self.caption);
+        let label = svg::escape(&format!("{}{}", self.caption, self.reading));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {top:.0}\" width=\"{width:.0}\" height=\"{top:.0}\" role=\"img\" \
              aria-label=\"{label}\">\n<style>{style}</style>\n<rect width=\"100%\" height=\"100%\" style=\"fill:var(--paper)\"/>\n{body}\n</svg>\n"
@@ -89,10 +113,27 @@ impl Figure {
     }
 }
 
-/// Figures of an experiment; those without any data are left out.
-pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
-    let forms = summary.scenario.figures.iter();
-    let drawn = forms.filter_map(|form| match form {
+/// Figures of an experiment, with their number among its forms; those without any data are left
+/// out.
+pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<(usize, Figure)> {
+    let forms = summary.scenario.figures.iter().zip(1..);
+    forms
+        .filter_map(|(form, number)| Some((number, figure(summary, printed, form)?)))
+        .collect()
+}
+
+/// A figure of ours that stands beside one of a study, if there are data for it.
+pub(crate) fn beside_exhibit(summary: &Summary, printed: &Printed, ours: &Ours) -> Option<Figure> {
+    let summary = summary.only(&ours.at);
+    match &ours.ratio {
+        Some(ratio) => ratio::quotient(&summary, &ours.of, ratio),
+        None => figure(&summary, printed, &ours.form(summary.scenario)?),
+    }
+}
+
+/// A figure of an experiment, if there are data for it.
+pub(crate) fn figure(summary: &Summary, printed: &Printed, form: &Form) -> Option<Figure> {
+    let figure = match form {
         Form::Lines {
             x,
             y,
@@ -107,8 +148,8 @@ pub(crate) fn figures(summary: &Summary, printed: &Printed) -> Vec<Figure> {
         Form::Cdf { of, series, .. } => cdf::distribution(summary, of, series.as_deref()),
         // It is a table: see `tables`.
         Form::Matrix { .. } => None,
-    });
-    drawn.filter(|figure| !figure.panels.is_empty()).collect()
+    };
+    figure.filter(|figure| !figure.panels.is_empty())
 }
 
 fn over(
@@ -125,15 +166,12 @@ fn over(
         add_bound(&mut panels, gather(summary, printed, bound, Some(x), series), bound);
     }
     let legend = legend(&panels);
-    let mut caption = caption(
-        metric,
-        &format!("over {}", within(&dimension_of(summary, x).title)),
-        &panels,
-    );
+    let mut caption = caption(metric, &format!("over {}", within(&dimension_of(summary, x).title)));
+    let reading = marks(panels.iter().flat_map(|panel| &panel.data));
     if let Some(bound) = bound {
         caption.push_str(&format!(" The dashed line is {}.", within(&bound.title)));
     }
-    // One value is no line: panels with no more stand together as groups of bars.
+    // One value is no line: panels with no more stand together as groups.
     let (panels, alone): (Vec<Panel>, Vec<Panel>) = panels
         .into_iter()
         .partition(|panel| panel.data.iter().any(|datum| datum.x != panel.data[0].x));
@@ -141,18 +179,20 @@ fn over(
     let drawn = panels
         .iter()
         .zip(scales(&panels))
-        .map(|(panel, scale)| across.draw(panel, upwards(metric), scale));
-    let mut drawn: Vec<Drawing> = drawn.collect();
+        .map(|(panel, scale)| (panel.of.clone(), across.draw(panel, upwards(metric), scale)));
+    let mut drawn: Vec<(String, Drawing)> = drawn.collect();
     if let Some(other) = beside(summary, x, alone) {
         let values: Vec<String> = distinct(other.data.iter().map(|datum| datum.x.clone()));
         let scale = scales(std::slice::from_ref(&other)).remove(0);
-        drawn.push(draw_bars(&other, &values, &Axis::default(), upwards(metric), scale));
+        let of = other.of.clone();
+        drawn.push((of, draw_dots(&other, &values, &Axis::default(), upwards(metric), scale)));
         if drawn.len() > 1 {
             caption.push_str(" The last panel has the conditions that were tried at one value only.");
         }
     }
     Some(Figure {
         caption,
+        reading,
         legend,
         panels: drawn,
     })
@@ -163,6 +203,7 @@ fn add_bound(panels: &mut [Panel], bounds: Vec<Panel>, metric: &Metric) {
     let key = Key {
         look: looks::of_bound(),
         name: metric.title.clone(),
+        of: String::new(),
     };
     for bound in bounds {
         let Some(panel) = panels.iter_mut().find(|panel| panel.name == bound.name) else {
@@ -176,7 +217,7 @@ fn add_bound(panels: &mut [Panel], bounds: Vec<Panel>, metric: &Metric) {
                 series: (looks::BOUND, key.clone()),
                 value: mean,
                 interval: None,
-                outliers: Vec::new(),
+                raw: Vec::new(),
                 reference: None,
             });
         }
@@ -201,17 +242,8 @@ fn beside(summary: &Summary, x: &str, alone: Vec<Panel>) -> Option<Panel> {
         .first()
         .filter(|_| same)
         .map_or_else(String::new, |at| named(&dimension, at));
-    (!data.is_empty()).then_some(Panel { name, data })
-}
-
-fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
-    let mut all = Vec::new();
-    for value in values {
-        if !all.contains(&value) {
-            all.push(value);
-        }
-    }
-    all
+    let of = String::new();
+    (!data.is_empty()).then_some(Panel { name, of, data })
 }
 
 /// The axis of a dimension with an order.
@@ -224,7 +256,10 @@ struct Across {
 
 impl Across {
     fn new(summary: &Summary, x: &str, log: bool) -> Across {
-        let values = summary.values_of(x);
+        Across::of(axis_of(summary, x), summary.values_of(x), log)
+    }
+
+    fn of(axis: Axis, values: Vec<String>, log: bool) -> Across {
         let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
         let (names, scale) = match numbers {
             Some(numbers) => (Vec::new(), Scale::of_steps(&numbers, 9, log)),
@@ -234,7 +269,7 @@ impl Across {
             }
         };
         Across {
-            axis: axis_of(summary, x),
+            axis,
             values,
             names,
             scale,
@@ -258,12 +293,13 @@ impl Across {
                     x: self.place(&datum.x),
                     y: datum.value,
                     interval: datum.interval,
-                    outliers: datum.outliers.clone(),
+                    raw: datum.raw.clone(),
                     title: told(&key.name, &datum.x, datum, &y.unit),
                 });
             let mut points: Vec<Point> = points.collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             Line {
+                of: key.of,
                 name: key.name,
                 look: key.look,
                 points,
@@ -297,43 +333,45 @@ fn grouped(
     let drawn = panels
         .iter()
         .zip(scales)
-        .map(|(panel, scale)| draw_bars(panel, &values, &x, upwards(metric), scale));
+        .map(|(panel, scale)| (panel.of.clone(), draw_dots(panel, &values, &x, upwards(metric), scale)));
     let by = groups.map_or_else(String::new, |groups| {
         format!("by {}", within(&dimension_of(summary, groups).title))
     });
     Some(Figure {
-        caption: caption(metric, &by, &panels),
+        caption: caption(metric, &by),
+        reading: marks(panels.iter().flat_map(|panel| &panel.data)),
         legend: legend(&panels),
         panels: drawn.collect(),
     })
 }
 
-fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) -> Drawing {
+fn draw_dots(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) -> Drawing {
     let series = series_of(&panel.data);
     let present = values
         .iter()
         .filter(|value| panel.data.iter().any(|datum| datum.x == **value));
     let groups = present.map(|value| {
-        let bar = |(_, key): &(usize, Key)| {
+        let dot = |(_, key): &(usize, Key)| {
             let datum = panel
                 .data
                 .iter()
                 .find(|datum| datum.x == *value && datum.series.1 == *key)?;
-            Some(Bar {
+            Some(Dot {
                 look: key.look.clone(),
+                of: key.of.clone(),
                 value: datum.value,
                 interval: datum.interval,
-                outliers: datum.outliers.clone(),
+                raw: datum.raw.clone(),
                 reference: datum.reference,
                 title: told(&key.name, value, datum, &y.unit),
             })
         };
         Group {
             name: value.replace('_', " "),
-            bars: series.iter().map(bar).collect(),
+            dots: series.iter().map(dot).collect(),
         }
     });
-    bars(&Bars {
+    dots(&Dots {
         title: panel.name.clone(),
         x: x.clone(),
         groups: groups.collect(),
@@ -342,7 +380,7 @@ fn draw_bars(panel: &Panel, values: &[String], x: &Axis, y: Axis, scale: Scale) 
     })
 }
 
-/// Bars for each flow of each system, with the offered load if a sample's flow has it.
+/// Results of each flow of each system, with the offered load if a sample's flow has it.
 fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     let first = summary.scenario.metric(flows.first()?)?;
     let mut panels: Vec<Panel> = Vec::new();
@@ -353,7 +391,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
             for (nth, flow) in flows.iter().enumerate() {
                 let scale = summary.scenario.metric(flow).map_or(first.scale, |metric| metric.scale);
                 let (place, key) = system_key(system);
-                // Flows of one system share its colour; the order of the bars is theirs.
+                // Flows of one system share its colour and its marker; they stand in their order.
                 let name = format!("{}, {}", key.name, flow.split('.').next().unwrap_or(flow));
                 let key = Key { name, ..key };
                 let values = summary.series(system, cell, flow, scale);
@@ -361,7 +399,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
                     reference: summary.offered(cell, flow).map(|load| load * scale),
                     ..datum
                 });
-                panel(&mut panels, summary.name(&rest)).data.extend(drawn);
+                panel(&mut panels, summary.name(&rest), "").data.extend(drawn);
             }
         }
     }
@@ -376,25 +414,26 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
     let drawn = panels
         .iter()
         .zip(scales)
-        .map(|(panel, scale)| draw_bars(panel, &values, &x, y.clone(), scale));
+        .map(|(panel, scale)| (String::new(), draw_dots(panel, &values, &x, y.clone(), scale)));
     let names: Vec<&str> = flows
         .iter()
         .map(|flow| flow.split('.').next().unwrap_or(flow))
         .collect();
     let legend = summary.systems.iter().map(|system| system_key(system).1);
+    let caption = format!(
+        "What the receiver got of each flow ({}, from left to right within a colour), by {}. A line across a result is the load offered.",
+        names.join(", "),
+        within(&x.title)
+    );
     Some(Figure {
-        caption: format!(
-            "What the receiver got of each flow ({}, from left to right within a colour), by {}. A short line across a bar is the load offered; \
-             whiskers are 95 % confidence intervals.",
-            names.join(", "),
-            within(&x.title)
-        ),
+        caption,
+        reading: marks(panels.iter().flat_map(|panel| &panel.data)),
         panels: drawn.collect(),
         legend: legend.collect(),
     })
 }
 
-/// A line of each stream's rate, and bars of lost streams.
+/// A line of each stream's rate, and how many streams were lost.
 fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -> Option<Figure> {
     let (got, lost) = (summary.scenario.metric(y)?, summary.scenario.metric(lost)?);
     let above = gather(summary, printed, got, Some(x), None);
@@ -404,19 +443,20 @@ fn streams(summary: &Summary, printed: &Printed, x: &str, y: &str, lost: &str) -
     let below_scales = scales(&below);
     let mut drawn = Vec::new();
     for (panel, scale) in above.iter().zip(scales(&above)) {
-        drawn.push(across.draw(panel, upwards(got), scale));
+        drawn.push((String::new(), across.draw(panel, upwards(got), scale)));
         let same = below
             .iter()
             .zip(&below_scales)
             .find(|(other, _)| other.name == panel.name);
-        drawn.extend(same.map(|(other, scale)| draw_bars(other, &values, &axis, upwards(lost), scale.clone())));
+        let draw = |(other, scale): (&Panel, &Scale)| draw_dots(other, &values, &axis, upwards(lost), scale.clone());
+        drawn.extend(same.map(|same| (String::new(), draw(same))));
     }
     Some(Figure {
         caption: caption(
             got,
             &format!("over {}; beside each, how many were lost", within(&axis.title)),
-            &above,
         ),
+        reading: marks(above.iter().flat_map(|panel| &panel.data)),
         legend: legend(&above),
         panels: drawn,
     })
@@ -429,21 +469,30 @@ fn upwards(metric: &Metric) -> Axis {
     }
 }
 
-fn caption(metric: &Metric, by: &str, panels: &[Panel]) -> String {
-    let data = || panels.iter().flat_map(|panel| &panel.data);
-    let mut text = format!("{} {by}", metric.title).trim_end().to_owned();
-    text.push_str(match metric.better {
+fn caption(metric: &Metric, by: &str) -> String {
+    let text = format!("{} {by}", metric.title).trim_end().to_owned();
+    text + match metric.better {
         Some(Better::Higher) => " (more is better).",
         Some(Better::Lower) => " (less is better).",
         None => ".",
-    });
-    if data().any(|datum| datum.interval.is_some()) {
-        text.push_str(" Whiskers are 95 % confidence intervals, cut off where they leave the frame.");
     }
-    if data().any(|datum| !datum.outliers.is_empty()) {
-        text.push_str(" Small circles are single results far from the others of their cell.");
+}
+
+/// What small dots and whiskers are, if there are any.
+fn marks<'a>(data: impl Iterator<Item = &'a Datum> + Clone) -> String {
+    let mut text = String::new();
+    if data.clone().any(|datum| !datum.raw.is_empty()) {
+        text.push_str(" Small dots are single repetitions, the large mark is their mean");
+        text.push_str(if data.clone().any(|datum| datum.interval.is_some()) {
+            ", its whisker the 95 % confidence interval, cut off where it leaves the frame."
+        } else {
+            "."
+        });
     }
-    if data().any(|datum| datum.series.0 >= looks::PRINTED) {
+    if data.clone().any(|datum| datum.raw.len() >= SHOWN) {
+        text.push_str(&format!(" Of many repetitions {SHOWN} are drawn, evenly by rank."));
+    }
+    if data.clone().any(|datum| datum.series.0 >= looks::PRINTED) {
         text.push_str(" Grey is what the study printed.");
     }
     text

@@ -1,8 +1,8 @@
-//! The canvas of figures.
+//! The canvas of figures: shapes, and what they are in SVG.
 
 use std::fmt::{Display, Write};
 
-/// The inside of an SVG, and its size.
+/// A finished drawing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Drawing {
     /// In CSS pixels.
@@ -11,8 +11,40 @@ pub(crate) struct Drawing {
     pub height: f64,
     /// Its description for screen readers.
     pub label: String,
-    /// Elements.
-    pub body: String,
+    /// From the back to the front.
+    pub shapes: Vec<Shape>,
+}
+
+/// A part of a drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shape {
+    /// Names of its styles.
+    pub class: String,
+    /// Its tooltip; empty: none.
+    pub title: String,
+    /// What it is.
+    pub form: Form,
+}
+
+/// What a shape is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Form {
+    /// A straight line.
+    Line((f64, f64), (f64, f64)),
+    /// A box: its corner, its size, the radius of its corners.
+    Rect((f64, f64), (f64, f64), f64),
+    /// Lines from point to point.
+    Polyline(Vec<(f64, f64)>),
+    /// Several of them; closed: areas.
+    Path(Vec<Vec<(f64, f64)>>, bool),
+    /// A circle: its centre and its radius.
+    Circle((f64, f64), f64),
+    /// A text: its place, its anchor, its turn in degrees.
+    Text((f64, f64), Anchor, f64, String),
+    /// What follows, up to [`Form::End`], is a result of this switch.
+    Begin(String),
+    /// See [`Form::Begin`].
+    End,
 }
 
 impl Drawing {
@@ -24,8 +56,70 @@ impl Drawing {
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px;min-width:min({least}px,{width}px)\" role=\"img\" aria-label=\"{}\">{}</svg>",
             escape(&self.label),
-            self.body
+            self.body()
         )
+    }
+
+    /// Its elements.
+    pub(crate) fn body(&self) -> String {
+        self.shapes.iter().map(Shape::svg).collect()
+    }
+}
+
+impl Shape {
+    /// Its element.
+    pub(crate) fn svg(&self) -> String {
+        let class = escape(&self.class);
+        let title = if self.title.is_empty() {
+            String::new()
+        } else {
+            format!("<title>{}</title>", escape(&self.title))
+        };
+        let points = |points: &[(f64, f64)], between: &str| {
+            let points = points.iter().map(|(x, y)| format!("{} {}", Number(*x), Number(*y)));
+            points.collect::<Vec<_>>().join(between)
+        };
+        match &self.form {
+            Form::Line(from, to) => {
+                let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Number);
+                format!("<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>")
+            }
+            Form::Rect(at, size, radius) => {
+                let [x, y, w, h, r] = [at.0, at.1, size.0, size.1, *radius].map(Number);
+                format!(
+                    "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"{r}\">{title}</rect>"
+                )
+            }
+            Form::Polyline(all) => format!("<polyline class=\"{class}\" points=\"{}\"/>", points(all, " ")),
+            Form::Path(parts, closed) => {
+                let mut path = String::new();
+                for part in parts {
+                    let _ = write!(path, "M{}{}", points(part, "L"), if *closed { "Z" } else { "" });
+                }
+                format!("<path class=\"{class}\" d=\"{path}\">{title}</path>")
+            }
+            Form::Circle(at, radius) => {
+                let [x, y, r] = [at.0, at.1, *radius].map(Number);
+                format!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\">{title}</circle>")
+            }
+            Form::Text(at, anchor, degrees, text) => {
+                let [x, y, a] = [at.0, at.1, *degrees].map(Number);
+                let anchor = match anchor {
+                    Anchor::Start => "start",
+                    Anchor::Middle => "middle",
+                    Anchor::End => "end",
+                };
+                let turn = if *degrees == 0.0 {
+                    String::new()
+                } else {
+                    format!(" transform=\"rotate({a} {x} {y})\"")
+                };
+                let text = escape(text);
+                format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\"{turn}>{text}</text>")
+            }
+            Form::Begin(switch) => format!("<g data-s=\"{}\">", escape(switch)),
+            Form::End => "</g>".into(),
+        }
     }
 }
 
@@ -34,14 +128,14 @@ pub(crate) const MARKERS: usize = 8;
 /// Half the width of a marker.
 pub(crate) const RADIUS: f64 = 4.0;
 
-/// An SVG in the making.
+/// A drawing in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas {
-    body: String,
+    shapes: Vec<Shape>,
 }
 
 /// The anchor of a text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Anchor {
     /// It begins there.
     Start,
@@ -58,56 +152,39 @@ impl Canvas {
             width,
             height,
             label: label.into(),
-            body: self.body,
+            shapes: self.shapes,
         }
     }
 
     /// A straight line.
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
-        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Number);
-        self.add(format_args!(
-            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"
-        ));
+        self.add(class, "", Form::Line(from, to));
     }
 
     /// A box with a tooltip.
     pub(crate) fn rect(&mut self, class: &str, at: (f64, f64), size: (f64, f64), radius: f64, title: &str) {
-        let [x, y, w, h, r] = [at.0, at.1, size.0.max(0.0), size.1.max(0.0), radius].map(Number);
-        self.add(format_args!(
-            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" rx=\"{r}\">{}</rect>",
-            told(title)
-        ));
+        let size = (size.0.max(0.0), size.1.max(0.0));
+        self.add(class, title, Form::Rect(at, size, radius));
     }
 
     /// Lines from point to point.
     pub(crate) fn polyline(&mut self, class: &str, points: &[(f64, f64)]) {
-        let mut text = String::new();
-        for (x, y) in points {
-            let _ = write!(text, "{},{} ", Number(*x), Number(*y));
-        }
-        self.add(format_args!(
-            "<polyline class=\"{class}\" points=\"{}\"/>",
-            text.trim_end()
-        ));
+        self.add(class, "", Form::Polyline(points.to_vec()));
+    }
+
+    /// An area with a tooltip.
+    pub(crate) fn area(&mut self, class: &str, points: &[(f64, f64)], title: &str) {
+        self.add(class, title, Form::Path(vec![points.to_vec()], true));
     }
 
     /// A marker of one of [`MARKERS`] shapes, with a tooltip.
     pub(crate) fn marker(&mut self, class: &str, shape: usize, at: (f64, f64), title: &str) {
-        self.body.push_str(&marker(class, shape, at, RADIUS, title));
-    }
-
-    /// A marker on a bar, small.
-    pub(crate) fn small_marker(&mut self, class: &str, shape: usize, at: (f64, f64), radius: f64) {
-        self.body.push_str(&marker(class, shape, at, radius, ""));
+        self.shapes.push(marker(class, shape, at, RADIUS, title));
     }
 
     /// A circle.
     pub(crate) fn circle(&mut self, class: &str, at: (f64, f64), radius: f64, title: &str) {
-        let [x, y, r] = [at.0, at.1, radius].map(Number);
-        self.add(format_args!(
-            "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\">{}</circle>",
-            told(title)
-        ));
+        self.add(class, title, Form::Circle(at, radius));
     }
 
     /// A text.
@@ -117,61 +194,38 @@ impl Canvas {
 
     /// A text turned around its place, in degrees.
     pub(crate) fn turned(&mut self, class: &str, at: (f64, f64), anchor: Anchor, degrees: f64, text: &str) {
-        let [x, y, a] = [at.0, at.1, degrees].map(Number);
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
-        let turn = if degrees == 0.0 {
-            String::new()
-        } else {
-            format!(" transform=\"rotate({a} {x} {y})\"")
-        };
-        self.add(format_args!(
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\"{turn}>{}</text>",
-            escape(text)
-        ));
+        self.add(class, "", Form::Text(at, anchor, degrees, text.to_owned()));
     }
 
-    fn add(&mut self, element: impl Display) {
-        let _ = write!(self.body, "{element}");
+    /// Draws results of a switch; an empty name: of nothing that can be chosen.
+    pub(crate) fn of(&mut self, switch: &str, draw: impl FnOnce(&mut Canvas)) {
+        if switch.is_empty() {
+            return draw(self);
+        }
+        self.add("", "", Form::Begin(switch.to_owned()));
+        draw(self);
+        self.add("", "", Form::End);
+    }
+
+    fn add(&mut self, class: &str, title: &str, form: Form) {
+        self.shapes.push(Shape {
+            class: class.to_owned(),
+            title: title.to_owned(),
+            form,
+        });
     }
 }
 
-/// A marker's element: circle, square, triangle, diamond, the other triangle, cross, plus, star.
-pub(crate) fn marker(class: &str, shape: usize, at: (f64, f64), radius: f64, title: &str) -> String {
-    let (x, y) = at;
-    let path = |points: &[(f64, f64)]| {
-        let points: Vec<String> = points
-            .iter()
-            .map(|(dx, dy)| format!("{} {}", Number(x + dx * radius), Number(y + dy * radius)))
-            .collect();
-        points.join("L")
-    };
-    let closed = |points: &[(f64, f64)]| {
-        format!(
-            "<path class=\"{class}\" d=\"M{}Z\">{}</path>",
-            path(points),
-            told(title)
-        )
-    };
+/// A marker: circle, square, triangle, diamond, the other triangle, cross, plus, star.
+pub(crate) fn marker(class: &str, shape: usize, at: (f64, f64), radius: f64, title: &str) -> Shape {
+    let at = |(dx, dy): &(f64, f64)| (at.0 + dx * radius, at.1 + dy * radius);
+    let closed = |points: &[(f64, f64)]| (String::new(), Form::Path(vec![points.iter().map(at).collect()], true));
     let strokes = |pairs: &[[(f64, f64); 2]]| {
-        let lines: Vec<String> = pairs.iter().map(|pair| format!("M{}", path(pair))).collect();
-        format!(
-            "<path class=\"{class} open\" d=\"{}\">{}</path>",
-            lines.concat(),
-            told(title)
-        )
+        let lines = pairs.iter().map(|pair| pair.iter().map(at).collect());
+        (" open".to_owned(), Form::Path(lines.collect(), false))
     };
-    match shape % MARKERS {
-        0 => {
-            let [x, y, r] = [x, y, radius].map(Number);
-            format!(
-                "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\">{}</circle>",
-                told(title)
-            )
-        }
+    let (open, form) = match shape % MARKERS {
+        0 => (String::new(), Form::Circle(at(&(0.0, 0.0)), radius)),
         1 => closed(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
         2 => closed(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
         3 => closed(&[(0.0, -1.25), (1.25, 0.0), (0.0, 1.25), (-1.25, 0.0)]),
@@ -183,14 +237,12 @@ pub(crate) fn marker(class: &str, shape: usize, at: (f64, f64), radius: f64, tit
             [(-1.04, -0.6), (1.04, 0.6)],
             [(-1.04, 0.6), (1.04, -0.6)],
         ]),
+    };
+    Shape {
+        class: class.to_owned() + &open,
+        title: title.to_owned(),
+        form,
     }
-}
-
-fn told(title: &str) -> String {
-    if title.is_empty() {
-        return String::new();
-    }
-    format!("<title>{}</title>", escape(title))
 }
 
 /// Text that can stand in an element or an attribute.
@@ -242,19 +294,20 @@ mod tests {
         canvas.rect("x", (0.0, 0.0), (-1.0, f64::NAN), 0.0, "</rect>");
         let drawing = canvas.done(10.0, 20.0, "<script>");
         assert!(
-            drawing.body.contains("a&lt;b &amp; &quot;c&quot;</text>"),
+            drawing.body().contains("a&lt;b &amp; &quot;c&quot;</text>"),
             "{}",
-            drawing.body
+            drawing.body()
         );
-        assert!(drawing.body.contains("<title>&lt;/rect&gt;</title>"));
-        assert!(drawing.body.contains("width=\"0\" height=\"0\""));
+        assert!(drawing.body().contains("<title>&lt;/rect&gt;</title>"));
+        assert!(drawing.body().contains("width=\"0\" height=\"0\""));
         assert!(!drawing.inline().contains("<script>"));
     }
 
     #[test]
     fn every_shape_is_another_element() {
-        let shapes: std::collections::BTreeSet<String> =
-            (0..MARKERS).map(|n| marker("m", n, (0.0, 0.0), 4.0, "")).collect();
+        let shapes: std::collections::BTreeSet<String> = (0..MARKERS)
+            .map(|n| marker("m", n, (0.0, 0.0), 4.0, "").svg())
+            .collect();
         assert_eq!(shapes.len(), MARKERS);
     }
 }

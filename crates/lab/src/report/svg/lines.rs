@@ -29,6 +29,8 @@ pub(crate) struct Line {
     pub name: String,
     /// Its colour's class and its marker's shape.
     pub look: (String, usize),
+    /// The switch whose results these are, if it is one's.
+    pub of: String,
     /// In their order.
     pub points: Vec<Point>,
     /// No markers, since there are many points.
@@ -44,17 +46,21 @@ pub(crate) struct Point {
     pub y: f64,
     /// The ends of its interval.
     pub interval: Option<(f64, f64)>,
-    /// Single results far from the others.
-    pub outliers: Vec<f64>,
+    /// Single repetitions.
+    pub raw: Vec<f64>,
     /// Its tooltip.
     pub title: String,
 }
 
+/// How many kinds of dashes there are.
+pub(crate) const DASHES: usize = 6;
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 232.0;
 const LEFT: f64 = 52.0;
 const RIGHT: f64 = 10.0;
 pub(super) const TOP: f64 = 40.0;
+/// Size of a face that is as wide as titles in bold are in the widest of usual faces.
+const BOLD: f64 = 15.0;
 /// Height of a line of a title.
 const TITLE: f64 = 16.0;
 const BOTTOM: f64 = 42.0;
@@ -89,35 +95,53 @@ pub(crate) fn lines(plot: &Plot) -> Drawing {
             free = x(*at) + half + 4.0;
         }
     }
-    let label = plot.x.label(plot.across.logarithmic);
+    let label = plot.x.label(&plot.across);
     canvas.text("t axis", (LEFT + width / 2.0, base + 34.0), Anchor::Middle, &label);
     for line in &plot.lines {
-        let (class, shape) = &line.look;
-        let points: Vec<(f64, f64)> = line.points.iter().map(|point| (x(point.x), y(point.y))).collect();
-        canvas.polyline(&format!("line {class}"), &points);
-        if line.plain {
-            // A marker near the middle distinguishes lines without colours.
-            if let Some(at) = points.get(points.len() * (2 + shape) / 12) {
-                canvas.marker(&format!("dot {class}"), *shape, *at, &line.name);
-            }
-            continue;
-        }
-        for point in &line.points {
-            let at = x(point.x);
-            if let Some((low, high)) = point.interval {
-                whisker(&mut canvas, class, at, (y(low), y(high)));
-            }
-            for outlier in &point.outliers {
-                canvas.circle(&format!("outlier {class}"), (at, y(*outlier)), 2.0, "outlier");
-            }
-            canvas.marker(&format!("dot {class}"), *shape, (at, y(point.y)), &point.title);
-        }
+        canvas.of(&line.of, |canvas| series(canvas, line, &x, &y));
     }
     canvas.done(
         WIDTH,
         base + BOTTOM,
         format!("{}: {} over {}", plot.title, plot.y.title, plot.x.title),
     )
+}
+
+/// Fewer points than this are not joined: a line between two says that what is between is known.
+const JOINED: usize = 3;
+/// How far single repetitions stand from their place.
+const SPREAD: f64 = 4.0;
+
+fn series(canvas: &mut Canvas, line: &Line, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+    let (class, shape) = &line.look;
+    let points: Vec<(f64, f64)> = line.points.iter().map(|point| (x(point.x), y(point.y))).collect();
+    if line.plain || points.len() >= JOINED {
+        canvas.polyline(&format!("line {class} d{}", shape % DASHES), &points);
+    }
+    if line.plain {
+        // A marker near the middle distinguishes lines without colours.
+        if let Some(at) = points.get(points.len() * (2 + shape) / 12) {
+            canvas.marker(&format!("dot {class}"), *shape, *at, &line.name);
+        }
+        return;
+    }
+    for point in &line.points {
+        let at = x(point.x);
+        raw(canvas, class, (at, SPREAD), &point.raw, y);
+        if let Some((low, high)) = point.interval {
+            whisker(canvas, class, at, (y(low), y(high)));
+        }
+        canvas.marker(&format!("dot {class}"), *shape, (at, y(point.y)), &point.title);
+    }
+}
+
+/// Single repetitions around a place across, one beside the other so that equal ones show.
+pub(super) fn raw(canvas: &mut Canvas, class: &str, (x, spread): (f64, f64), values: &[f64], y: &dyn Fn(f64) -> f64) {
+    for (n, value) in values.iter().enumerate() {
+        // Multiples of the golden ratio fill an interval evenly, however many they are.
+        let part = (n as f64 * 0.618_034 + 0.25).fract() * 2.0 - 1.0;
+        canvas.circle(&format!("raw {class}"), (x + part * spread, y(*value)), 1.6, "");
+    }
 }
 
 /// Title, grid and the axis upwards. `at` is the width, the margins left, right and above, and the
@@ -127,7 +151,7 @@ pub(super) fn frame(canvas: &mut Canvas, title: &[String], y: &Axis, scale: &Sca
     for (n, line) in title.iter().enumerate() {
         canvas.text("t panel", (0.0, 13.0 + TITLE * n as f64), Anchor::Start, line);
     }
-    canvas.text("t axis", (0.0, top - 11.0), Anchor::Start, &y.label(scale.logarithmic));
+    canvas.text("t axis", (0.0, top - 11.0), Anchor::Start, &y.label(scale));
     for (value, text) in &scale.ticks {
         let place = top + (1.0 - scale.place(*value)) * height;
         canvas.line("grid", (left, place), (width - right, place));
@@ -140,14 +164,14 @@ pub(super) fn frame(canvas: &mut Canvas, title: &[String], y: &Axis, scale: &Sca
 pub(super) fn wrapped(title: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in title.split_inclusive(", ").flat_map(|part| {
-        if width_of(part, 13.0) > width {
+        if width_of(part, BOLD) > width {
             part.split_inclusive(' ').collect()
         } else {
             vec![part]
         }
     }) {
         match lines.last_mut() {
-            Some(line) if width_of(line, 13.0) + width_of(part.trim_end(), 13.0) <= width => line.push_str(part),
+            Some(line) if width_of(line, BOLD) + width_of(part.trim_end(), BOLD) <= width => line.push_str(part),
             _ => lines.push(part.to_owned()),
         }
     }
@@ -181,7 +205,7 @@ mod tests {
             x,
             y,
             interval: Some((y - 2.0, y + 2.0)),
-            outliers: vec![50.0],
+            raw: vec![50.0, 20.0],
             title: format!("at {x}"),
         };
         let plot = Plot {
@@ -198,6 +222,7 @@ mod tests {
             scale: Scale::of_values([10.0, 20.0, 50.0]),
             across: Scale::of_steps(&[100.0, 1440.0], 6, false),
             lines: vec![Line {
+                of: "oxvs".into(),
                 name: "oxvs".into(),
                 look: ("s0".into(), 1),
                 points: vec![point(100.0, 10.0), point(1440.0, 20.0)],
@@ -210,12 +235,12 @@ mod tests {
             "RTT (µs)",
             "at 1440",
             "class=\"whisker s0\"",
-            "class=\"outlier s0\"",
+            "class=\"raw s0\"",
         ] {
-            assert!(drawing.body.contains(part), "{part}: {}", drawing.body);
+            assert!(drawing.body().contains(part), "{part}: {}", drawing.body());
         }
         for attribute in ["x1=\"", "x2=\"", "cx=\""] {
-            for value in drawing.body.split(attribute).skip(1) {
+            for value in drawing.body().split(attribute).skip(1) {
                 let value: f64 = value.split('"').next().unwrap().parse().unwrap();
                 assert!((0.0..=drawing.width).contains(&value), "{value}");
             }

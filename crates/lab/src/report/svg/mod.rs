@@ -2,19 +2,26 @@
 //!
 //! - [`Drawing`]: what was drawn, with its size.
 //! - [`Scale`]: from numbers to places, with ticks.
-//! - [`lines`], [`bars`]: the two plots. [`testbed`]: hosts, bridges and cables.
+//! - [`lines`], [`dots`]: the two plots. [`strip`]: a claim's effects. [`losses`]: where packets were
+//!   lost. [`testbed`]: hosts, bridges and cables.
 //!
 //! Sizes are in CSS pixels at the size that a figure is made for: a panel fits a phone without
 //! being scaled down.
 
-mod bars;
 mod canvas;
+mod dots;
 mod lines;
+mod losses;
 mod scale;
+mod strip;
 mod testbed;
+mod tikz;
 
-pub(crate) use bars::{Bar, Bars, Group, bars};
-pub(crate) use canvas::{Drawing, RADIUS, escape, marker, width};
-pub(crate) use lines::{Line, Plot, Point, lines};
-pub(crate) use scale::{Axis, Scale, number, rough};
+pub(crate) use canvas::{Drawing, Form, RADIUS, Shape, escape, marker, width};
+pub(crate) use dots::{Dot, Dots, Group, dots};
+pub(crate) use lines::{DASHES, Line, Plot, Point, lines};
+pub(crate) use losses::{Leak, losses};
+pub(crate) use scale::{Axis, Scale, TAIL, number, rough};
+pub(crate) use strip::{Effect, axis as strip_axis, strip};
 pub(crate) use testbed::testbed;
+pub(crate) use tikz::escape as latex_escape;

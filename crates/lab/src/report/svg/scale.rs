@@ -11,13 +11,23 @@ pub(crate) struct Axis {
 
 impl Axis {
     /// As it is written beside it.
-    pub(crate) fn label(&self, logarithmic: bool) -> String {
-        let unit = match self.unit.as_str() {
-            "" => String::new(),
-            unit => format!(" ({unit})"),
+    pub(crate) fn label(&self, scale: &Scale) -> String {
+        let kind = if scale.logarithmic {
+            ", log scale"
+        } else if scale.is_cut {
+            ", not from 0"
+        } else {
+            ""
         };
-        let kind = if logarithmic { ", log scale" } else { "" };
-        format!("{}{unit}{kind}", self.title)
+        self.named() + kind
+    }
+
+    /// Title and unit.
+    pub(crate) fn named(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.title.clone(),
+            unit => format!("{} ({unit})", self.title),
+        }
     }
 }
 
@@ -28,21 +38,38 @@ pub(crate) struct Scale {
     high: f64,
     /// Whether equal distances are equal ratios.
     pub logarithmic: bool,
+    /// Whether equal distances are equal ratios of what is missing to 1.
+    tail: bool,
+    /// Whether a scale for results begins above 0.
+    is_cut: bool,
     /// Values with a tick, and what it says.
     pub ticks: Vec<(f64, String)>,
 }
 
 /// The ratio of the largest to the smallest value from which a logarithmic scale is used.
-const WIDE: f64 = 40.0;
+const WIDE: f64 = 10.0;
+/// The ratio of the smallest to the largest value from which the scale begins above 0.
+const NEAR: f64 = 0.7;
+
+/// The largest share that a [`Scale::tail`] shows.
+pub(crate) const TAIL: f64 = 0.999;
 
 impl Scale {
-    /// For results: from 0 to a little over the largest, or logarithmic if they are far apart and
-    /// all positive.
+    /// For results: from 0 to a little over the largest; logarithmic if they are far apart and all
+    /// positive, around them if they are near each other.
     pub(crate) fn of_values(values: impl IntoIterator<Item = f64>) -> Scale {
         let values: Vec<f64> = values.into_iter().collect();
         let (low, high, positive) = range(values.iter().copied());
         if positive && high / low >= WIDE {
             return Scale::decades(low, high);
+        }
+        if positive && low < high && low >= NEAR * high {
+            let step = step(high - low, 3.0);
+            let (bottom, top) = ((low / step - 0.1).floor() * step, (high / step + 0.1).ceil() * step);
+            return Scale {
+                is_cut: bottom > 0.0,
+                ..Scale::linear(bottom, top, step)
+            };
         }
         Scale::from_zero(values)
     }
@@ -57,9 +84,24 @@ impl Scale {
         Scale::linear(bottom, top, step)
     }
 
-    /// From 0 to 1, in quarters.
-    pub(crate) fn shares() -> Scale {
-        Scale::linear(0.0, 1.0, 0.25)
+    /// Shares of values, from none to all but one in a thousand: a decade of what lies above is as
+    /// high as the next.
+    pub(crate) fn tail() -> Scale {
+        let ticks = [
+            (0.0, "0"),
+            (0.5, "50 %"),
+            (0.9, "90 %"),
+            (0.99, "99 %"),
+            (0.999, "99.9 %"),
+        ];
+        Scale {
+            low: 0.0,
+            high: TAIL,
+            logarithmic: false,
+            tail: true,
+            is_cut: false,
+            ticks: ticks.map(|(at, text)| (at, text.to_owned())).into(),
+        }
     }
 
     /// For a dimension: a tick at each value if there is room; logarithmic if requested or if they
@@ -89,6 +131,8 @@ impl Scale {
             low,
             high,
             logarithmic,
+            tail: false,
+            is_cut: false,
             ticks,
         }
     }
@@ -100,6 +144,8 @@ impl Scale {
             low: -0.4,
             high: last + 0.4,
             logarithmic: false,
+            tail: false,
+            is_cut: false,
             ticks: places.iter().map(|place| (*place, String::new())).collect(),
         }
     }
@@ -120,6 +166,8 @@ impl Scale {
             low,
             high,
             logarithmic: false,
+            tail: false,
+            is_cut: false,
             ticks: ticks.collect(),
         }
     }
@@ -145,12 +193,16 @@ impl Scale {
             low,
             high,
             logarithmic: true,
+            tail: false,
+            is_cut: false,
         }
     }
 
     /// The position of a value: 0 at the start, 1 at the end; values outside are at the nearer end.
     pub(crate) fn place(&self, value: f64) -> f64 {
-        let place = if self.logarithmic {
+        let place = if self.tail {
+            (1.0 - value.min(self.high)).ln() / (1.0 - self.high).ln()
+        } else if self.logarithmic {
             (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln()
         } else {
             (value - self.low) / (self.high - self.low)
@@ -230,11 +282,33 @@ mod tests {
     }
 
     #[test]
+    fn results_near_each_other_have_a_scale_around_them_that_says_so() {
+        let scale = Scale::of_values([82.28, 87.4, 93.71]);
+        assert_eq!((scale.place(80.0), scale.place(95.0)), (0.0, 1.0));
+        assert!(Axis::default().label(&scale).contains("not from 0"));
+        assert!(
+            !Axis::default()
+                .label(&Scale::of_values([5.0, 5.0]))
+                .contains("not from 0")
+        );
+    }
+
+    #[test]
     fn results_far_apart_have_a_logarithmic_scale_with_all_of_them_on_it() {
         let scale = Scale::of_values([0.12, 340.0]);
         assert!(scale.logarithmic && scale.place(0.12) > 0.0 && scale.place(340.0) < 1.0);
         assert!(scale.ticks.iter().any(|(at, text)| *at == 10.0 && text == "10"));
         assert!(!Scale::of_values([0.0, 340.0]).logarithmic);
+    }
+
+    #[test]
+    fn a_tail_gives_each_decade_of_what_lies_above_the_same_height() {
+        let scale = Scale::tail();
+        assert_eq!((scale.place(0.0), scale.place(TAIL), scale.place(1.0)), (0.0, 1.0, 1.0));
+        let decades = [0.0, 0.9, 0.99, 0.999].map(|share| scale.place(share));
+        for (n, place) in decades.iter().enumerate() {
+            assert!((place - n as f64 / 3.0).abs() < 1e-9, "{decades:?}");
+        }
     }
 
     #[test]

@@ -471,7 +471,7 @@ mod tests {
             ">policed at 10.24 Mbit/s<",
             ">10.0.0.254 in VLAN 10<",
         ] {
-            assert!(drawing.body.contains(text), "{text}: {}", drawing.body);
+            assert!(drawing.body().contains(text), "{text}: {}", drawing.body());
         }
     }
 
@@ -505,6 +505,6 @@ mod tests {
     #[test]
     fn nothing_is_drawn_as_nothing() {
         assert_eq!(testbed(&[]).width, 0.0);
-        assert!(testbed(&[&Topology::default()]).body.is_empty());
+        assert!(testbed(&[&Topology::default()]).shapes.is_empty());
     }
 }

@@ -26,6 +26,7 @@ fn sample(repetition: u32) -> Sample {
         seconds: 2.0,
         metrics: BTreeMap::from([("probe.rtt".to_owned(), 12.5)]),
         distributions: BTreeMap::new(),
+        series: BTreeMap::new(),
         losses: Vec::new(),
         cpu: BTreeMap::new(),
         load: 0.1,
