@@ -26,7 +26,7 @@ mod file;
 mod measured;
 mod simulate;
 
-pub use check::{Check, Claim, Claims, Evidence, Outcome};
+pub use check::{Check, Claim, Claims, Effect, Evidence, Outcome};
 pub use file::{Findings, FindingsError, published};
 pub(crate) use measured::{judge, tables};
 pub use simulate::{Rates, simulate, table as rates_table};
@@ -229,6 +229,7 @@ fn missing(text: String) -> Evidence {
         text,
         outcome: Outcome::Missing,
         needs: None,
+        effect: None,
     }
 }
 

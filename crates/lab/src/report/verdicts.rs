@@ -127,12 +127,23 @@ fn mark(system: &str, judgement: Judgement, names: &BTreeSet<String>) -> Mark {
     Mark {
         evidence: judgement.evidence.iter().take(SHOWN).map(line).collect(),
         more: judgement.evidence.len().saturating_sub(SHOWN),
-        effect: None,
+        // The evidence that decides stands first.
+        effect: judgement.evidence.iter().find_map(|one| distance(one, line(one).text)),
         system: title,
         class,
         sign,
         text,
     }
+}
+
+fn distance(evidence: &Evidence, told: String) -> Option<Distance> {
+    let effect = evidence.effect?;
+    Some(Distance {
+        value: effect.value,
+        interval: effect.interval.filter(|one| one.low < one.high).map(|one| (one.low, one.high)),
+        allowed: (effect.at_least, effect.at_most),
+        told,
+    })
 }
 
 /// A text with another word in the place of a word.

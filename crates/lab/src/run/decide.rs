@@ -116,6 +116,7 @@ mod tests {
                         seconds: 1.0,
                         metrics: [("idle.frames".to_owned(), 0.0)].into(),
                         distributions: BTreeMap::new(),
+                        series: BTreeMap::new(),
                         losses: Vec::new(),
                         cpu: BTreeMap::new(),
                         load: 0.0,

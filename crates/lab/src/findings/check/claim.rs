@@ -47,6 +47,21 @@ pub struct Evidence {
     pub outcome: Outcome,
     /// About how many repetitions would decide; none if it is decided or nobody can tell.
     pub needs: Option<u64>,
+    /// The numbers, to draw; none if they are no ratio.
+    pub effect: Option<Effect>,
+}
+
+/// A claim's number as a ratio: of two results, of two changes, or of a result to its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effect {
+    /// The best guess.
+    pub value: f64,
+    /// The interval that decides.
+    pub interval: Option<Interval>,
+    /// What the claim allows.
+    pub at_least: Option<f64>,
+    /// See [`Effect::at_least`].
+    pub at_most: Option<f64>,
 }
 
 impl Claim {
@@ -133,7 +148,45 @@ impl Claim {
                 _ => "; more than 10 000 repetitions would be needed to decide".to_owned(),
             });
         }
-        Evidence { text, outcome, needs }
+        Evidence {
+            text,
+            outcome,
+            needs,
+            effect: self.effect(1.0 - 2.0 * level),
+        }
+    }
+
+    fn effect(&self, level: f64) -> Option<Effect> {
+        match &self.quantity {
+            Quantity::Ratio(ratio) => Some(Effect {
+                value: ratio.value(),
+                interval: ratio.interval(level),
+                at_least: self.at_least,
+                at_most: self.at_most,
+            }),
+            Quantity::Mean(estimate, _) => {
+                let bound = self.at_most.or(self.at_least).filter(|bound| *bound > 0.0)?;
+                let interval = Contrast::sum([(1.0, *estimate)]).interval(level);
+                Some(Effect {
+                    value: estimate.mean() / bound,
+                    interval: interval.map(|interval| Interval {
+                        low: interval.low / bound,
+                        high: interval.high / bound,
+                    }),
+                    at_least: self.at_least.map(|least| least / bound),
+                    at_most: self.at_most.map(|most| most / bound),
+                })
+            }
+            Quantity::Changes { difference, .. } => Some(Effect {
+                value: difference.value.exp(),
+                interval: difference.interval(level).map(|interval| Interval {
+                    low: interval.low.exp(),
+                    high: interval.high.exp(),
+                }),
+                at_least: Some(1.0),
+                at_most: None,
+            }),
+        }
     }
 
     /// Repetitions that decide which way the best guess says.
@@ -303,6 +356,8 @@ mod tests {
         };
         let evidence = single.evidence(0.05, 0.05);
         assert_eq!((evidence.outcome, evidence.needs), (Outcome::Undecided, None));
+        let effect = evidence.effect.unwrap();
+        assert_eq!((effect.value, effect.interval, effect.at_most), (0.1, None, Some(1.0)));
         assert!(evidence.text.contains("one testbed: no interval"), "{}", evidence.text);
     }
 }

@@ -10,7 +10,7 @@ mod compare;
 mod order;
 
 use cells::Where;
-pub use claim::{Claim, Evidence, Outcome};
+pub use claim::{Claim, Effect, Evidence, Outcome};
 
 use crate::table::Table;
 use cells::chosen;

@@ -141,22 +141,19 @@ fn claim(row: &Row, systems: &[&str]) -> ClaimView {
             of: (*system).to_owned(),
             value: effect.value,
             interval: effect.interval,
+            allowed: effect.allowed,
             title: format!("{}: {}", mark.system, effect.told),
         })
     };
     let effects: Vec<Effect> = both().filter_map(effect).collect();
-    let allowed = row
-        .here
-        .iter()
-        .find_map(|mark| mark.effect.as_ref())
-        .map(|effect| effect.allowed);
     ClaimView {
         id: row.id.clone(),
         says: row.says.clone(),
         marks: both().map(mark).collect(),
-        strip: match allowed {
-            Some(allowed) => svg::strip(allowed, &effects, &format!("Effects of {}", row.id)).inline(),
-            None => String::new(),
+        strip: if effects.is_empty() {
+            String::new()
+        } else {
+            svg::strip(&effects, &format!("Effects of {}", row.id)).inline()
         },
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Effect {
     pub value: f64,
     /// The ends of its interval, if there is one.
     pub interval: Option<(f64, f64)>,
+    /// The ends of what the claim allows.
+    pub allowed: (Option<f64>, Option<f64>),
     /// Its tooltip.
     pub title: String,
 }
@@ -25,14 +27,10 @@ const WIDTH: f64 = 320.0;
 const ROW: f64 = 13.0;
 const TICKS: [f64; 5] = [0.1, 0.5, 1.0, 2.0, 10.0];
 
-/// Draws it: a row for each switch. `allowed` are the ends of what the claim allows.
-pub(crate) fn strip(allowed: (Option<f64>, Option<f64>), effects: &[Effect], label: &str) -> Drawing {
+/// Draws it: a row for each switch.
+pub(crate) fn strip(effects: &[Effect], label: &str) -> Drawing {
     let mut canvas = Canvas::default();
     let height = ROW * effects.len().max(1) as f64 + 6.0;
-    let (low, high) = (x(allowed.0.unwrap_or(0.0)), x(allowed.1.unwrap_or(f64::INFINITY)));
-    // What allows a single value only is seen too.
-    let (low, high) = (low.min(high - 1.5), high.max(low + 1.5));
-    canvas.rect("allowed", (low, 0.0), (high - low, height), 0.0, label);
     for tick in TICKS {
         let class = if tick == 1.0 { "base" } else { "grid" };
         canvas.line(class, (x(tick), 0.0), (x(tick), height));
@@ -56,6 +54,11 @@ pub(crate) fn axis() -> Drawing {
 
 fn row(canvas: &mut Canvas, effect: &Effect, y: f64) {
     let (class, shape) = &effect.look;
+    let (least, most) = effect.allowed;
+    let (low, high) = (x(least.unwrap_or(0.0)), x(most.unwrap_or(f64::INFINITY)));
+    // A claim that allows a single value only is seen too.
+    let (low, high) = (low.min(high - 1.5), high.max(low + 1.5));
+    canvas.rect("allowed", (low, y - ROW / 2.0), (high - low, ROW), 0.0, "");
     if let Some((low, high)) = effect.interval {
         let whisker = format!("whisker {class}");
         canvas.line(&whisker, (x(low), y), (x(high), y));
@@ -92,6 +95,7 @@ mod tests {
             of: "oxvs".into(),
             value,
             interval,
+            allowed: (Some(0.9), Some(1.1)),
             title: "told".into(),
         };
         let effects = [
@@ -99,7 +103,7 @@ mod tests {
             effect(99.0, Some((0.0, f64::INFINITY))),
             effect(f64::NAN, None),
         ];
-        let drawing = strip((Some(0.9), Some(1.1)), &effects, "a claim");
+        let drawing = strip(&effects, "a claim");
         let body = drawing.body();
         assert_eq!(body.matches("<g data-s=\"oxvs\">").count(), 3);
         // Two ends of the first, two arrows of two lines each of the second.
