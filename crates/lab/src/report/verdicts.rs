@@ -140,7 +140,10 @@ fn distance(evidence: &Evidence, told: String) -> Option<Distance> {
     let effect = evidence.effect?;
     Some(Distance {
         value: effect.value,
-        interval: effect.interval.filter(|one| one.low < one.high).map(|one| (one.low, one.high)),
+        interval: effect
+            .interval
+            .filter(|one| one.low < one.high)
+            .map(|one| (one.low, one.high)),
         allowed: (effect.at_least, effect.at_most),
         told,
     })
