@@ -274,8 +274,8 @@ pub(crate) fn is_policed(summary: &Summary, at: &BTreeMap<String, String>) -> bo
     cell.is_some_and(|cell| cell.setup.topology.links.iter().any(is_policed))
 }
 
-/// Where packets were lost: means of a sample, by cause and place; those of cells with policed ports
-/// apart from the others. None without losses.
+/// Where packets were lost: means of a sample, by cause and place; those of cells with policed
+/// ports apart from the others. None without losses.
 pub(crate) fn losses(summary: &Summary) -> Option<View> {
     let mut by: BTreeMap<(bool, &str, &str), BTreeMap<&str, f64>> = BTreeMap::new();
     let mut count: BTreeMap<(bool, &str), f64> = BTreeMap::new();
