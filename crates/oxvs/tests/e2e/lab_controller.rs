@@ -1,7 +1,8 @@
 //! The laboratory's controller with a real switch.
 
 use crate::fixture::{dummy, dummy_bridge};
-use lab::controller::{self, Connection, Conversation, Endpoint, Learning, Policy, Transport, conversation_rules};
+use lab::controller::{self, Connection, Conversation, Endpoint, Learning, Policy, Shape, Transport};
+use lab::controller::{MASKS, conversation_rules};
 use lab::scenario::{Matching, Rewrite};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -28,13 +29,13 @@ fn a_table_takes_rules_until_it_is_full_and_answers_then() {
     switch.vsctl("-- --id=@t create Flow_Table flow_limit=7000 -- set Bridge br0 flow_tables:0=@t");
     ofctl(&switch, &["del-flows", "br0"]);
     let mut connection = connection(&switch);
-    for exact in [true, false] {
-        let filled = controller::fill(&mut connection, exact, 20_000).unwrap();
+    for shape in [Shape::Exact, Shape::Wildcard(1), Shape::Wildcard(MASKS)] {
+        let filled = controller::fill(&mut connection, shape, 20_000).unwrap();
         assert_eq!((filled.rules, filled.full), (7000, true));
         connection.echo().unwrap();
         ofctl(&switch, &["del-flows", "br0"]);
     }
-    let filled = controller::fill(&mut connection, false, 6000).unwrap();
+    let filled = controller::fill(&mut connection, Shape::Wildcard(1), 6000).unwrap();
     assert_eq!((filled.rules, filled.full, rules(&switch)), (6000, false, 6000));
 }
 
