@@ -5,7 +5,7 @@
 //!
 //! - [`Netns`]: a network namespace with links to others ([`Netns::veth`]), in which commands and
 //!   closures run.
-//! - [`ping`], [`Iperf3`]: traffic between namespaces.
+//! - [`ping`], [`Iperf3`], [`send_frames`]: traffic between namespaces.
 //! - [`Sandbox`], [`Daemon`]: directories of a switch of a test's own, and processes that end with
 //!   the test.
 //! - [`Vswitch`]: a whole switch in a sandbox, Debian's Open vSwitch as the oracle or our own

@@ -311,8 +311,8 @@ struct Network {
 }
 
 impl Network {
-    /// With so many chassis of the switch under test, or more where there are further [`kinds`]: `pa` is behind the first one, `pb` behind the
-    /// last one.
+    /// With so many chassis of the switch under test, or more where there are further [`kinds`].
+    /// `pa` is behind the first one, `pb` behind the last one.
     fn new(number: usize) -> Network {
         Network::of(Plan {
             kinds: &kinds(number),

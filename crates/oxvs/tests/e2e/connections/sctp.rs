@@ -89,7 +89,7 @@ fn associations_pass_a_firewall_and_their_addresses_are_translated() {
         let client = (address(own), 5000);
         let (seen, server) = ((address(outer), 5000), (address(server), 6000));
         let (inside, outside) = (&lab.inside, &lab.outside);
-        // A packet arrives at the other side between these ends, with a right checksum; or none does.
+        // How many packets arrive at the other side, between these ends and with a right checksum.
         let crosses = |from_client: bool, tag: u32, chunk: u8, initiate: u32| {
             let (from, to, sent, expected) = match from_client {
                 true => (inside, outside, (client, server), (seen, server)),

@@ -211,8 +211,8 @@ fn routers_advertise_themselves_unasked() {
     network.has_no_errors();
 }
 
-/// An advertisement of a neighbour of IPv6 (RFC 4861 §4.4) by the host `pa` to the host `pb`: that it has the address
-/// `target`.
+/// An advertisement of a neighbour (RFC 4861 §4.4) by the host `pa` to the host `pb`: it has the
+/// address `target`.
 fn advertisement(target: &str) -> Vec<u8> {
     let target: Ipv6Addr = target.parse().unwrap();
     let (own, peer) = ([0x50, 0x54, 0, 0, 0, 1], [0x50, 0x54, 0, 0, 0, 2]);

@@ -113,7 +113,7 @@ fn the_switch_answers_for_known_addresses() {
         });
         let frames = capture.finish();
         let of_a = |frame: &&Vec<u8>| frame[6..12] == [0x50, 0x54, 0, 0, 0, 1];
-        // The host's own address of the link is nobody's that OVN knows: the question for it is flooded.
+        // OVN floods questions for addresses that it does not know: the hosts' own of the link.
         let reached: Vec<_> = frames
             .iter()
             .filter(of_a)

@@ -1,5 +1,5 @@
-//! A hardware VTEP in a network of OVN, made by `ovn-controller-vtep`: the chassis speak Geneve with
-//! each other and VXLAN with it.
+//! A hardware VTEP in a network of OVN, made by `ovn-controller-vtep`: the chassis speak Geneve
+//! with each other and VXLAN with it.
 
 use super::{Network, Plan, kinds, needs_ovn, plug};
 use crate::vtep::Emulator;
