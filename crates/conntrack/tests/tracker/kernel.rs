@@ -250,8 +250,14 @@ fn explanation(history: &[Passed], packet: &Sent, ours: u8, theirs: u8) -> Optio
         return tolerated.then_some(DISORDER);
     }
     let (before, _) = history.split_at(begin.unwrap_or(0));
-    let is_open = |(sent, state): &Passed| *state != 1 && sent.fields.is_some_and(|tcp| tcp.flags & (SYN | FIN) == 0);
-    if ours != 1 && theirs <= 2 && before.iter().any(is_open) {
+    let has = |flags: u8| {
+        let passed = before.iter().filter(|(_, state)| *state != 1);
+        passed
+            .filter_map(|(sent, _)| sent.fields)
+            .any(|tcp| tcp.flags & flags != 0)
+    };
+    // A packet of the middle was before the SYN, and no end of another connection.
+    if ours != 1 && theirs <= 2 && has(ACK) && !has(FIN | RST) {
         return Some(DISORDER);
     }
     if ours >= 3 && theirs == 1 && heard.iter().all(|tcp| after(fields.ack, end(tcp))) {
