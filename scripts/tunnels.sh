@@ -31,9 +31,9 @@ expected() {
     gre | ip6gre) echo 'gre.key == 5 && gre.proto == 0x0800' ;;
     *erspan-1) echo 'erspan.spanid == 5 && erspan.version == 1' ;;
     *erspan-2) echo 'erspan.spanid == 5 && erspan.version == 2 && erspan.hw == 4' ;;
-    geneve) echo 'geneve.vni == 5 && udp.checksum == 0' ;;
+    # Datagrams that the host's stack segments have checksums in any case.
+    geneve) echo 'geneve.vni == 5' ;;
     *geneve*) echo 'geneve.vni == 5 && !udp.checksum == 0' ;;
-    vxlan) echo 'vxlan.vni == 5 && udp.checksum == 0' ;;
     *vxlan*) echo 'vxlan.vni == 5' ;;
     esac
 }

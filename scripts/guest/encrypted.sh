@@ -13,9 +13,10 @@ show() {
 
 pings() { ip netns exec host-near ping -c 1 -W 1 10.9.0.2; }
 pings_not() { if pings; then return 1; fi; }
-# Packets of tunnels, and ICMP errors "port unreachable" that quote them.
-quoted="icmp[0:2] == 0x303 and (icmp[17] == 47 or icmp[30:2] == 4789 or icmp[30:2] == 6081) or
-    ip6[6] == 58 and ip6[40:2] == 0x104 and (ip6[54] == 47 or ip6[90:2] == 4789 or ip6[90:2] == 6081)"
+# Packets of tunnels, and ICMP errors "port unreachable" that quote them. `and` and `or` have the
+# same precedence there.
+quoted="(icmp[0:2] == 0x303 and (icmp[17] == 47 or icmp[30:2] == 4789 or icmp[30:2] == 6081)) or
+    (ip6[6] == 58 and ip6[40:2] == 0x104 and (ip6[54] == 47 or ip6[90:2] == 4789 or ip6[90:2] == 6081))"
 clear="udp port 4789 or udp port 6081 or ip proto 47 or ip6 proto 47 or $quoted"
 encrypted="ip proto 50 or ip6 proto 50 or udp port 4500"
 # ends WHAT [MANY]: ends the capture of what was tried. Nothing has passed in the clear, and

@@ -76,6 +76,7 @@ monitor() {
     [ $ike = strongswan ] || more=--ipsec-d=/var/lib/ipsec/nss
     at $1 python3 /usr/share/openvswitch/scripts/ovs-monitor-ipsec --pidfile --ike-daemon=$ike $more \
         --log-file=/tmp/$1/ovs-monitor-ipsec.log unix:/tmp/$1/db.sock >>/tmp/$1/monitor 2>&1 &
+    until_it "the monitor $1 runs" at $1 oxvs appctl -t ovs-monitor-ipsec list-commands
 }
 # tunnels TYPE VERSION NEAR FAR [BOTH]: a tunnel at each side, with the options.
 tunnels() {
