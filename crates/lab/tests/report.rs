@@ -374,10 +374,11 @@ fn a_run_can_be_watched() {
         .iter_mut()
         .for_each(|sample| sample.started = 1_790_000_100.0);
     let now = results.run.invocations[0].began + 200.0;
+    let taken = results.samples.len();
     let lines = report::frame(&Input::new(results, None).unwrap(), now, 150);
     let text = lines.join("\n");
     assert!(
-        lines[0].starts_with("full profile: 76 of ") && lines[0].contains("for 3 min 20 s, about "),
+        lines[0].starts_with(&format!("full profile: {taken} of ")) && lines[0].contains("for 3 min 20 s, about "),
         "{text}"
     );
     let place = |part: &str| {

@@ -1,7 +1,7 @@
 //! A run, live in a terminal: cells done and to come, estimates, the effect so far.
 
 use super::summary::Summary;
-use super::svg::{number, rough};
+use super::svg::number;
 use super::{Input, looks};
 use crate::results::Results;
 use crate::run::span;
@@ -234,16 +234,21 @@ fn result(summary: &Summary, metric: &Metric, systems: &[&str], system: &str) ->
     let spread = variance.filter(|variance| *variance > 0.0).map(|variance| {
         // Two standard errors of the mean logarithm: about what 95 % lie within.
         let factor = (2.0 * variance.sqrt() / count).exp();
-        format!(" ({} to {})", rough(ratio / factor), rough(ratio * factor))
+        format!(" ({} to {})", short(ratio / factor), short(ratio * factor))
     });
     let cells = if logs.len() == 1 { "cell" } else { "cells" };
     format!(
         "{shown}; ×{}{} of {} in {} {cells}",
-        number((ratio * 1000.0).round() / 1000.0),
+        short(ratio),
         spread.unwrap_or_default(),
         looks::title(first),
         logs.len()
     )
+}
+
+/// A ratio to the thousandth.
+fn short(ratio: f64) -> String {
+    number((ratio * 1000.0).round() / 1000.0)
 }
 
 /// The variance of a mean's logarithm; none of one repetition.
