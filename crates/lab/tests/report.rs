@@ -444,9 +444,9 @@ fn figures_and_tables_can_be_had_for_a_paper_and_latex_takes_them() {
     assert!(to.join("few.pdf").exists());
 }
 
-/// A script that lets a page in a browser report on itself: what its own script does, elements that overflow outside a
-/// scrolling container, texts clipped by their figure, shapes without a colour, the number of
-/// visible figures and tables, and the smallest text of a figure.
+/// A script that lets a page in a browser report on itself: what its own script does,
+/// elements that overflow outside a scrolling container, texts clipped by their figure, shapes
+/// without a colour, the number of visible figures and tables, and the smallest text of a figure.
 const LOOK: &str = r#"<pre id="seen"></pre><script>
 const page = document.documentElement, wide = page.clientWidth, over = [], cut = [];
 const within = element => element.closest('.scroll, .panel, pre');

@@ -7,7 +7,8 @@
 //! - `exhibits`: the figures and tables of the studies, and what of ours stands beside each.
 //! - `figure` and `svg`, `mininet`, `tables`, `words`, `studies`: the parts of a page; `page`
 //!   assembles them for its template.
-//! - `export`: the samples as JSON and CSV; `latex`: figures and tables for a paper. [`watch`]: the run in a terminal.
+//! - `export`: the samples as JSON and CSV; `latex`: figures and tables for a paper. [`watch`]:
+//!   the run in a terminal.
 //!
 //! Invariants
 //! - The page loads nothing, and shows everything without its script, which only filters, links and

@@ -1,4 +1,5 @@
-//! The last part of the page: how it was measured, and each experiment's testbed, tables and samples.
+//! The last part of the page: how it was measured, and each experiment's testbed, tables and
+//! samples.
 
 use super::{FigureView, cell};
 use crate::report::figure;

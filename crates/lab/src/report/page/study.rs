@@ -1,5 +1,5 @@
-//! A study's part of the page: its figures and tables with ours beside them, and the claims that rest
-//! on them.
+//! A study's part of the page: its figures and tables with ours beside them, and the claims that
+//! rest on them.
 
 use super::method::anchor;
 use super::{FigureView, Numbers};

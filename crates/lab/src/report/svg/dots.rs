@@ -1,5 +1,5 @@
-//! Results of things that have no order: for each group and series the single repetitions, their mean
-//! and its interval.
+//! Results of things that have no order: for each group and series the single repetitions, their
+//! mean and its interval.
 
 use super::canvas::{Anchor, Canvas, Drawing, width};
 use super::lines::{TOP, frame, raw, title_height, whisker, wrapped};

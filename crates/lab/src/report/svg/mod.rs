@@ -2,8 +2,8 @@
 //!
 //! - [`Drawing`]: what was drawn, with its size.
 //! - [`Scale`]: from numbers to places, with ticks.
-//! - [`lines`], [`dots`]: the two plots. [`strip`]: a claim's effects. [`losses`]: where packets were
-//!   lost. [`testbed`]: hosts, bridges and cables.
+//! - [`lines`], [`dots`]: the two plots. [`strip`]: a claim's effects. [`losses`]: where packets
+//!   were lost. [`testbed`]: hosts, bridges and cables.
 //!
 //! Sizes are in CSS pixels at the size that a figure is made for: a panel fits a phone without
 //! being scaled down.
