@@ -193,6 +193,8 @@ vsctl near remove open_vswitch . other_config ipsec_skb_mark
 for side in near far; do
     vsctl $side set open_vswitch . other_config:certificate=/certificates/$side.pem \
         other_config:private_key=/certificates/$side.key
+    # Its certificates are read at the start.
+    [ $ike = strongswan ] || at $side ipsec restart
 done
 for type in vxlan gre; do
     secured "$type with certificates signed by themselves" $type 4 options:remote_cert=/certificates/far.pem \
@@ -201,7 +203,6 @@ done
 for side in near far; do
     vsctl $side set open_vswitch . other_config:certificate=/certificates/$side-ca.pem \
         other_config:ca_cert=/certificates/ca.pem
-    # Its certificates are read at the start.
     [ $ike = strongswan ] || at $side ipsec restart
 done
 for type in geneve vxlan; do
