@@ -32,7 +32,7 @@ pub fn junit(compared: &Compared) -> String {
                 escape(&one.system),
                 escape(format!("{} {}", one.metric, one.place()).trim_end())
             );
-            let _ = match is_worse(&one) {
+            let _ = match is_worse(one) {
                 true => writeln!(
                     out,
                     "><failure message=\"worse\">{}</failure></testcase>",

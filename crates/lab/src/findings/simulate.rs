@@ -318,8 +318,7 @@ fn page(repetitions: u32, runs: u32, random: &mut SplitMix) -> Rates {
         let decided = count(&|_, verdict| matches!(verdict, Verdict::Holds | Verdict::Refuted)).max(1.0);
         let of = |wanted: Truth| verdicts.iter().filter(|(truth, _)| *truth == wanted).count() as f64;
         holds += count(&|truth, verdict| {
-            verdict == Verdict::Holds && truth == Truth::OneAtBound
-                || verdict == Verdict::Holds && truth == Truth::Twice
+            verdict == Verdict::Holds && matches!(truth, Truth::OneAtBound | Truth::Twice)
         }) / decided;
         refuted +=
             count(&|truth, verdict| verdict == Verdict::Refuted && truth != Truth::Twice && truth != Truth::OneAtBound)
@@ -435,7 +434,7 @@ mod tests {
             400
         };
         let rates = simulate(runs, 27);
-        println!("{}", table(&rates));
+        mgmt::outln!("{}", table(&rates));
         for one in &rates {
             // Four standard errors of a share of 5 %.
             let bound = LEVEL + 4.0 * (LEVEL * (1.0 - LEVEL) / f64::from(one.runs)).sqrt();

@@ -19,8 +19,11 @@ pub(crate) fn over_time(summary: &Summary) -> Vec<Figure> {
     KINDS.iter().filter_map(|kind| figure(summary, *kind)).collect()
 }
 
+/// A panel's title, and its lines with the numbers of their systems.
+type Panel = (String, Vec<(usize, Key, Vec<Point>)>);
+
 fn figure(summary: &Summary, (kind, title, unit, factor): (&str, &str, &str, f64)) -> Option<Figure> {
-    let mut panels: Vec<(String, Vec<(usize, Key, Vec<Point>)>)> = Vec::new();
+    let mut panels: Vec<Panel> = Vec::new();
     for (cell, at) in summary.cells.iter().enumerate() {
         for system in &summary.systems {
             let first = summary
