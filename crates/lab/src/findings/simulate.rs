@@ -317,9 +317,9 @@ fn page(repetitions: u32, runs: u32, random: &mut SplitMix) -> Rates {
         };
         let decided = count(&|_, verdict| matches!(verdict, Verdict::Holds | Verdict::Refuted)).max(1.0);
         let of = |wanted: Truth| verdicts.iter().filter(|(truth, _)| *truth == wanted).count() as f64;
-        holds += count(&|truth, verdict| {
-            verdict == Verdict::Holds && matches!(truth, Truth::OneAtBound | Truth::Twice)
-        }) / decided;
+        holds +=
+            count(&|truth, verdict| verdict == Verdict::Holds && matches!(truth, Truth::OneAtBound | Truth::Twice))
+                / decided;
         refuted +=
             count(&|truth, verdict| verdict == Verdict::Refuted && truth != Truth::Twice && truth != Truth::OneAtBound)
                 / decided;
