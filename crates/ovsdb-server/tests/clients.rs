@@ -189,10 +189,14 @@ fn managers_in_the_database_are_listened_on_and_told_so() {
     ]);
     let reply = client.call("transact", params);
     assert!(reply["error"].is_null() && reply["result"][3].is_null(), "{reply}");
-    while !socket.exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let mut managed = common::Client::new(std::os::unix::net::UnixStream::connect(&socket).unwrap());
+    // The file is there a moment before somebody listens.
+    let stream = loop {
+        match std::os::unix::net::UnixStream::connect(&socket) {
+            Ok(stream) => break stream,
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    let mut managed = common::Client::new(stream);
     assert!(managed.call("list_dbs", json!([]))["result"].is_array());
     let select = json!(["Open_vSwitch", {"op": "select", "table": "Manager", "where": [], "columns": ["target", "is_connected", "status"]}]);
     let connected = loop {
