@@ -80,7 +80,7 @@ fn lab(dir: &Path, args: &[&str]) -> Command {
 }
 
 fn done(dir: &Path, args: &[&str]) -> (Output, String) {
-    let output = lab(dir, args).output().unwrap();
+    let output = lab(dir, args).env("OXVS_LAB_ANY_LOAD", "").output().unwrap();
     let said = [&output.stdout[..], b"\n", &output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     (output, said)

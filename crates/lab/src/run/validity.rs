@@ -62,9 +62,14 @@ impl Clocks {
     }
 }
 
+/// With this variable in the environment samples count beside any other work: the laboratory's own
+/// tests run beside others.
+const ANY_LOAD: &str = "OXVS_LAB_ANY_LOAD";
+
 /// Whether other work has used too much of so many processors.
 pub(crate) fn load(processors: f64, load: f64) -> Option<String> {
-    (load > LOAD * processors).then(|| format!("other work used {load:.1} of {processors:.0} processors"))
+    (load > LOAD * processors && std::env::var_os(ANY_LOAD).is_none())
+        .then(|| format!("other work used {load:.1} of {processors:.0} processors"))
 }
 
 /// Whether guests were as fast as their acceleration says.
