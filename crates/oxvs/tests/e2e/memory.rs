@@ -99,7 +99,7 @@ fn memory_of_megaflows_that_aged_out_is_given_back() {
     dummy_bridge(&switch, "br0", &["p1", "p2"]);
     switch.vsctl("set open_vswitch . other_config:max-idle=600000 other_config:flow-limit=100000");
     let ofctl = |args: &[&str]| switch.tool("ovs-ofctl", args).expect_ok();
-    // Every pair of addresses has a megaflow of its own: with such weights the datapath cannot select.
+    // Every pair of addresses has a megaflow: by such weights the datapath does not select.
     let group = "group_id=1,type=select,selection_method=hash,fields(ip_src,ip_dst),bucket=weight:1,actions=output:1,bucket=weight:1000,actions=output:2";
     ofctl(&["-OOpenFlow15", "add-group", "br0", group]);
     ofctl(&["-OOpenFlow15", "add-flow", "br0", "priority=9,ip,actions=group:1"]);
