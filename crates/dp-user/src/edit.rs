@@ -4,7 +4,7 @@
 use crate::layers::Layers;
 use crate::rewrite::{self, set_field};
 use dp::Action;
-use flow::{PortNo, RecircId};
+use flow::PortNo;
 use netdev::{Frame, FrameError};
 
 /// The output of a megaflow's packets after its actions have changed or sampled them.
@@ -18,7 +18,7 @@ pub(crate) enum Ending {
     /// All are recirculated with one number.
     Recirculate(u32),
     /// All are recirculated with a number that carries a hash of each.
-    RecirculateByHash(RecircId),
+    RecirculateByHash,
     /// Anything else: the actions do more than to change the packets and then one of the above.
     Other,
 }
@@ -45,7 +45,7 @@ impl Ending {
                     Action::Output(port) => Ending::Output(*port),
                     Action::OutputBond(bond) if edits.iter().all(keeps_bucket) => Ending::Bond(*bond),
                     Action::Recirc(id) => Ending::Recirculate(*id),
-                    Action::RecircByHash { id, .. } => Ending::RecirculateByHash(*id),
+                    Action::RecircByHash { .. } => Ending::RecirculateByHash,
                     _ => return (Ending::Other, Before::Nothing),
                 };
                 let samples = edits.iter().any(|action| matches!(action, Action::Sample { .. }));
@@ -74,7 +74,7 @@ impl Ending {
     /// Whether all packets are recirculated.
     #[inline]
     pub(crate) fn recirculates(self) -> bool {
-        matches!(self, Ending::Recirculate(_) | Ending::RecirculateByHash(_))
+        matches!(self, Ending::Recirculate(_) | Ending::RecirculateByHash)
     }
 
     /// The number that all packets are recirculated with.

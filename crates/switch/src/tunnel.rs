@@ -77,26 +77,21 @@ impl Underlay {
         let hop = &route.hop;
         let bridge = self.bridges.get_key_value(&hop.device);
         let way = match bridge.filter(|_| !vport.config.ipsec) {
-            Some((name, bridge)) => {
-                // As of the host's stack, no packet has another's address.
-                let is_own = |source| bridge.addresses.contains(&source) || self.routes.is_local(source);
-                if !source.is_none_or(is_own) {
-                    return None;
-                }
-                Way::Native(name, bridge)
-            }
+            Some((name, bridge)) => Way::Native(name, bridge),
             // Packets to this host itself would come back.
             None if matches!(route.origin, route::Origin::Cached { local: true }) => return None,
-            None if self.host.contains(&device) => {
-                // Of IPv6 the host's stack takes any (`netdev::HostTunnel`).
-                let is_own = |source: IpAddr| source.is_ipv4() || self.routes.is_local(source);
-                if !source.is_none_or(is_own) {
-                    return None;
-                }
-                Way::Host
-            }
+            None if self.host.contains(&device) => Way::Host,
             None => return None,
         };
+        // As of the host's stack, no packet has another's address.
+        let is_own = |source: IpAddr| match way {
+            Way::Native(_, bridge) => bridge.addresses.contains(&source) || self.routes.is_local(source),
+            // Of IPv6 the host's stack takes any (`netdev::HostTunnel`).
+            Way::Host => source.is_ipv4() || self.routes.is_local(source),
+        };
+        if !source.is_none_or(is_own) {
+            return None;
+        }
         Some((way, hop))
     }
 

@@ -306,12 +306,12 @@ impl FlowTable {
         owned.push(number);
         for action in translation.actions.iter() {
             self.ends_tunnels |= matches!(action, Action::TunnelPop { .. });
-            self.has_ways |= matches!(action, Action::Ct(_) | Action::RecircByHash { .. });
+            self.has_ways |= begins_way(action);
         }
         self.recirculating += usize::from(self.storage.flow_mut(number).recirculates);
         self.subtables.insert(subtable, hash, number);
         self.deps.insert(&translation.deps, number, ticket);
-        let needs_keys = matches!(ending, Ending::RecirculateByHash(_));
+        let needs_keys = ending == Ending::RecirculateByHash;
         if is_wide(&mask) && key.get(Field::RecircId) == 0 && !needs_keys {
             self.wide.insert(key.in_port(), number);
         }
@@ -564,6 +564,11 @@ fn log_removed(flow: &Flow, origin: &Origin, mask: &Mask) {
         dp::ufid(key, mask),
         key.display(mask)
     );
+}
+
+/// Whether an action leads packets to another megaflow by a way that an offload follows.
+fn begins_way(action: &Action) -> bool {
+    matches!(action, Action::Ct(_) | Action::RecircByHash { .. })
 }
 
 fn recirculates(action: &Action) -> bool {

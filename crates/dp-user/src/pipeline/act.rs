@@ -130,7 +130,7 @@ impl Pipeline {
                     Ending::Bond(bond) => context.run(&[Action::OutputBond(bond)], None, frame),
                     // Actions lie apart from their megaflow: to look at them is another access to
                     // memory.
-                    Ending::Recirculate(_) | Ending::RecirculateByHash(_) | Ending::Other => {
+                    Ending::Recirculate(_) | Ending::RecirculateByHash | Ending::Other => {
                         let (actions, drop) = flow.actions();
                         context.run(actions, drop, frame);
                     }

@@ -13,7 +13,6 @@
 use super::Pipeline;
 use crate::actions::id_of;
 use crate::batch::{Batch, Run};
-use crate::edit::Ending;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS};
@@ -102,15 +101,13 @@ impl Pipeline {
             let (own, others) = rest.split_at_mut(run.packets as usize);
             rest = others;
             let flow = self.flows.flow_mut(run.flow);
-            let id = match (flow.ending, flow.actions().0.last()) {
-                (Ending::Recirculate(id), _) => id,
-                (Ending::RecirculateByHash(id), Some(Action::RecircByHash { hash, .. })) if has_keys => {
-                    id.with_hash(hash.short(&run.key)).0
-                }
-                (Ending::RecirculateByHash(id), Some(Action::RecircByHash { hash, .. })) => {
+            let id = match (flow.ending.recirculation(), flow.actions().0.last()) {
+                (Some(id), _) => id,
+                (None, Some(Action::RecircByHash { id, hash })) if has_keys => id.with_hash(hash.short(&run.key)).0,
+                (None, Some(Action::RecircByHash { id, hash })) => {
                     // The packets were changed: a run can have several hashes.
                     for frame in own {
-                        frame.meta.recirc_id = id_of(id, hash, frame).0;
+                        frame.meta.recirc_id = id_of(*id, hash, frame).0;
                     }
                     continue;
                 }

@@ -25,7 +25,7 @@ impl Pipeline<'_> {
         };
         // A selection depends on parts of the group.
         if group.kind != GroupType::Select {
-            self.depend_on_group(group);
+            self.depend_in_bridge(|bridge| Read::Group(bridge, group.id));
         }
         if !self.deeper(1) {
             return;
@@ -87,7 +87,7 @@ impl Pipeline<'_> {
         if selector.distributes() {
             return self.select_slot(group, selector);
         }
-        self.depend_on_group(group);
+        self.depend_in_bridge(|bridge| Read::Group(bridge, group.id));
         if selector.len() == 1 {
             let only = selector.bucket(0)?;
             return self.is_bucket_live(&group.buckets[only]).then_some(only);
@@ -98,7 +98,7 @@ impl Pipeline<'_> {
     /// The bucket of the slot that the packet's hash selects, or of the next one whose bucket is
     /// live.
     fn select_slot(&mut self, group: &Group, selector: &Selector) -> Option<usize> {
-        self.depend_on_hash(group);
+        self.depend_in_bridge(|bridge| Read::GroupHash(bridge, group.id));
         let wanted = self.flow_hash(selector);
         let slots = selector.len();
         let hash = match RecircId(self.original.get(Field::RecircId) as u32).hash() {
@@ -114,7 +114,7 @@ impl Pipeline<'_> {
         let found = (0..slots)
             .map(|n| (usize::from(hash) + n) & (slots - 1))
             .find_map(|slot| {
-                self.depend_on_slot(group, (slots as u16, slot as u8));
+                self.depend_in_bridge(|bridge| Read::GroupSlot(bridge, group.id, (slots as u16, slot as u8)));
                 let at = selector.bucket(slot)?;
                 if dead.contains(&at) {
                     return None;
@@ -177,7 +177,7 @@ impl Pipeline<'_> {
         if self.hash.as_ref() == Some(&wanted) || !self.may_recirculate_for(selector) {
             return false;
         }
-        self.depend_on_hash(group);
+        self.depend_in_bridge(|bridge| Read::GroupHash(bridge, group.id));
         self.line(Kind::Action, |p| p.text_of_action(action));
         // In Open vSwitch's words: the bucket shows when the packet comes back.
         self.detail(|_| String::from("no live bucket"));
@@ -243,21 +243,10 @@ impl Pipeline<'_> {
         }
     }
 
-    fn depend_on_group(&mut self, group: &Group) {
+    /// Depends on something of the bridge.
+    fn depend_in_bridge(&mut self, read: impl FnOnce(u32) -> Read) {
         if let Some(bridge) = self.packet.place.bridge {
-            self.depend(Read::Group(bridge.id, group.id));
-        }
-    }
-
-    fn depend_on_hash(&mut self, group: &Group) {
-        if let Some(bridge) = self.packet.place.bridge {
-            self.depend(Read::GroupHash(bridge.id, group.id));
-        }
-    }
-
-    fn depend_on_slot(&mut self, group: &Group, slot: (u16, u8)) {
-        if let Some(bridge) = self.packet.place.bridge {
-            self.depend(Read::GroupSlot(bridge.id, group.id, slot));
+            self.depend(read(bridge.id));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Offloading flows, and resuming suspended ones.
 
-use super::super::FlowTable;
+use super::super::{FlowTable, begins_way};
 use super::ports::Port;
 use super::{Member, OffloadedFlows, Open, PAUSE, SEEN, Way, put};
 use crate::bonds::{self, BondView};
@@ -112,10 +112,8 @@ impl FlowTable {
 
     /// Whether a megaflow tracks its packets, or chooses the next megaflow by their hash.
     pub(crate) fn begins_way(&self, flow: u32) -> bool {
-        let leads = |action: &Action| matches!(action, Action::Ct(_) | Action::RecircByHash { .. });
-        self.storage
-            .get(flow)
-            .is_some_and(|flow| flow.actions.iter().any(leads))
+        let flow = self.storage.get(flow);
+        flow.is_some_and(|flow| flow.actions.iter().any(begins_way))
     }
 }
 
