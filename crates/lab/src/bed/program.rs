@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::guest::find;
+use crate::results::hex;
 use telemetry::version::OXVS;
 
 /// The laboratory's program.
@@ -50,7 +51,7 @@ impl Build {
                 n => sha1.update(&buffer[..n]),
             }
         }
-        let hash = sha1.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&sha1.finalize());
         Ok(Build { file, hash })
     }
 

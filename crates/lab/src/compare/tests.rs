@@ -1,5 +1,5 @@
 use super::*;
-use crate::results::{Experiment, FORMAT, Machine, Run};
+use crate::results::{Experiment, Run};
 use crate::scenario::{Profile, built_in};
 use std::sync::OnceLock;
 use testkit::Rng;
@@ -23,21 +23,13 @@ fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
         for cell in scenario.cells(Profile::Full) {
             for repetition in 0..repetitions {
                 let mut sample = Sample {
-                    validity: Default::default(),
                     scenario: scenario.id.clone(),
                     system: system.to_owned(),
                     at: cell.at.clone(),
                     repetition,
                     testbed: repetition + 1,
-                    started: 0.0,
                     seconds: 1.0,
-                    metrics: BTreeMap::new(),
-                    distributions: BTreeMap::new(),
-                    series: BTreeMap::new(),
-                    losses: Vec::new(),
-                    cpu: BTreeMap::new(),
-                    load: 0.0,
-                    remarks: Vec::new(),
+                    ..Sample::default()
                 };
                 sample.metrics.insert(scenario.metrics[0].name.clone(), of(&sample));
                 samples.push(sample);
@@ -46,16 +38,11 @@ fn results(repetitions: u32, mut of: impl FnMut(&Sample) -> f64) -> Results {
     }
     let experiment = Experiment::new(&scenario.file, &scenario.source, 1);
     let run = Run {
-        format: FORMAT,
-        profile: Profile::Full,
-        seed: 1,
-        in_guest: false,
-        machine: Machine::default(),
         systems: ["bridge", "oxvs"]
             .map(|name| (name.to_owned(), format!("{name} 1")))
             .into(),
         scenarios: [(scenario.id.clone(), experiment)].into(),
-        invocations: Vec::new(),
+        ..Run::new(Profile::Full, 1)
     };
     Results {
         run,

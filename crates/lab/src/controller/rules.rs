@@ -166,23 +166,8 @@ mod tests {
 
     #[test]
     fn every_match_and_change_is_a_rule_of_openflow_1_0() {
-        let matchings = [
-            Matching::Port,
-            Matching::Mac,
-            Matching::Ip,
-            Matching::UdpPort,
-            Matching::Exact,
-        ];
-        let rewrites = [
-            Rewrite::None,
-            Rewrite::Mac,
-            Rewrite::Ip,
-            Rewrite::VlanPriority,
-            Rewrite::IpTos,
-            Rewrite::UdpPort,
-        ];
-        for matching in matchings {
-            for rewrite in rewrites {
+        for matching in Matching::ALL {
+            for rewrite in Rewrite::ALL {
                 for rule in conversation_rules(CONVERSATION, matching, rewrite) {
                     let parsed = parse_flow(FlowCommand::Add, &rule, &Names::default());
                     assert!(parsed.is_ok(), "{rule}: {parsed:?}");

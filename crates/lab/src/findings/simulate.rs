@@ -39,8 +39,11 @@ struct Kind {
     truth: fn(Truth) -> Vec<Value>,
 }
 
+/// A cell's coordinates.
+type At = &'static [(&'static str, &'static str)];
+
 /// A cell's coordinates and its true value.
-type Value = (&'static [(&'static str, &'static str)], f64);
+type Value = (At, f64);
 
 /// How the truth stands to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +70,8 @@ enum Noise {
     Counts,
 }
 
-const TWO: [&[(&str, &str)]; 2] = [&[("s", "a")], &[("s", "b")]];
+/// Cells along one dimension.
+const ALONG: [At; 4] = [&[("s", "a")], &[("s", "b")], &[("s", "c")], &[("s", "d")]];
 
 const KINDS: &[Kind] = &[
     Kind {
@@ -95,14 +99,14 @@ const KINDS: &[Kind] = &[
                 Truth::Within => [1.2; 5],
                 Truth::Twice => [1.0; 5],
             };
-            let over: [&[(&str, &str)]; 5] = [
+            let over: [At; 5] = [
                 &[("s", "a"), ("n", "1")],
                 &[("s", "a"), ("n", "2")],
                 &[("s", "a"), ("n", "3")],
                 &[("s", "a"), ("n", "4")],
                 &[("s", "a"), ("n", "5")],
             ];
-            let under: [&[(&str, &str)]; 5] = [
+            let under: [At; 5] = [
                 &[("s", "b"), ("n", "1")],
                 &[("s", "b"), ("n", "2")],
                 &[("s", "b"), ("n", "3")],
@@ -149,7 +153,7 @@ const KINDS: &[Kind] = &[
         name: "trend: rises over four points",
         checks: "[{ trend = { table = 't', along = 's', direction = 'rising' } }]",
         truth: |truth| {
-            four(match truth {
+            along(&match truth {
                 Truth::OneAtBound => [1.0, 1.2, 1.2 * (1.0 - NOTICEABLE), 1.5],
                 Truth::AllAtBound => [1.0, 1.01, 1.01 * (1.0 - NOTICEABLE), 1.01],
                 Truth::Within => [1.0, 1.1, 1.2, 1.3],
@@ -161,7 +165,7 @@ const KINDS: &[Kind] = &[
         name: "extreme: the highest of four",
         checks: "[{ extreme = { table = 't', among = 's', is = ['d'], end = 'highest' } }]",
         truth: |truth| {
-            four(match truth {
+            along(&match truth {
                 Truth::OneAtBound => [0.8, 0.8, 1.0, 1.0 + NOTICEABLE],
                 Truth::AllAtBound => [1.0, 1.0, 1.0, 1.0 + NOTICEABLE],
                 Truth::Within => [0.8, 0.9, 0.9, 1.0],
@@ -173,7 +177,7 @@ const KINDS: &[Kind] = &[
         name: "alike: four within 10 %",
         checks: "[{ alike = { table = 't', among = 's', tolerance = 0.1 } }]",
         truth: |truth| {
-            four(match truth {
+            along(&match truth {
                 Truth::OneAtBound => [1.0, 1.05, 1.05, 1.1],
                 Truth::AllAtBound => [1.0, 1.0, 1.1, 1.1],
                 Truth::Within => [1.0; 4],
@@ -217,7 +221,7 @@ fn pair(truth: Truth, within: f64, bound: f64, twice: f64) -> Vec<Value> {
         Truth::Within => within,
         Truth::Twice => twice,
     };
-    vec![(TWO[0], ratio), (TWO[1], 1.0)]
+    along(&[ratio, 1.0])
 }
 
 fn three(truth: Truth, within: f64, bound: f64, twice: f64) -> Vec<Value> {
@@ -227,13 +231,11 @@ fn three(truth: Truth, within: f64, bound: f64, twice: f64) -> Vec<Value> {
         Truth::Within => [within; 3],
         Truth::Twice => [within, within, twice],
     };
-    let at: [&[(&str, &str)]; 3] = [&[("s", "a")], &[("s", "b")], &[("s", "c")]];
-    at.into_iter().zip(values).collect()
+    along(&values)
 }
 
-fn four(values: [f64; 4]) -> Vec<Value> {
-    let at: [&[(&str, &str)]; 4] = [&[("s", "a")], &[("s", "b")], &[("s", "c")], &[("s", "d")]];
-    at.into_iter().zip(values).collect()
+fn along(values: &[f64]) -> Vec<Value> {
+    ALONG.into_iter().zip(values.iter().copied()).collect()
 }
 
 /// Simulates `runs` runs of each kind of claim and each truth, of as many repetitions as the full

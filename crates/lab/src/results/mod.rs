@@ -41,6 +41,22 @@ pub struct Run {
 /// Format of a run's directory.
 pub const FORMAT: u32 = 1;
 
+impl Run {
+    /// One that has not begun, of a machine that is not known yet.
+    pub(crate) fn new(profile: Profile, seed: u64) -> Run {
+        Run {
+            format: FORMAT,
+            profile,
+            seed,
+            in_guest: false,
+            machine: Machine::default(),
+            systems: BTreeMap::new(),
+            scenarios: BTreeMap::new(),
+            invocations: Vec::new(),
+        }
+    }
+}
+
 /// A scenario as it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
@@ -61,6 +77,11 @@ pub struct Experiment {
     pub chosen: BTreeMap<String, u64>,
 }
 
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Experiment {
     /// Of a file's text.
     pub fn new(file: &str, text: &str, samples: u64) -> Experiment {
@@ -69,7 +90,7 @@ impl Experiment {
         Experiment {
             file: file.to_owned(),
             text: text.to_owned(),
-            hash: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+            hash: hex(&hash),
             samples,
             looks: 0,
             chosen: BTreeMap::new(),
@@ -103,7 +124,7 @@ pub enum Record {
 }
 
 /// One repetition of one cell of a scenario on one system.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Id of the scenario, as `S0.rtt.l3`.
     pub scenario: String,

@@ -159,7 +159,8 @@ impl Pair {
 /// What the hosts of a testbed are, and the speed of the slowest guest as a share of this
 /// machine's.
 ///
-/// # Errors A guest does not answer.
+/// # Errors
+/// A guest does not answer.
 pub(crate) fn acceleration(bed: &Bed, ends: &Ends) -> Result<(Acceleration, Option<f64>)> {
     let mut found = (Acceleration::Namespaces, None);
     for host in bed.hosts() {

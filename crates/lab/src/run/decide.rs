@@ -79,23 +79,12 @@ fn undecided(scenarios: &[Scenario], results: &Results) -> Result<BTreeSet<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Experiment, FORMAT, Machine, Record, Run, Sample};
+    use crate::results::{Experiment, Record, Run, Sample};
     use crate::scenario::{Profile, built_in, find};
-    use std::collections::BTreeMap;
 
     /// A run of idle switches, one of which is not quiet.
     fn store(dir: &std::path::Path, scenario: &Scenario) -> Store {
-        let run = Run {
-            format: FORMAT,
-            profile: Profile::Full,
-            seed: 1,
-            in_guest: false,
-            machine: Machine::default(),
-            systems: BTreeMap::new(),
-            scenarios: BTreeMap::new(),
-            invocations: Vec::new(),
-        };
-        let mut store = Store::open(dir, run).unwrap();
+        let mut store = Store::open(dir, Run::new(Profile::Full, 1)).unwrap();
         store
             .enter(&scenario.id, Experiment::new(&scenario.file, &scenario.source, 0))
             .unwrap();
@@ -112,16 +101,9 @@ mod tests {
                         at: cell.at.clone(),
                         repetition,
                         testbed: repetition + 1,
-                        started: 0.0,
                         seconds: 1.0,
                         metrics: [("idle.frames".to_owned(), 0.0)].into(),
-                        distributions: BTreeMap::new(),
-                        series: BTreeMap::new(),
-                        losses: Vec::new(),
-                        cpu: BTreeMap::new(),
-                        load: 0.0,
-                        remarks: Vec::new(),
-                        validity: Default::default(),
+                        ..Sample::default()
                     })))
                     .unwrap();
             }

@@ -25,14 +25,13 @@ pub use stop::Stop;
 pub use turns::{Builds, run_turns};
 
 use crate::awake::Awake;
-use crate::results::{Experiment, FORMAT, Invocation, Machine, Record, Run, Skipped, Store};
+use crate::results::{Experiment, Invocation, Machine, Record, Run, Skipped, Store};
 use crate::scenario::{Profile, Scenario};
 use crate::systems::System;
 use anyhow::{Context, Result};
 use engine::{Engine, Stage};
 use plan::Job;
 use progress::Progress;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -78,14 +77,9 @@ fn open(options: &Options) -> Result<Store> {
     let mut machine = Machine::here();
     machine.offloads = crate::bed::offloads();
     let fresh = Run {
-        format: FORMAT,
-        profile: options.profile,
-        seed: seed(),
         in_guest: options.in_guest,
         machine,
-        systems: BTreeMap::new(),
-        scenarios: BTreeMap::new(),
-        invocations: Vec::new(),
+        ..Run::new(options.profile, seed())
     };
     Store::open(&options.out, fresh)
 }

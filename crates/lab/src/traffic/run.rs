@@ -62,8 +62,9 @@ const FOR_EVER: f64 = 1e6;
 /// test runs during the warm-up; the measured ones start after it, and their connection set-up
 /// counts, as with netperf.
 ///
-/// # Errors An unknown host, an agent that is gone, an impossible task: with the host and the
-/// reason. All tasks are stopped. Missing packets are no error.
+/// # Errors
+/// An unknown host, an agent that is gone, an impossible task: with the host and the reason. All
+/// tasks are stopped. Missing packets are no error.
 pub fn run(ends: &Ends, background: &[Flow], measured: &[Flow], seconds: f64, warmup: f64) -> Result<Measured> {
     if background.len() + measured.len() > MOST_FLOWS {
         bail!("{} flows: at most {MOST_FLOWS}", background.len() + measured.len());

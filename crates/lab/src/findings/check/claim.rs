@@ -64,6 +64,26 @@ pub struct Effect {
     pub at_most: Option<f64>,
 }
 
+impl Quantity {
+    /// A number that lies on one side of the second one where the quantity lies on that side of a
+    /// bound.
+    fn contrast(&self, bound: f64) -> (Contrast, f64) {
+        match self {
+            Quantity::Mean(estimate, _) => (Contrast::sum([(1.0, *estimate)]), bound),
+            Quantity::Ratio(ratio) => (ratio.at(bound), 0.0),
+            Quantity::Changes { difference, .. } => (*difference, bound),
+        }
+    }
+
+    fn interval(&self, level: f64) -> Option<Interval> {
+        match self {
+            Quantity::Mean(estimate, _) => Contrast::sum([(1.0, *estimate)]).interval(level),
+            Quantity::Ratio(ratio) => ratio.interval(level),
+            Quantity::Changes { difference, .. } => difference.interval(level),
+        }
+    }
+}
+
 impl Claim {
     /// The probability of numbers as good as these, or better, if it were not true.
     pub fn holds(&self) -> f64 {
@@ -112,11 +132,7 @@ impl Claim {
 
     /// The probability of such numbers if the truth were on the other side of the bound.
     fn beyond(&self, bound: f64, above: bool) -> f64 {
-        let (contrast, bound) = match &self.quantity {
-            Quantity::Mean(estimate, _) => (Contrast::sum([(1.0, *estimate)]), bound),
-            Quantity::Ratio(ratio) => (ratio.at(bound), 0.0),
-            Quantity::Changes { difference, .. } => (*difference, bound),
-        };
+        let (contrast, bound) = self.quantity.contrast(bound);
         if above {
             contrast.above(bound)
         } else {
@@ -157,16 +173,16 @@ impl Claim {
     }
 
     fn effect(&self, level: f64) -> Option<Effect> {
+        let interval = self.quantity.interval(level);
         match &self.quantity {
             Quantity::Ratio(ratio) => Some(Effect {
                 value: ratio.value(),
-                interval: ratio.interval(level),
+                interval,
                 at_least: self.at_least,
                 at_most: self.at_most,
             }),
             Quantity::Mean(estimate, _) => {
                 let bound = self.at_most.or(self.at_least).filter(|bound| *bound > 0.0)?;
-                let interval = Contrast::sum([(1.0, *estimate)]).interval(level);
                 Some(Effect {
                     value: estimate.mean() / bound,
                     interval: interval.map(|interval| Interval {
@@ -179,7 +195,7 @@ impl Claim {
             }
             Quantity::Changes { difference, .. } => Some(Effect {
                 value: difference.value.exp(),
-                interval: difference.interval(level).map(|interval| Interval {
+                interval: interval.map(|interval| Interval {
                     low: interval.low.exp(),
                     high: interval.high.exp(),
                 }),
@@ -198,10 +214,9 @@ impl Claim {
         let (within, broken): (Vec<_>, Vec<_>) = self
             .sides()
             .partition(|(bound, least)| if *least { value >= *bound } else { value <= *bound });
-        let needs = |bound: f64, level: f64| match &self.quantity {
-            Quantity::Mean(estimate, _) => Contrast::sum([(1.0, *estimate)]).needs(bound, level),
-            Quantity::Ratio(ratio) => ratio.at(bound).needs(0.0, level),
-            Quantity::Changes { .. } => None,
+        let needs = |bound: f64, level: f64| {
+            let (contrast, bound) = self.quantity.contrast(bound);
+            contrast.needs(bound, level)
         };
         match broken.first() {
             Some((bound, _)) => needs(*bound, refutes),
@@ -211,20 +226,19 @@ impl Claim {
 
     /// Value and interval.
     fn numbers(&self, level: f64) -> String {
-        let (shown, interval, claimed) = match &self.quantity {
+        let (interval, claimed) = (self.quantity.interval(level), self.bounds());
+        let shown = match &self.quantity {
             Quantity::Mean(estimate, unit) => {
-                let interval = Contrast::sum([(1.0, *estimate)]).interval(level);
                 let unit = if unit.is_empty() {
                     String::new()
                 } else {
                     format!(" {unit}")
                 };
-                (format!("{}{unit}", short(estimate.mean())), interval, self.bounds())
+                format!("{}{unit}", short(estimate.mean()))
             }
             Quantity::Ratio(ratio) => {
                 let (over, under) = ratio.sums();
-                let shown = format!("{} / {} = {}", short(over), short(under), short(ratio.value()));
-                (shown, ratio.interval(level), self.bounds())
+                format!("{} / {} = {}", short(over), short(under), short(ratio.value()))
             }
             Quantity::Changes { difference, sum } => {
                 let (one, other) = (
@@ -232,7 +246,7 @@ impl Claim {
                     (sum.value - difference.value) / 2.0,
                 );
                 let shown = format!("factors of {} and {}", short(one.exp()), short(other.exp()));
-                return match difference.interval(level) {
+                return match interval {
                     Some(Interval { low, high }) if low < high => format!(
                         "{shown}; one over the other {} to {} ({})",
                         short(low.exp()),

@@ -124,14 +124,8 @@ impl ExtremeCheck {
                         End::Highest => (best, other),
                         End::Lowest => (other, best),
                     };
-                    claims.extend(
-                        pair(&prefix(&group), &self.among, over, under).map(|(name, ratio)| Claim {
-                            name,
-                            quantity: Quantity::Ratio(ratio),
-                            at_least: Some(1.0 + NOTICEABLE),
-                            at_most: None,
-                        }),
-                    );
+                    let bounds = (Some(1.0 + NOTICEABLE), None);
+                    claims.extend(pair(&prefix(&group), &self.among, over, under, bounds));
                 }
             }
         }
@@ -154,14 +148,9 @@ impl AlikeCheck {
                     } else {
                         (other, one)
                     };
-                    claims.extend(
-                        pair(&prefix(&group), &self.among, over, under).map(|(name, ratio)| Claim {
-                            name,
-                            quantity: Quantity::Ratio(ratio),
-                            at_least: Some(1.0 / (1.0 + self.tolerance)),
-                            at_most: Some(1.0 + self.tolerance),
-                        }),
-                    );
+                    let most = 1.0 + self.tolerance;
+                    let bounds = (Some(1.0 / most), Some(most));
+                    claims.extend(pair(&prefix(&group), &self.among, over, under, bounds));
                 }
             }
         }
@@ -169,14 +158,25 @@ impl AlikeCheck {
     }
 }
 
-fn pair(prefix: &str, dimension: &str, over: &Cell, under: &Cell) -> Option<(String, Ratio)> {
+/// The claim that the ratio of two cells lies within bounds.
+fn pair(
+    prefix: &str,
+    dimension: &str,
+    over: &Cell,
+    under: &Cell,
+    (at_least, at_most): (Option<f64>, Option<f64>),
+) -> Option<Claim> {
     let value = |cell: &Cell| {
         cell.at
             .get(dimension)
             .map_or_else(String::new, |value| show(dimension, value))
     };
-    let name = format!("{prefix}{} over {}: ", value(over), value(under));
-    Some((name, Ratio::new(over.value, under.value)?))
+    Some(Claim {
+        name: format!("{prefix}{} over {}: ", value(over), value(under)),
+        quantity: Quantity::Ratio(Ratio::new(over.value, under.value)?),
+        at_least,
+        at_most,
+    })
 }
 
 /// The cell with this value of a dimension.

@@ -4,14 +4,10 @@ use std::collections::BTreeMap;
 
 fn run() -> Run {
     Run {
-        format: FORMAT,
-        profile: Profile::Quick,
-        seed: 7,
-        in_guest: false,
         machine: Machine::here(),
         systems: BTreeMap::from([("oxvs".to_owned(), "oxvs 1".to_owned())]),
         scenarios: BTreeMap::from([("S0.x".to_owned(), Experiment::new("s0-x.toml", "text", 4))]),
-        invocations: Vec::new(),
+        ..Run::new(Profile::Quick, 7)
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::results::{FORMAT, Machine, Results, Run, load};
+use crate::results::{Results, Run, load};
 use crate::run::plan::Candidate;
 use crate::scenario::{Cell, Profile};
 use crate::topology::{Bridge, Control, Topology};
@@ -135,14 +135,9 @@ fn job(id: &str, repetitions: u32) -> Job {
 fn store(dir: &Path) -> Store {
     let experiment = |id: &str| (id.to_owned(), crate::results::Experiment::new("x.toml", id, 1));
     let run = Run {
-        format: FORMAT,
-        profile: Profile::Quick,
-        seed: 7,
-        in_guest: false,
-        machine: Machine::default(),
         systems: ["oxvs", "bridge"].map(|name| (name.to_owned(), name.to_owned())).into(),
         scenarios: ["S0.x", "S0.y"].map(experiment).into(),
-        invocations: Vec::new(),
+        ..Run::new(Profile::Quick, 7)
     };
     Store::open(dir, run).unwrap()
 }
