@@ -419,6 +419,17 @@ impl Network {
         assert_eq!(ping(from, address, 3).received, 3, "{address}");
     }
 
+    /// Kills the switch of a chassis, and waits until the network works with it again.
+    fn survives_kill(&mut self, chassis: usize) {
+        let chassis = &mut self.chassis[chassis];
+        chassis.switch.kill();
+        chassis.switch.boot();
+        eventually("the network works again", || {
+            (ping(&self.a, "10.1.0.12", 1).received == 1).then_some(())
+        });
+        self.works();
+    }
+
     /// What every network of OVN does.
     #[track_caller]
     fn works(&self) {

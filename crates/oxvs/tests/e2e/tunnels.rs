@@ -5,15 +5,15 @@ use testkit::{Netns, Vswitch, eventually, ping, skip};
 
 /// A switch whose bridge `br-phy` has the address 172.31.0.1 and a cable to a peer, 172.31.0.2. A
 /// host behind `br-int` has 10.9.0.1, the peer's end of the tunnel 10.9.0.2.
-struct Lab {
-    switch: Vswitch,
-    host: Netns,
-    peer: Netns,
+pub(crate) struct Lab {
+    pub(crate) switch: Vswitch,
+    pub(crate) host: Netns,
+    pub(crate) peer: Netns,
     _ns: Netns,
 }
 
 impl Lab {
-    fn new(options: &str) -> Lab {
+    pub(crate) fn new(options: &str) -> Lab {
         let (ns, host, peer) = (Netns::new("tun"), Netns::new("tunh"), Netns::new("tunp"));
         let switch = in_namespace(&ns);
         ns.veth("ph0", &peer, "ph1");
@@ -38,7 +38,14 @@ impl Lab {
         }
     }
 
-    fn peer_has(&self, device: &str) {
+    /// Waits until a packet of the host comes back through the tunnel.
+    pub(crate) fn reaches_peer(&self) {
+        eventually("a packet comes back", || {
+            (ping(&self.host, "10.9.0.2", 1).received == 1).then_some(())
+        });
+    }
+
+    pub(crate) fn peer_has(&self, device: &str) {
         self.peer.ip(&format!("link add t0 {device}"));
         self.peer.address("t0", "10.9.0.2/24");
         self.peer.ip("link set t0 up mtu 1400");
@@ -54,9 +61,7 @@ fn packets_go_to_and_fro_between_the_switch_and_the_kernels_vxlan() {
     let lab = Lab::new("type=vxlan options:key=42");
     lab.peer_has("type vxlan id 42 local 172.31.0.2 remote 172.31.0.1 dstport 4789");
     // The kernel's address and route reach the switch, which then asks for its neighbour.
-    eventually("a packet comes back", || {
-        (ping(&lab.host, "10.9.0.2", 1).received == 1).then_some(())
-    });
+    lab.reaches_peer();
     // Also by cached flows.
     assert_eq!(ping(&lab.host, "10.9.0.2", 10).received, 10);
     assert!(lab.switch.appctl(&["tnl/neigh/show"]).contains("172.31.0.2"));

@@ -1,6 +1,7 @@
 //! The underlay of tunnels is a bridge like others: its queues and its bonds get the outer packets.
 
-use crate::fixture::{Pair, in_namespace, stand_in};
+use crate::fixture::{Pair, stand_in};
+use crate::tunnels::Lab;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 use testkit::{Capture, Netns, Vswitch, eventually, ping, skip};
@@ -26,33 +27,17 @@ fn outer_packets_go_through_the_queue_that_rules_of_either_bridge_choose() {
     if stand_in() {
         skip!("Open vSwitch leaves queues to the kernel, which may not have them");
     }
-    let (ns, host, peer) = (Netns::new("tuq"), Netns::new("tuqh"), Netns::new("tuqp"));
-    let switch = in_namespace(&ns);
-    ns.veth("p0", &peer, "eth0");
-    ns.veth("h0", &host, "eth0");
-    host.address("eth0", "10.9.0.1/24");
-    host.ip("link set eth0 mtu 1400");
-    peer.address("eth0", "172.31.0.2/24");
+    let lab = Lab::new("type=vxlan ofport_request=2 options:key=42 options:tos=inherit");
+    let (switch, host) = (&lab.switch, &lab.host);
     switch.vsctl(
-        "add-br br-phy -- set bridge br-phy datapath_type=netdev -- add-port br-phy p0 \
-         -- add-br br-int -- set bridge br-int datapath_type=netdev -- add-port br-int h0 \
-         -- set interface h0 ofport_request=1 -- add-port br-int t0 -- set interface t0 type=vxlan ofport_request=2 \
-         options:remote_ip=172.31.0.2 options:key=42 options:tos=inherit",
-    );
-    switch.vsctl(
-        "set port p0 qos=@q -- --id=@q create qos type=linux-htb other_config:max-rate=1000000000 queues:0=@a \
+        "set interface h0 ofport_request=1 -- set port ph0 qos=@q \
+         -- --id=@q create qos type=linux-htb other_config:max-rate=1000000000 queues:0=@a \
          queues:1=@b queues:2=@c queues:3=@d -- --id=@a create queue other_config:min-rate=1000000 \
          -- --id=@b create queue other_config:min-rate=1000000 -- --id=@c create queue other_config:min-rate=1000000 \
          -- --id=@d create queue other_config:min-rate=1000000",
     );
-    ns.address("br-phy", "172.31.0.1/24");
-    ns.ip("link set br-phy up");
-    peer.ip("link add t0 type vxlan id 42 local 172.31.0.2 remote 172.31.0.1 dstport 4789");
-    peer.address("t0", "10.9.0.2/24");
-    peer.ip("link set t0 up mtu 1400");
-    eventually("a packet comes back", || {
-        (ping(&host, "10.9.0.2", 1).received == 1).then_some(())
-    });
+    lab.peer_has("type vxlan id 42 local 172.31.0.2 remote 172.31.0.1 dstport 4789");
+    lab.reaches_peer();
     let rules = |inner: &str, outer: &str| {
         for (bridge, rule) in [("br-int", inner), ("br-phy", outer)] {
             switch.tool("ovs-ofctl", &["del-flows", bridge]).expect_ok();
@@ -98,12 +83,12 @@ fn outer_packets_go_through_the_queue_that_rules_of_either_bridge_choose() {
         ),
     ] {
         rules(inner, outer);
-        let before = sent_by_queues(&switch, "br-phy", "p0", 4);
+        let before = sent_by_queues(switch, "br-phy", "ph0", 4);
         let words = [
             "ping", "-q", "-c", "20", "-i", "0.01", "-W", "1", "-Q", "0x20", "10.9.0.2",
         ];
         assert!(host.run(&words).contains(" 20 received"), "{what}");
-        let after = sent_by_queues(&switch, "br-phy", "p0", 4);
+        let after = sent_by_queues(switch, "br-phy", "ph0", 4);
         for other in 0..4 {
             let sent = after[other] - before[other];
             // The kernel asks for neighbours, and advertises its own.

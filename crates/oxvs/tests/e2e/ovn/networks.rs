@@ -1,7 +1,7 @@
 //! Networks of one, two and three chassis: what each of them does, before and after restarts.
 
 use super::{Network, Plan, kinds, needs_ovn};
-use testkit::{eventually, ping, skip};
+use testkit::{ping, skip};
 
 impl Network {
     #[track_caller]
@@ -98,13 +98,7 @@ fn two_chassis_are_one_network_through_geneve_also_after_restarts() {
     chassis.start_controller();
     network.central.sync();
     network.works();
-    let chassis = &mut network.chassis[1];
-    chassis.switch.kill();
-    chassis.switch.boot();
-    eventually("the network works again", || {
-        (ping(&network.a, "10.1.0.12", 1).received == 1).then_some(())
-    });
-    network.works();
+    network.survives_kill(1);
     network.has_no_errors();
 }
 

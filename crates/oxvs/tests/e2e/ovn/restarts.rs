@@ -2,7 +2,7 @@
 
 use super::{Network, needs_ovn};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use testkit::{Daemon, eventually, eventually_within, ping};
+use testkit::{Daemon, eventually, eventually_within};
 
 /// Pings of `pb` by `pa`, a hundred a second, with the time of each answer.
 fn pings(network: &Network) -> Daemon {
@@ -78,12 +78,6 @@ fn the_end_of_a_controller_costs_no_packet_and_that_of_a_switch_few() {
     let all: Vec<u32> = (1..=numbers.len() as u32).collect();
     assert!(numbers.len() > 20 && numbers == all, "{shown}");
 
-    let chassis = &mut network.chassis[0];
-    chassis.switch.kill();
-    chassis.switch.boot();
-    eventually("the network works again", || {
-        (ping(&network.a, "10.1.0.12", 1).received == 1).then_some(())
-    });
-    network.works();
+    network.survives_kill(0);
     network.has_no_errors();
 }
