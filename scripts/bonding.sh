@@ -4,10 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
-command -v qemu-system-x86_64 >/dev/null || {
-    echo "bonding: skipped: qemu-system-x86_64 is not installed"
-    exit 0
-}
+. scripts/guest/needs.sh
+needs bonding qemu-system-x86_64
 options=(--memory 1024 --program "$OXVS")
 for module in veth bonding tun sch_ingress cls_bpf; do options+=(--module "$module"); done
 "$OXVS" lab guest "${options[@]}" -- sh -c "$(cat scripts/guest/bonding.sh)"

@@ -5,12 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
-for program in qemu-system-x86_64 tcpdump openssl; do
-    command -v $program >/dev/null || {
-        echo "ipsec: skipped: $program is not installed"
-        exit 0
-    }
-done
+. scripts/guest/needs.sh
+needs ipsec qemu-system-x86_64 tcpdump openssl
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 

@@ -3,10 +3,8 @@
 # refuses what the running kernel's may accept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v qemu-system-x86_64 >/dev/null || {
-    echo "offload: skipped: qemu-system-x86_64 is not installed"
-    exit 0
-}
+. scripts/guest/needs.sh
+needs offload qemu-system-x86_64
 test=$(./scripts/cargo test --locked -p dp-ebpf --lib --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\))$/\1/p')
 [ -n "$test" ]
 dir=$(mktemp -d)

@@ -5,12 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
-for program in qemu-system-x86_64 tcpdump tshark; do
-    command -v $program >/dev/null || {
-        echo "tunnels: skipped: $program is not installed"
-        exit 0
-    }
-done
+. scripts/guest/needs.sh
+needs tunnels qemu-system-x86_64 tcpdump tshark
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 options=(--memory 1024 --timeout 2400 --out "$dir" --program "$OXVS" --program tcpdump)
