@@ -46,7 +46,7 @@ for n in 1 2 3; do pings >/dev/null || fail "a ping is lost"; done
 until_it "pings of 1200 bytes" ip netns exec host-near ping -c 1 -W 1 -s 1200 10.9.0.2
 ends "by hand"
 
-# The other side forgets what it was told, and speaks in the clear.
+# The other side loses its configuration and sends unencrypted packets.
 vsctl far remove interface t0 options psk
 no_ike far
 until_it "near counts packets in the clear" sh -c "ip netns exec host-far ping -c 1 -W 1 10.9.0.1; \

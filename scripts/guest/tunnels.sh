@@ -148,7 +148,7 @@ switch_on near 10.9.0.1/24
 ip -n host-near link set eth0 address 02:00:00:00:00:01
 dd if=/dev/urandom of=/tmp/data bs=1024 count=512 2>/dev/null
 for namespace in far host-near; do ip netns exec $namespace httpd -h /tmp; done
-# Sockets of no VRF hear of packets in all.
+# Sockets that belong to no VRF receive packets from all.
 ip netns exec near sh -c 'for kind in udp raw; do echo 1 >/proc/sys/net/ipv4/${kind}_l3mdev_accept; done'
 every_kind host
 vrf host wire

@@ -128,7 +128,7 @@ pub(crate) const MARKERS: usize = 8;
 /// Half the width of a marker.
 pub(crate) const RADIUS: f64 = 4.0;
 
-/// A drawing in the making.
+/// The shapes of a drawing, in the order in which they are drawn.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas {
     shapes: Vec<Shape>,

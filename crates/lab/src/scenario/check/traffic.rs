@@ -154,6 +154,13 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                 say(&[key], format!("there is no host '{name}'"));
             }
         };
+        let two_hosts = |from: &String, to: &String, say: &mut dyn FnMut(&[&str], String)| {
+            host(from, say, "from");
+            host(to, say, "to");
+            if from == to {
+                say(&["to"], format!("'{from}' sends to itself"));
+            }
+        };
         match &observation.what {
             Observe::Reachability { groups } => {
                 groups.iter().flatten().for_each(|name| host(name, &mut say, "groups"));
@@ -270,11 +277,7 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                 say(&["masks"], format!("masks are 1 to {MASKS}, not {masks}"));
             }
             Observe::Replay { from, to, speed, .. } => {
-                host(from, &mut say, "from");
-                host(to, &mut say, "to");
-                if from == to {
-                    say(&["to"], format!("'{from}' sends to itself"));
-                }
+                two_hosts(from, to, &mut say);
                 if !(*speed > 0.0 && speed.is_finite()) {
                     say(&["speed"], "a speed is a number above 0".to_owned());
                 }
@@ -287,11 +290,7 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                 resolution,
                 ..
             } => {
-                host(from, &mut say, "from");
-                host(to, &mut say, "to");
-                if from == to {
-                    say(&["to"], format!("'{from}' sends to itself"));
-                }
+                two_hosts(from, to, &mut say);
                 if !(20..=65_507).contains(payload) {
                     say(
                         &["payload"],

@@ -41,7 +41,7 @@ fn a_thousand_ports_of_a_chassis_come_up_and_change() {
     network.central.nb("ls-del ls1");
     network.central.sync();
     network.reaches(&network.a, "10.1.0.12");
-    // A controller without time does not hear the answers to its probes either: that is no error
+    // Without processor time a controller misses the answers to its probes too: that is no error
     // of the switch.
     for chassis in &network.chassis {
         let log = chassis.log();
