@@ -394,9 +394,8 @@ impl Tx for DummyTx {
     fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
         let mut report = TxReport::default();
         let mut inner = self.shared.inner.lock();
-        let n = inner.room.map_or(frames.len(), |room| room.min(frames.len()));
-        for frame in frames.drain(..n) {
-            inner.room = inner.room.map(|room| room - 1);
+        let taken = frames.iter().take_while(|_| inner.has_room()).count();
+        for frame in frames.drain(..taken) {
             inner.send(frame, self.shared.cable.get(), &mut report);
         }
         report
@@ -404,8 +403,10 @@ impl Tx for DummyTx {
 }
 
 impl Inner {
+    /// Takes the room of a frame, if there is some. A device that is down loses every frame.
     fn has_room(&mut self) -> bool {
         match &mut self.room {
+            _ if !self.state.admin_up => true,
             None => true,
             Some(0) => false,
             Some(room) => {

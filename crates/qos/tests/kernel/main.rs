@@ -21,6 +21,7 @@ use compare::Difference;
 use record::Record;
 use scenario::{Near, Scenario};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 macro_rules! recorded {
     ($($test:ident: $scenario:ident,)*) => {
@@ -115,11 +116,15 @@ const LIVE: Near = Near {
     wait: 50_000,
 };
 
+/// One comparison with the running kernel at a time: each would delay the packets of the others.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Compares with the running kernel; repeats if the machine was too busy.
 fn as_here(scenario: &Scenario) {
     testkit::skip!(unless root, "ip", "tc");
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut faults = vec![];
-    for _ in 0..4 {
+    for _ in 0..8 {
         let kernel = match kernel::run(scenario, false) {
             Ok(kernel) => kernel,
             Err(why) => testkit::skip!("{why}"),
