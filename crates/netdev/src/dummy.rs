@@ -379,15 +379,8 @@ struct DummyTx {
 
 impl Tx for DummyTx {
     fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
-        let mut report = TxReport::default();
-        let mut inner = self.shared.inner.lock();
-        for frame in frames.drain(..) {
-            if inner.has_room() {
-                inner.send(frame, self.shared.cable.get(), &mut report);
-            } else {
-                report.dropped += 1;
-            }
-        }
+        let mut report = self.offer(frames);
+        report.dropped += frames.drain(..).count() as u64;
         report
     }
 

@@ -124,7 +124,7 @@ fn as_here(scenario: &Scenario) {
     testkit::skip!(unless root, "ip", "tc");
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut faults = vec![];
-    for _ in 0..8 {
+    for _ in 0..4 {
         let kernel = match kernel::run(scenario, false) {
             Ok(kernel) => kernel,
             Err(why) => testkit::skip!("{why}"),
