@@ -1,37 +1,55 @@
 //! Replays the corpora of the fuzz targets, and mutations of them that are the same on every run.
 
 use fuzz_targets::TARGETS;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use testkit::Rng;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use testkit::{Rng, Tier};
 
-/// Mutations of each corpus file; `OXVS_SOAK` multiplies them.
-const MUTATIONS: usize = 2000;
+/// Mutations of each corpus file; `OXVS_SOAK` multiplies them, the long tests make ten times as many.
+const MUTATIONS: usize = 200;
 
 #[test]
 fn no_target_panics_on_its_corpus_or_on_mutations_of_it() {
     let soak = std::env::var("OXVS_SOAK").ok().and_then(|s| s.parse().ok());
-    let mutations = MUTATIONS * soak.unwrap_or(1);
-    for (name, target) in TARGETS {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fuzz/corpus")
-            .join(name);
-        let seeds = seeds(&dir);
-        assert!(!seeds.is_empty(), "{} is empty", dir.display());
-        let mut rng = Rng::new(0x5eed);
-        target(&[]);
-        for seed in &seeds {
-            target(seed);
-            for _ in 0..mutations {
-                target(&mutate(seed, &seeds, &mut rng));
-            }
+    let long = if Tier::of_this_run() == Tier::Long { 10 } else { 1 };
+    let mutations = MUTATIONS * soak.unwrap_or(1) * long;
+    let corpora: Vec<Vec<Vec<u8>>> = TARGETS.iter().map(|(name, _)| corpus(name)).collect();
+    let files: Vec<(usize, usize)> = (corpora.iter().enumerate())
+        .flat_map(|(target, seeds)| (0..seeds.len()).map(move |seed| (target, seed)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(&(at, file)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (name, target) = TARGETS[at];
+            let seeds = &corpora[at];
+            // Each file has numbers of its own, so that its mutations are the same on every run.
+            let mut rng = Rng::new(0x5eed + file as u64);
+            let run = catch_unwind(AssertUnwindSafe(|| {
+                target(&[]);
+                target(&seeds[file]);
+                for _ in 0..mutations {
+                    target(&mutate(&seeds[file], seeds, &mut rng));
+                }
+            }));
+            assert!(run.is_ok(), "{name} panicked on its file {file} or on a mutation of it");
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
 }
 
-/// The files of a directory, in the order of their names.
-fn seeds(dir: &Path) -> Vec<Vec<u8>> {
-    let entries = std::fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+/// The files of a target's corpus, in the order of their names.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let entries = std::fs::read_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
     let mut paths: Vec<_> = entries.flatten().map(|e| e.path()).collect();
+    assert!(!paths.is_empty(), "{} is empty", dir.display());
     paths.sort();
     paths.iter().map(|p| std::fs::read(p).expect("a corpus file")).collect()
 }
