@@ -8,6 +8,8 @@ cargo=./scripts/cargo
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 # The same cases on every run; `make soak` tries others, and more.
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
+# Most tests with network namespaces wait more than they compute.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((3 * $(nproc)))}
 
 step() {
     echo "== $*"

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::{Rng, Tier};
 
-/// Mutations of each corpus file; `OXVS_SOAK` multiplies them, the long tests make ten times as many.
+/// Mutations of each corpus file; `OXVS_SOAK` multiplies them, and the long tests make ten times as
+/// many.
 const MUTATIONS: usize = 200;
 
 #[test]

@@ -180,6 +180,7 @@ fn began(dir: &Path) -> Child {
 
 #[test]
 fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
+    skip!(unless long);
     skip!(unless root, "ip", "tc", "ethtool");
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 3.0);
@@ -204,6 +205,7 @@ fn a_run_that_is_interrupted_keeps_its_samples_leaves_nothing_and_goes_on() {
 
 #[test]
 fn a_switch_that_dies_during_the_run_is_recorded_and_the_run_goes_on() {
+    skip!(unless long);
     skip!(unless root, "ip", "tc", "ethtool");
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), 3.0);
@@ -312,6 +314,7 @@ scale = 1e-6
 
 #[test]
 fn mininet_makes_its_own_topologies_on_oxvs_and_its_tests_pass() {
+    skip!(unless long);
     skip!(unless root, "ip", "tc", "ethtool", "ping", "iperf", "unshare");
     let system = lab::systems::named("mininet").unwrap();
     if let Some(reason) = system.missing(&lab::topology::Topology::default()) {

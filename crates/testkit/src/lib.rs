@@ -49,7 +49,7 @@ pub use netns::Netns;
 pub use packet::{ArpOp, Packet, checksum, from_hex, mac, source_of, to_hex};
 pub use rng::Rng;
 pub use sandbox::Sandbox;
-pub use skip::{Tier, has_tool, is_root, missing, say_skipped};
+pub use skip::{Tier, has_tool, is_root, missing, one_in, say_skipped};
 pub use traffic::{Capture, Iperf3, Ping, ping, send_frames};
 pub use tshark::tshark;
 pub use unixctl::Unixctl;

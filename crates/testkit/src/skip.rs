@@ -58,6 +58,13 @@ impl Tier {
     }
 }
 
+/// The cases of a table that this run tries: all in the long tests, otherwise the first of each
+/// `n`.
+pub fn one_in<T>(n: usize, cases: impl IntoIterator<Item = T>) -> impl Iterator<Item = T> {
+    let step = if Tier::of_this_run() == Tier::Long { 1 } else { n };
+    cases.into_iter().step_by(step)
+}
+
 /// Whether this process may make namespaces and devices.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -7,7 +7,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use testkit::{Options, Sandbox, Vswitch, eventually, skip};
+use testkit::{Options, Sandbox, Vswitch, eventually, one_in, skip};
 
 const LINES: &str = include_str!("oracle/ofctl_lines.txt");
 
@@ -330,7 +330,7 @@ fn ofctl_answers_as_ovs_ofctl_does() {
     let oracle = Oracle::new();
     oracle.reset("mod-port mod-table set-frags");
     let (mut alike, mut faults) = (0, Vec::new());
-    for line in LINES.lines() {
+    for line in one_in(3, LINES.lines()) {
         let (changes, command) = match line.strip_prefix("+ ") {
             Some(command) => (true, command),
             None => (false, line),
@@ -372,7 +372,7 @@ fn ofctl_answers_as_ovs_ofctl_does() {
         alike + faults.len(),
         faults.join("\n")
     );
-    assert!(alike > 400, "{alike}");
+    assert!(alike > 133, "{alike}");
 }
 
 /// What a monitor prints while the switch is changed and packets come, its transactions' numbers

@@ -406,6 +406,7 @@ fn netflow_names_the_tunnels_that_open_vswitch_names() {
 
 #[test]
 fn real_collectors_count_the_packets_of_tunnels() {
+    skip!(unless long);
     skip!(unless "ovs-vsctl", "setpriv", "nfcapd", "nfdump", "nfacctd", "sfacctd");
     let mut sent = packets(&TUNNELS.map(|(number, ..)| number));
     sent.push(received_over_v6());

@@ -177,6 +177,7 @@ macro_rules! needs {
 
 #[test]
 fn a_ring_with_stp_of_open_vswitch_and_the_kernel_never_loops_and_recovers() {
+    skip!(unless long);
     needs!();
     let ring = Ring::new(&[Kind::Ours, Kind::Debian, Kind::Kernel, Kind::Ours], "stp");
     ring.fail_and_recover();

@@ -1,5 +1,6 @@
 //! Starting daemons, and telling them the layout.
 
+use super::drops::{NO_NUMBER, interface_error};
 use super::running::{RunningSwitch, Tools};
 use super::{Kind, open_vswitch, setup, stateful};
 use crate::bed::command::known;
@@ -386,9 +387,15 @@ impl RunningSwitch {
         for daemon in &mut self.daemons {
             daemon.check()?;
         }
-        let text = self.ask_vsctl("--format=json --columns=name,error,ofport list interface")?;
-        if let Some((name, error)) = super::drops::interface_error(&text)? {
-            bail!("port {name}: {error}");
+        // A controller adds ports of its own at any time: a new one waits for its number.
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let text = self.ask_vsctl("--format=json --columns=name,error,ofport list interface")?;
+            match interface_error(&text)? {
+                None => break,
+                Some((name, error)) if error != NO_NUMBER || Instant::now() > end => bail!("port {name}: {error}"),
+                Some(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
         }
         let bonds = self
             .layout

@@ -111,6 +111,9 @@ fn number(line: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// Why an interface is not in use that has neither a number nor an error.
+pub(super) const NO_NUMBER: &str = "it has no port number";
+
 /// The first interface that could not be set up, and why, of `list interface` with columns name,
 /// error and ofport in JSON.
 pub(crate) fn interface_error(text: &str) -> Result<Option<(String, String)>> {
@@ -122,7 +125,7 @@ pub(crate) fn interface_error(text: &str) -> Result<Option<(String, String)>> {
             return Ok(Some((name, error.to_owned())));
         }
         if row[2].as_i64().is_none_or(|number| number < 0) {
-            return Ok(Some((name, "it has no port number".to_owned())));
+            return Ok(Some((name, NO_NUMBER.to_owned())));
         }
     }
     Ok(None)

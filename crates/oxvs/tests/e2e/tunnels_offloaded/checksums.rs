@@ -4,7 +4,7 @@ use super::segments::{inside_of_tunnel, offload};
 use super::{INSIDE, POP, PUSH, Side, V4, V6, skips, two, two_over};
 use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
 use std::net::{Ipv4Addr, SocketAddrV4};
-use testkit::{Capture, Iperf3, Packet, Sandbox, eventually, ping, tshark};
+use testkit::{Capture, Iperf3, Packet, Sandbox, eventually, one_in, ping, tshark};
 
 /// TCP between the hosts, both ways.
 fn tcp(sides: &[Side; 2], bytes: u64) {
@@ -18,12 +18,13 @@ fn outer_checksums_are_right_on_the_wire_over_both_versions_of_ip() {
     if skips() {
         return;
     }
-    for (underlay, tunnel) in [
+    let tunnels = [
         (V4, "type=geneve options:key=42 options:csum=true"),
-        (V4, "type=vxlan options:key=42 options:csum=true"),
         (V6, "type=geneve options:key=42"),
         (V6, "type=vxlan options:key=42"),
-    ] {
+        (V4, "type=vxlan options:key=42 options:csum=true"),
+    ];
+    for (underlay, tunnel) in one_in(2, tunnels) {
         let Some(sides) = two_over(underlay, tunnel) else {
             return;
         };
