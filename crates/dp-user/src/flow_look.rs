@@ -44,13 +44,13 @@ impl FlowSecret {
         self.look_plain(data).unwrap_or_else(|| self.walk(data))
     }
 
-    /// The same of TCP or UDP over IPv4 without tags, options and fragments, whose fields have fixed
-    /// places.
+    /// The same of TCP or UDP over IPv4 without tags, options and fragments, whose fields have
+    /// fixed places.
     #[inline]
     fn look_plain(&self, data: &[u8]) -> Option<Look> {
         let header: &[u8; 38] = data.first_chunk()?;
-        // EtherType, version and header length, type of service; then the fragment's place, the time
-        // to live and the protocol.
+        // EtherType, version and header length, type of service; then the fragment's place, the
+        // time to live and the protocol.
         let (front, back) = (word(header, 12)?, word(header, 20)?);
         let protocol = back & 0xff;
         if front >> 8 != 0x08_0045 || back >> 16 & 0x3fff != 0 || !matches!(protocol, 6 | 17) {

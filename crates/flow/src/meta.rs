@@ -350,9 +350,9 @@ impl PacketMeta {
     }
 
     /// The tunnel that a packet has come from, to be written: its content is that of any other
-    /// packet. All else but the ingress port and the mark is as of a packet just received; where the
-    /// packet has no such metadata yet, it gets `other`. A tunnel is long: in a place that had one
-    /// it is written where it is.
+    /// packet. All else but the ingress port and the mark is as of a packet just received; where
+    /// the packet has no such metadata yet, it gets `other`. A tunnel is long: in a place that had
+    /// one it is written where it is.
     #[inline]
     pub fn renew_tunnel(&mut self, in_port: PortNo, other: impl FnOnce() -> Box<ExtraMeta>) -> &mut Tunnel {
         (self.in_port, self.recirc_id, self.priority) = (in_port, 0, 0);

@@ -1,9 +1,9 @@
 //! Recirculated packets: they go through stages 2 to 7 again, as batches.
 //!
 //! Where the megaflows of a batch do nothing else than to change every packet and to recirculate
-//! it, or to take its outer headers off, the batch goes on as it is. Other recirculated packets are collected, and go on as a batch
-//! before the packet that follows the last of them. Recirculation numbers need not be the same: a
-//! number is part of a packet's metadata, and thereby of its key.
+//! it, or to take its outer headers off, the batch goes on as it is. Other recirculated packets are
+//! collected, and go on as a batch before the packet that follows the last of them. Recirculation
+//! numbers need not be the same: a number is part of a packet's metadata, and thereby of its key.
 //!
 //! Invariants
 //! - What becomes of packets, and in which order, is the same as if each packet went all its way
@@ -99,8 +99,8 @@ impl Pipeline {
         true
     }
 
-    /// Gives the packets of all runs, which were only tracked, a number and what the tracker says in
-    /// their keys. Returns `false` if it does not say the same of all packets of a run.
+    /// Gives the packets of all runs, which were only tracked, a number and what the tracker says
+    /// in their keys. Returns `false` if it does not say the same of all packets of a run.
     #[inline(never)]
     fn renumber_tracked(&self, batch: &mut Batch, id: u32) -> bool {
         let (runs, frames) = batch.parts_mut();

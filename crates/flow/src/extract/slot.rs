@@ -18,8 +18,8 @@ pub struct KeySlot {
     content: Content,
 }
 
-/// Which words of a key need not be zero: a set of these bits, none for those of an IPv4 packet with
-/// plain metadata.
+/// Which words of a key need not be zero: a set of these bits, none for those of an IPv4 packet
+/// with plain metadata.
 type Content = u8;
 
 const PLAIN: Content = 0;

@@ -1,6 +1,6 @@
 //! The fast reader of plain outer headers: IPv4 without options and fragments, UDP, and an Ethernet
-//! frame in VXLAN without extensions or in Geneve. Their fields have fixed places. The result is that
-//! of the walk, which a property test checks; the walk says what is wrong with a packet.
+//! frame in VXLAN without extensions or in Geneve. Their fields have fixed places. The result is
+//! that of the walk, which a test with changed bytes checks; the walk says what is wrong.
 
 use super::geneve::{self, Options};
 use super::ip::{IPV4_LEN, is_unicast};
