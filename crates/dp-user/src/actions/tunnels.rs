@@ -211,8 +211,8 @@ impl Tunnels {
 
 impl Actor {
     /// Takes the outer headers of packets off, none of which is an
-    /// [outer segment](is_outer_segment). Those that have wrong ones are counted, and left without a
-    /// byte; returns whether there are such packets.
+    /// [outer segment](is_outer_segment). Those that have wrong ones are counted, and left without
+    /// a byte; returns whether there are such packets.
     pub(crate) fn pop_tunnels(
         &mut self,
         frames: &mut [Frame],
