@@ -354,6 +354,10 @@ impl PacketMeta {
     /// the packet has no such metadata yet, it gets `other`. A tunnel is long: in a place that had
     /// one it is written where it is.
     #[inline]
+    #[expect(
+        clippy::unnecessary_lazy_evaluations,
+        reason = "only a place that had no tunnel is written as a whole"
+    )]
     pub fn renew_tunnel(&mut self, in_port: PortNo, other: impl FnOnce() -> Box<ExtraMeta>) -> &mut Tunnel {
         (self.in_port, self.recirc_id, self.priority) = (in_port, 0, 0);
         let extra = self.extra.get_or_insert_with(other);
