@@ -33,26 +33,6 @@ fn pseudo(data: &[u8], v6: bool, protocol: u8, len: usize) -> Option<Sum> {
     })
 }
 
-/// Whether the header checksum of IPv4 is right. `start` is the header's length.
-#[inline]
-pub(crate) fn is_header_right(data: &[u8], start: usize) -> bool {
-    match data.first_chunk() {
-        // Without options.
-        Some(header) if start == 20 => of_header(header) == 0,
-        _ => data.get(..start).is_some_and(|header| checksum(header) == 0),
-    }
-}
-
-/// The checksum of an IPv4 header without options.
-#[inline]
-fn of_header(header: &[u8; 20]) -> u16 {
-    let [a, b, c, d, e] = [0, 4, 8, 12, 16].map(|at| {
-        let word = header[at..].first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
-        u64::from(word)
-    });
-    Sum::ZERO.words(a + b + c + d + e).finish()
-}
-
 /// Whether the transport checksum is right. The transport header and data are in `l4..end`.
 pub(crate) fn is_right(data: &[u8], v6: bool, protocol: u8, l4: usize, end: usize) -> bool {
     let Some(body) = data.get(l4..end) else { return false };

@@ -7,6 +7,7 @@ use crate::state::State;
 use crate::tcp::Segment;
 use crate::tracker::ConnectionId;
 use crate::tuple::{ICMP, ICMPV6, SCTP, TCP, Tuple, UDP, pack_v4, pack_v6};
+use wire::checksum::is_ipv4_header_right;
 use wire::headers::{self, Frag, Ip, Ipv6};
 
 /// A packet to track.
@@ -121,7 +122,7 @@ pub(crate) fn parse(data: &[u8], v6: bool, sum: Checksum, parsed: &mut Parsed) -
         return Err(Invalid::Fragment);
     }
     let body = data.get(ip.start..ip.end).ok_or(Invalid::Malformed)?;
-    if !v6 && !checksum::is_header_right(data, ip.start) {
+    if !v6 && !is_ipv4_header_right(data, ip.start) {
         return Err(Invalid::Checksum);
     }
     let (ports, content) = transport(body, ip.protocol, v6)?;

@@ -208,9 +208,10 @@ fn chunk(
     for (packet, read) in packets.iter().zip(&mut *batch) {
         read.read(shared, how.request.zone, packet);
     }
+    // Index 0 is that of no connection.
+    let mut candidates = [0; BATCH];
     if batch.len() > 1 {
         // All loads before the first use: the misses of the batch are in flight together.
-        let mut candidates = [0; BATCH];
         for (read, candidate) in batch.iter().zip(&mut candidates) {
             *candidate = shared.table.touch_slots(views, read.hash).unwrap_or(0);
         }
@@ -218,7 +219,8 @@ fn chunk(
             shared.table.touch_entry(*candidate);
         }
     }
-    for ((packet, read), outcome) in packets.iter_mut().zip(&*batch).zip(outcomes) {
+    let reads = batch.iter().zip(candidates);
+    for ((packet, read), outcome) in packets.iter_mut().zip(reads).zip(outcomes) {
         decide(shared, views, how, packet, read, outcome);
     }
 }
@@ -229,7 +231,7 @@ fn decide(
     views: &mut Views,
     how: &How<'_>,
     packet: &mut Packet<'_>,
-    read: &Read,
+    (read, candidate): (&Read, u32),
     outcome: &mut Outcome,
 ) {
     let How { request, now, .. } = *how;
@@ -239,9 +241,12 @@ fn decide(
     }
     let (parsed, hash) = (&read.parsed, read.hash);
     let kind = Kind::new(&parsed.tuple, request.zone, request.policy.0);
-    let found = shared
-        .table
-        .find(views, hash, &parsed.tuple, kind, now.0)
+    let candidate = match candidate {
+        0 => None,
+        index => shared.table.try_index(index, &parsed.tuple, kind, now.0),
+    };
+    let found = candidate
+        .or_else(|| shared.table.find(views, hash, &parsed.tuple, kind, now.0))
         .or_else(|| translated_before(shared, views, request.zone, packet, kind, now));
     if let Some(found) = found
         && let Some(entry) = shared.table.entry(found.index)

@@ -33,6 +33,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::slice;
 use std::sync::Arc;
 use tunnels::{TunnelSecrets, Tunnels, is_too_big};
+pub(crate) use tunnels::{is_outer_segment, takes_apart};
 use wire::EtherType;
 use wire::headers::behind_tags;
 
@@ -145,7 +146,13 @@ impl Actor {
     ) -> bool {
         match (before, actions) {
             (Before::Changes, [edits @ .., _]) => edit_each(edits, frames),
-            (Before::Tracks, [edits @ .., _]) => self.connections.edit_and_track(edits, frames, now),
+            (Before::Encapsulates, [edits @ .., _]) => {
+                let spare = &mut self.connections.spare;
+                self.tunnels.edit_and_push(edits, frames, spare, now)
+            }
+            (Before::Tracks | Before::TracksOnly, [edits @ .., _]) => {
+                self.connections.edit_and_track(edits, frames, now)
+            }
             _ => self.context(from, depth, now).edit_and_sample(actions, frames),
         }
     }
@@ -311,7 +318,10 @@ impl Context<'_> {
                     if is_too_big(&frame, push) {
                         return self.push_too_big(frame, push, &actions[at..]);
                     }
-                    match self.tunnels.push(&mut frame, push, self.now) {
+                    match self
+                        .tunnels
+                        .push(&mut frame, push, &mut self.connections.spare, self.now)
+                    {
                         Ok(()) => Ok(()),
                         Err(cause) => return self.dropped(cause),
                     }

@@ -1,5 +1,5 @@
-//! Actions that change or track a packet, or hand samples of packets to the control plane, and do
-//! nothing else: workers run them on whole batches, in place.
+//! Actions that change, encapsulate or track a packet, or hand samples of packets to the control
+//! plane, and do nothing else: workers run them on whole batches, in place.
 
 use crate::layers::Layers;
 use crate::rewrite::{self, set_field};
@@ -19,6 +19,8 @@ pub(crate) enum Ending {
     Recirculate(u32),
     /// All are recirculated with a number that carries a hash of each.
     RecirculateByHash,
+    /// All lose their outer headers, and are recirculated as packets of a tunnel's port.
+    TunnelPop,
     /// Anything else: the actions do more than to change the packets and then one of the above.
     Other,
 }
@@ -28,10 +30,16 @@ pub(crate) enum Ending {
 pub(crate) enum Before {
     /// Nothing.
     Nothing,
+    /// They pass the connection tracker, which does not translate them: only what it says of them
+    /// changes.
+    TracksOnly,
     /// They are changed.
     Changes,
     /// Samples are taken of them, and they may be changed.
     Samples,
+    /// They are encapsulated once, and may be changed. Not packets that this
+    /// [takes apart](crate::actions::takes_apart).
+    Encapsulates,
     /// They pass the connection tracker, and may be changed.
     Tracks,
 }
@@ -46,16 +54,20 @@ impl Ending {
                     Action::OutputBond(bond) if edits.iter().all(keeps_bucket) => Ending::Bond(*bond),
                     Action::Recirc(id) => Ending::Recirculate(*id),
                     Action::RecircByHash { .. } => Ending::RecirculateByHash,
+                    Action::TunnelPop { .. } => Ending::TunnelPop,
                     _ => return (Ending::Other, Before::Nothing),
                 };
                 let samples = edits.iter().any(|action| matches!(action, Action::Sample { .. }));
                 let tracks = edits.iter().any(|action| matches!(action, Action::Ct(_)));
-                let before = match (samples, tracks) {
-                    (true, true) => return (Ending::Other, Before::Nothing),
-                    (true, false) => Before::Samples,
-                    (false, true) => Before::Tracks,
-                    (false, false) if edits.is_empty() => Before::Nothing,
-                    (false, false) => Before::Changes,
+                let pushes = edits.iter().filter(|action| matches!(action, Action::TunnelPush(_)));
+                let before = match (samples, tracks, pushes.count()) {
+                    (true, false, 0) => Before::Samples,
+                    (false, true, 0) if edits.iter().all(only_tracks) => Before::TracksOnly,
+                    (false, true, 0) => Before::Tracks,
+                    (false, false, 1) => Before::Encapsulates,
+                    (false, false, 0) if edits.is_empty() => Before::Nothing,
+                    (false, false, 0) => Before::Changes,
+                    _ => return (Ending::Other, Before::Nothing),
                 };
                 (ending, before)
             }
@@ -74,7 +86,10 @@ impl Ending {
     /// Whether all packets are recirculated.
     #[inline]
     pub(crate) fn recirculates(self) -> bool {
-        matches!(self, Ending::Recirculate(_) | Ending::RecirculateByHash)
+        matches!(
+            self,
+            Ending::Recirculate(_) | Ending::RecirculateByHash | Ending::TunnelPop
+        )
     }
 
     /// The number that all packets are recirculated with.
@@ -103,7 +118,16 @@ pub(crate) fn edit_each(edits: &[Action], frames: &mut [Frame]) -> bool {
 
 /// Whether a packet has the same bucket of a bond before and after a change.
 fn keeps_bucket(action: &Action) -> bool {
-    !matches!(action, Action::SetField(_) | Action::SetMpls { .. } | Action::Ct(_))
+    !matches!(
+        action,
+        Action::SetField(_) | Action::SetMpls { .. } | Action::TunnelPush(_) | Action::Ct(_)
+    )
+}
+
+/// Whether an action tracks packets and leaves their bytes as they are: helpers change packets of
+/// translated connections only.
+fn only_tracks(action: &Action) -> bool {
+    matches!(action, Action::Ct(track) if track.request.nat.is_none())
 }
 
 /// Whether actions are changes, and samples that do nothing but to punt.
@@ -119,11 +143,11 @@ fn are_edits(actions: &[Action]) -> bool {
     true
 }
 
-/// Whether an action changes or tracks the packet, and does nothing else.
+/// Whether an action changes, encapsulates or tracks the packet, and does nothing else.
 fn is_edit(action: &Action) -> bool {
     match action {
         Action::SetField(_) | Action::SetMpls { .. } | Action::SetQueue(_) => true,
-        Action::PushVlan(_) | Action::PopVlan | Action::CtClear => true,
+        Action::PushVlan(_) | Action::PopVlan | Action::CtClear | Action::TunnelPush(_) => true,
         Action::Ct(track) => !track.fragments,
         _ => false,
     }

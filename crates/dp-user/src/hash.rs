@@ -158,6 +158,20 @@ impl KeyHasher {
         finish(product(hash, id.into(), &self.secrets[Field::RecircId.word() / 2]))
     }
 
+    /// The same where the packet was tracked meanwhile. Of what the tracker says it reads what may
+    /// differ between packets with the same headers: state, zone, mark and label.
+    #[inline(always)]
+    pub(crate) fn recirculated_tracked(&self, hash: u64, key: &Key, id: u32) -> u64 {
+        let [state, mark, label] = [Field::CtState, Field::CtMark, Field::CtLabel].map(Field::word);
+        let across = |[a, b]: [usize; 2]| {
+            let secret = [self.secrets[a / 2][a % 2], self.secrets[b / 2][b % 2]];
+            product(key.words()[a], key.words()[b], &secret)
+        };
+        let sum = product(hash, id.into(), &self.secrets[Field::RecircId.word() / 2]);
+        let sum = sum.wrapping_add(across([state, mark]));
+        finish(sum.wrapping_add(across([label - 1, label])))
+    }
+
     /// The hash of the bits of a key that a mask leaves.
     #[inline]
     pub(crate) fn masked(&self, key: &Key, mask: &MaskPairs) -> u64 {

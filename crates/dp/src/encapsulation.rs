@@ -1,7 +1,7 @@
 //! Outer headers of tunnels in actions and in packets' metadata.
 
 use crate::DropCause;
-use flow::{PortNo, Tunnel, TunnelDetails, TunnelOptionBytes};
+use flow::{PortNo, Tunnel, TunnelDetails};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -86,14 +86,16 @@ pub const fn cause_of_refusal(refusal: Refusal) -> DropCause {
 /// The metadata of a packet with these outer headers. All packets of a datapath need the same
 /// secret.
 pub fn tunnel_of(outer: &Decapsulated<'_>, secret: &impl BuildHasher) -> Tunnel {
-    let mut options = TunnelOptionBytes::NONE;
-    let details = match outer.details {
-        Details::None => TunnelDetails::None,
-        Details::Geneve(all) => {
-            // A packet has no more than fit.
-            options = TunnelOptionBytes::new(all.bytes(), secret).unwrap_or_default();
-            TunnelDetails::None
-        }
+    let mut tunnel = Tunnel::BLANK;
+    write_tunnel(&mut tunnel, outer, secret);
+    tunnel
+}
+
+/// The same, written to a place that had the metadata of another packet.
+#[inline]
+pub fn write_tunnel(tunnel: &mut Tunnel, outer: &Decapsulated<'_>, secret: &impl BuildHasher) {
+    tunnel.details = match outer.details {
+        Details::None | Details::Geneve(_) => TunnelDetails::None,
         Details::Gbp(gbp) => TunnelDetails::Gbp {
             id: gbp.id,
             flags: gbp.flags,
@@ -108,22 +110,20 @@ pub fn tunnel_of(outer: &Decapsulated<'_>, secret: &impl BuildHasher) -> Tunnel 
             message: gtpu.message,
         },
     };
-    let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
-    Tunnel {
-        id: outer.id.unwrap_or(0),
-        src: outer.src,
-        dst: outer.dst,
-        tp_src: outer.tp_src,
-        tp_dst: outer.tp_dst,
-        tos: outer.tos,
-        ttl: outer.ttl,
-        flags: flag(outer.csum, Tunnel::CSUM)
-            | flag(outer.id.is_some(), Tunnel::KEY)
-            | flag(outer.oam, Tunnel::OAM)
-            | flag(matches!(outer.inner, Inner::Packet(_)), Tunnel::NO_ETHERNET),
-        details,
-        options,
+    match outer.details {
+        // A packet has no more than fit.
+        Details::Geneve(options) => _ = tunnel.options.replace(options.bytes(), secret),
+        _ => tunnel.options.clear(),
     }
+    let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
+    tunnel.id = outer.id.unwrap_or(0);
+    (tunnel.src, tunnel.dst) = (outer.src, outer.dst);
+    (tunnel.tp_src, tunnel.tp_dst) = (outer.tp_src, outer.tp_dst);
+    (tunnel.tos, tunnel.ttl) = (outer.tos, outer.ttl);
+    tunnel.flags = flag(outer.csum, Tunnel::CSUM)
+        | flag(outer.id.is_some(), Tunnel::KEY)
+        | flag(outer.oam, Tunnel::OAM)
+        | flag(matches!(outer.inner, Inner::Packet(_)), Tunnel::NO_ETHERNET);
 }
 
 /// Prints as Open vSwitch prints the action: `tnl_push(tnl_port(4789),header(size=50,type=4,eth(…),

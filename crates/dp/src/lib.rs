@@ -40,7 +40,7 @@ pub use datapath::{
     CacheStats, Datapath, DpError, FlowDump, FlowStats, Limits, PortCounters, PutFlow, PutFlowError, QosReport,
 };
 pub use drops::DropCause;
-pub use encapsulation::{PathLimit, Sequence, TunnelPush, cause_of_refusal, tunnel_of};
+pub use encapsulation::{PathLimit, Sequence, TunnelPush, cause_of_refusal, tunnel_of, write_tunnel};
 pub use flow::{Key, Mask, PortNo};
 pub use flow_hash::{FieldsHash, FlowHash};
 pub use meter::{

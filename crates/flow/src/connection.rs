@@ -1,7 +1,7 @@
 //! The fields of a key that say which connection a packet belongs to.
 
-use crate::field::fill;
-use crate::{Connection, Field, KEY_WORDS, Key, OriginalTuple};
+use crate::field::{fill, words_of};
+use crate::{Connection, Field, Key, OriginalTuple, Prerequisite};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
@@ -51,38 +51,24 @@ fn bits_of_v6(address: IpAddr) -> u128 {
 }
 
 /// The words of connections: no other field lies in them.
-const OF_CONNECTIONS: Range<usize> = {
-    let (mut first, mut end, mut n) = (KEY_WORDS, 0, 0);
-    while n < Field::ALL.len() {
-        let field = Field::ALL[n];
-        if field.is_of_connection() {
-            let (low, high) = (field.word(), field.word() + 1 - (field.info().bits > 64) as usize);
-            first = if high - 1 < first { high - 1 } else { first };
-            end = if low + 1 > end { low + 1 } else { end };
-        }
-        n += 1;
-    }
-    n = 0;
-    while n < Field::ALL.len() {
-        let word = Field::ALL[n].word();
-        assert!(Field::ALL[n].is_of_connection() == (first <= word && word < end));
-        n += 1;
-    }
-    first..end
-};
+const OF_CONNECTIONS: Range<usize> = words_of(Prerequisite::Connection);
+
+/// Those of IPv6 addresses.
+const OF_IPV6: Range<usize> = Field::CtIpv6Src.word() - 1..Field::CtIpv6Dst.word() + 1;
 
 impl Key {
     /// Sets the fields of a connection; those that it does not have become zero.
     #[inline]
     pub fn set_connection(&mut self, connection: &Connection) {
-        let (mut addresses, mut sides) = ([0; 2], [0; 2]);
         let (mut protocol, mut ports) = (0, [0; 2]);
+        let mut addresses = [0; 2];
+        self.words[OF_IPV6].fill(0);
         if let Some(original) = &connection.original {
             protocol = original.protocol.into();
             ports = [original.tp_src.into(), original.tp_dst.into()];
             match (original.src, original.dst) {
                 (IpAddr::V4(src), IpAddr::V4(dst)) => addresses = [src.to_bits().into(), dst.to_bits().into()],
-                (src, dst) => sides = [src, dst].map(bits_of_v6),
+                (src, dst) => self.set_sides(src, dst),
             }
         }
         let fields = [
@@ -97,8 +83,13 @@ impl Key {
         fill(&mut self.words, [(Field::CtMark, connection.mark.into())]);
         fill(&mut self.words, addresses);
         self.set(Field::CtLabel, connection.label);
-        self.set(Field::CtIpv6Src, sides[0]);
-        self.set(Field::CtIpv6Dst, sides[1]);
+    }
+
+    /// Sets the addresses of a connection of IPv6.
+    #[inline(never)]
+    fn set_sides(&mut self, src: IpAddr, dst: IpAddr) {
+        self.set(Field::CtIpv6Src, bits_of_v6(src));
+        self.set(Field::CtIpv6Dst, bits_of_v6(dst));
     }
 
     /// Takes the fields of a connection away: the packet is untracked.

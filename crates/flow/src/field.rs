@@ -4,6 +4,8 @@
 //! A mask has a bit for each word, 64 in all. The values of tunnel options (up to 32 words) have no
 //! room: a key has a hash of them, and only packets from tunnels have them beside the key.
 
+use std::ops::Range;
+
 /// Words in a key.
 pub const KEY_WORDS: usize = {
     let (mut words, mut n) = (0, 0);
@@ -389,6 +391,27 @@ impl Field {
             info.name == name || info.ovs_name == name
         })
     }
+}
+
+/// The words of the fields of a prerequisite, in which no other field lies.
+pub(crate) const fn words_of(prerequisite: Prerequisite) -> Range<usize> {
+    let (mut first, mut end, mut n) = (KEY_WORDS, 0, 0);
+    while n < Field::ALL.len() {
+        let field = Field::ALL[n];
+        if field.info().prerequisite as u8 == prerequisite as u8 {
+            let (low, high) = (field.word() + 1 - (field.info().bits > 64) as usize, field.word());
+            first = if low - 1 < first { low - 1 } else { first };
+            end = if high + 1 > end { high + 1 } else { end };
+        }
+        n += 1;
+    }
+    n = 0;
+    while n < Field::ALL.len() {
+        let (info, word) = (Field::ALL[n].info(), Field::ALL[n].word());
+        assert!((info.prerequisite as u8 == prerequisite as u8) == (first <= word && word < end));
+        n += 1;
+    }
+    first..end
 }
 
 /// Reads a field from words.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The number of a datapath port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,6 +118,20 @@ pub enum TunnelDetails {
 }
 
 impl Tunnel {
+    /// To be overwritten.
+    pub const BLANK: Tunnel = Tunnel {
+        id: 0,
+        src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        dst: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        tp_src: 0,
+        tp_dst: 0,
+        tos: 0,
+        ttl: 0,
+        flags: 0,
+        details: TunnelDetails::None,
+        options: TunnelOptionBytes::NONE,
+    };
+
     /// A control packet; the one flag that rules see.
     pub const OAM: u16 = 1;
     /// The bit "don't fragment" of IPv4.
@@ -156,18 +170,41 @@ impl TunnelOptionBytes {
     /// These options; `None` if they are more than [`MAX_TUNNEL_OPTIONS`] bytes. All packets of a
     /// datapath need a hash with the same secret: their megaflows are told apart by it.
     pub fn new(options: &[u8], secret: &impl BuildHasher) -> Option<TunnelOptionBytes> {
-        if options.is_empty() {
-            return Some(TunnelOptionBytes::NONE);
-        }
         let mut own = TunnelOptionBytes::NONE;
-        own.bytes.get_mut(..options.len())?.copy_from_slice(options);
-        own.len = options.len() as u8;
+        own.replace(options, secret).then_some(own)
+    }
+
+    /// Takes other options, whose hash has the same secret; none, and returns `false`, if they are
+    /// more than [`MAX_TUNNEL_OPTIONS`] bytes. Equal options keep their hash.
+    #[inline]
+    pub fn replace(&mut self, options: &[u8], secret: &impl BuildHasher) -> bool {
+        if options.is_empty() {
+            self.clear();
+            return true;
+        }
+        self.bytes() == options || self.replace_other(options, secret)
+    }
+
+    /// Takes all options away.
+    #[inline]
+    pub fn clear(&mut self) {
+        (self.len, self.hash) = (0, 0);
+    }
+
+    fn replace_other(&mut self, options: &[u8], secret: &impl BuildHasher) -> bool {
+        self.clear();
+        let Some(bytes) = self.bytes.get_mut(..options.len()) else {
+            return false;
+        };
+        bytes.copy_from_slice(options);
+        self.len = options.len() as u8;
         // 0 is that of no options.
-        own.hash = secret.hash_one(options) | 1;
-        Some(own)
+        self.hash = secret.hash_one(options) | 1;
+        true
     }
 
     /// The options.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -270,14 +307,13 @@ impl PacketMeta {
         self.extra.as_ref()?.connection.as_ref()
     }
 
-    /// What connection tracking said of a packet that has no other metadata but its ingress port
-    /// and a recirculation id.
+    /// What a packet has that may have come from a tunnel, may have been tracked, and has no other
+    /// metadata but its ingress port and a recirculation id.
     #[inline]
-    pub fn connection_only(&self) -> Option<&Connection> {
+    pub(crate) fn extra_only(&self) -> Option<&ExtraMeta> {
         let extra = self.extra.as_deref()?;
         let others = self.mark | self.priority | extra.dp_hash | extra.packet_type;
-        let is_alone = others == 0 && extra.tunnel.is_none();
-        extra.connection.as_ref().filter(|_| is_alone)
+        (others == 0).then_some(extra)
     }
 
     /// `packet_type`; 0 is Ethernet.
@@ -311,6 +347,22 @@ impl PacketMeta {
             extra.clear();
             extra
         })
+    }
+
+    /// The tunnel that a packet has come from, to be written: its content is that of any other
+    /// packet. All else but the ingress port and the mark is as of a packet just received; where
+    /// the packet has no such metadata yet, it gets `other`. A tunnel is long: in a place that had
+    /// one it is written where it is.
+    #[inline]
+    #[expect(
+        clippy::unnecessary_lazy_evaluations,
+        reason = "only a place that had no tunnel is written as a whole"
+    )]
+    pub fn renew_tunnel(&mut self, in_port: PortNo, other: impl FnOnce() -> Box<ExtraMeta>) -> &mut Tunnel {
+        (self.in_port, self.recirc_id, self.priority) = (in_port, 0, 0);
+        let extra = self.extra.get_or_insert_with(other);
+        (extra.dp_hash, extra.packet_type, extra.connection) = (0, 0, None);
+        extra.tunnel.get_or_insert_with(|| Tunnel::BLANK)
     }
 }
 

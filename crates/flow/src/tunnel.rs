@@ -1,8 +1,16 @@
 //! The fields of a key that say which tunnel a packet came from.
 
 use crate::connection::{names_of_bits, signed_bits};
-use crate::{Field, Key, Tunnel, TunnelDetails};
+use crate::field::{KEY_WORDS, fill, set, word, words_of};
+use crate::{Field, Key, Prerequisite, Tunnel, TunnelDetails};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+
+/// The words of tunnels: no other field lies in them.
+const OF_TUNNELS: Range<usize> = words_of(Prerequisite::Tunnel);
+
+/// Those of IPv6 addresses.
+const OF_IPV6: Range<usize> = Field::TunIpv6Src.word() - 1..Field::TunIpv6Dst.word() + 1;
 
 /// All flags.
 pub(crate) const ALL_FLAGS: u16 = Tunnel::DF | Tunnel::CSUM | Tunnel::KEY | Tunnel::OAM;
@@ -28,42 +36,55 @@ impl Tunnel {
 }
 
 impl Key {
-    /// Sets the fields of a tunnel; all others stay, those of other tunnels too.
+    /// Sets the fields of a tunnel; those that it does not have become zero.
+    #[inline]
     pub fn set_tunnel(&mut self, tunnel: &Tunnel) {
-        self.set(Field::TunId, tunnel.id.into());
-        for (address, v4, v6) in [
-            (tunnel.src, Field::TunSrc, Field::TunIpv6Src),
-            (tunnel.dst, Field::TunDst, Field::TunIpv6Dst),
-        ] {
-            match address {
-                IpAddr::V4(address) => self.set(v4, address.to_bits().into()),
-                IpAddr::V6(address) => self.set(v6, address.to_bits()),
-            }
-        }
-        self.set(Field::TunFlags, tunnel.flags.into());
-        self.set(Field::TunTtl, tunnel.ttl.into());
-        self.set(Field::TunTos, tunnel.tos.into());
-        self.set(Field::TunOptions, tunnel.options.hash().into());
+        let (mut gbp, mut erspan, mut gtpu) = ([0; 2], [0; 4], [0; 2]);
         match tunnel.details {
             TunnelDetails::None => {}
-            TunnelDetails::Gbp { id, flags } => {
-                self.set(Field::TunGbpId, id.into());
-                self.set(Field::TunGbpFlags, flags.into());
-            }
-            TunnelDetails::ErspanV1 { index } => {
-                self.set(Field::TunErspanVer, 1);
-                self.set(Field::TunErspanIdx, index.into());
-            }
-            TunnelDetails::ErspanV2 { egress, hwid } => {
-                self.set(Field::TunErspanVer, 2);
-                self.set(Field::TunErspanDir, egress.into());
-                self.set(Field::TunErspanHwid, hwid.into());
-            }
-            TunnelDetails::Gtpu { flags, message } => {
-                self.set(Field::TunGtpuFlags, flags.into());
-                self.set(Field::TunGtpuMsgtype, message.into());
-            }
+            TunnelDetails::Gbp { id, flags } => gbp = [id.into(), flags.into()],
+            TunnelDetails::ErspanV1 { index } => erspan = [1, index.into(), 0, 0],
+            TunnelDetails::ErspanV2 { egress, hwid } => erspan = [2, 0, egress.into(), hwid.into()],
+            TunnelDetails::Gtpu { flags, message } => gtpu = [flags.into(), message.into()],
         }
+        let words = &mut self.words;
+        fill(words, [(Field::TunId, tunnel.id)]);
+        if let (IpAddr::V4(src), IpAddr::V4(dst)) = (tunnel.src, tunnel.dst) {
+            let (src, dst) = (src.to_bits().into(), dst.to_bits().into());
+            fill(words, [(Field::TunSrc, src), (Field::TunDst, dst)]);
+            words[OF_IPV6].fill(0);
+        } else {
+            set_addresses(words, tunnel.src, tunnel.dst);
+        }
+        // Two parts: one of six fields stays a loop.
+        let all = word([
+            (Field::TunFlags, tunnel.flags.into()),
+            (Field::TunTtl, tunnel.ttl.into()),
+            (Field::TunTos, tunnel.tos.into()),
+        ]);
+        let some = word([
+            (Field::TunGbpId, gbp[0]),
+            (Field::TunGbpFlags, gbp[1]),
+            (Field::TunErspanVer, erspan[0]),
+        ]);
+        words[Field::TunFlags.word()] = all | some;
+        fill(
+            words,
+            [
+                (Field::TunErspanIdx, erspan[1]),
+                (Field::TunErspanDir, erspan[2]),
+                (Field::TunErspanHwid, erspan[3]),
+                (Field::TunGtpuFlags, gtpu[0]),
+                (Field::TunGtpuMsgtype, gtpu[1]),
+            ],
+        );
+        fill(words, [(Field::TunOptions, tunnel.options.hash())]);
+    }
+
+    /// Takes the fields of a tunnel away: the packet came from none.
+    #[inline]
+    pub(crate) fn clear_tunnel(&mut self) {
+        self.words[OF_TUNNELS].fill(0);
     }
 
     /// The outer source and destination address; `None` if the packet came from no tunnel. The
@@ -83,6 +104,23 @@ impl Key {
     /// Takes the fields of a tunnel from another key; all others stay.
     pub fn copy_tunnel(&mut self, from: &Key) {
         Field::of_tunnels().for_each(|field| self.set(field, from.get(field)));
+    }
+}
+
+/// Sets the addresses of a tunnel over IPv6.
+#[inline(never)]
+fn set_addresses(words: &mut [u64; KEY_WORDS], src: IpAddr, dst: IpAddr) {
+    fill(words, [(Field::TunSrc, 0)]);
+    for (address, v4, v6) in [
+        (src, Field::TunSrc, Field::TunIpv6Src),
+        (dst, Field::TunDst, Field::TunIpv6Dst),
+    ] {
+        let (low, high) = match address {
+            IpAddr::V4(address) => (address.to_bits(), 0),
+            IpAddr::V6(address) => (0, address.to_bits()),
+        };
+        set(words, v4, low.into());
+        set(words, v6, high);
     }
 }
 
@@ -153,6 +191,8 @@ mod tests {
             ([10, 0, 0, 1].into(), [10, 0, 0, 2].into()),
             (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::from_bits(5 << 70).into()),
         ];
+        // A key that had another tunnel's fields before.
+        let mut other = Key::ZERO;
         for details in details {
             for (src, dst) in addresses {
                 let tunnel = Tunnel {
@@ -167,9 +207,12 @@ mod tests {
                     details,
                     options: TunnelOptionBytes::NONE,
                 };
-                let mut key = Key::ZERO;
+                let mut key = other;
                 key.set_tunnel(&tunnel);
                 assert_eq!(key.tunnel(), Some(tunnel));
+                other = key;
+                key.clear_tunnel();
+                assert_eq!(key, Key::ZERO);
             }
         }
         assert_eq!(Key::ZERO.tunnel(), None);

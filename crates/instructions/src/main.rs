@@ -5,8 +5,9 @@
 //! arguments, the cases. The difference of two runs with different numbers of packets is the cost
 //! of the additional packets; everything else, warm caches included, is the same in both.
 
-use conntrack::{PolicyId, Request};
-use dp::{Action, BondTable, Effect, FlowHash, PortNo, PuntReason, SetField, Slowpath, Track, Translation, Upcall};
+use conntrack::{Nat, Range, Request};
+use dp::{Action, BondTable, Effect, FlowHash, PathLimit, PortNo, PuntReason, SetField, Slowpath, Track, Translation};
+use dp::{TunnelPush, Upcall};
 use dp_user::pipeline::{BATCH, Budget, Pipeline};
 use flow::{Field, Mask, RecircId};
 use nanos::Nanos;
@@ -16,7 +17,9 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::VlanTag;
+use tunnel::format::geneve::OptionsBuffer;
+use tunnel::format::{Body, Encapsulation, FlowLabel, Format, Inner, Kind, Outer, Packet, SourcePorts};
+use wire::{MacAddr, VlanTag};
 
 /// A case: matches and actions.
 struct Case {
@@ -31,15 +34,24 @@ struct Case {
     /// How often each packet is recirculated.
     recirculations: u32,
     /// What the tracker does with a packet before it is recirculated.
-    track: Option<Request>,
+    track: Option<fn() -> Request>,
     /// Packets leave by two members of a bond.
     bond: bool,
     /// Packets are recirculated once by a hash, of which 16 values have a megaflow each.
     select: bool,
+    /// Packets come with outer headers, which are taken off.
+    pop: Option<Format>,
 }
 
 /// Packets before those that count, at least: more than the signature cache has places.
 const WARM: usize = 32 * 1024;
+
+/// The port of tunnels.
+const TUNNEL: PortNo = PortNo(9);
+
+/// The UDP ports of tunnels.
+const VXLAN: u16 = 4789;
+const GENEVE: u16 = 6081;
 
 /// The number of a case's bond.
 const BOND: u32 = 1;
@@ -57,17 +69,39 @@ const CONNECTIONS: &[Field] = &[
     Field::TpDst,
 ];
 
+/// The fields by which outer packets find their tunnel, and inner ones the rules of its port.
+const OUTER: &[Field] = &[
+    Field::EthType,
+    Field::IpProto,
+    Field::IpFrag,
+    Field::Ipv4Dst,
+    Field::TpDst,
+    Field::TunId,
+    Field::TunSrc,
+    Field::TunDst,
+];
+
 /// Every packet's connection is committed; it is new only once.
-const COMMIT: Request = Request {
-    zone: 1,
-    commit: true,
-    force: false,
-    mark: None,
-    label: None,
-    policy: PolicyId(0),
-    nat: None,
-    helper: None,
-};
+fn commit() -> Request {
+    Request {
+        zone: 1,
+        commit: true,
+        ..Request::default()
+    }
+}
+
+/// The same, with a source of the connection's own.
+fn translate() -> Request {
+    let addresses = Some(([192, 0, 2, 1].into(), [192, 0, 2, 250].into()));
+    let range = Range {
+        addresses,
+        ..Range::default()
+    };
+    Request {
+        nat: Some(Nat::Source(range)),
+        ..commit()
+    }
+}
 
 const CASES: &[Case] = &[
     case("connections", 1000, CONNECTIONS, 1, none),
@@ -104,10 +138,25 @@ const CASES: &[Case] = &[
         ..case("select-20k", 20_000, &[], 1, none)
     },
     case("connections-20k", 20_000, CONNECTIONS, 1, none),
+    case("vxlan-push", 1000, &[Field::EthType], 1, push_vxlan),
+    case("geneve-push", 1000, &[Field::EthType], 1, push_geneve),
+    Case {
+        pop: Some(Format::Vxlan { gbp: false, gpe: false }),
+        ..case("vxlan-pop", 1000, OUTER, 1, none)
+    },
+    Case {
+        pop: Some(Format::Geneve),
+        ..case("geneve-pop", 1000, OUTER, 1, none)
+    },
     Case {
         recirculations: 1,
-        track: Some(COMMIT),
+        track: Some(commit),
         ..case("tracked", 1000, &[Field::EthType, Field::CtState], 1, none)
+    },
+    Case {
+        recirculations: 1,
+        track: Some(translate),
+        ..case("translated", 1000, &[Field::EthType, Field::CtState], 1, none)
     },
     Case {
         limit: 500,
@@ -133,6 +182,7 @@ const fn case(
         track: None,
         bond: false,
         select: false,
+        pop: None,
     }
 }
 
@@ -170,6 +220,64 @@ fn sampled() -> Vec<Option<Action>> {
     vec![Some(Action::Sample { probability, steps: 1 }), Some(punt)]
 }
 
+/// The outer headers of a tunnel between two hosts; Geneve has an option, as OVN sends it.
+fn headers(geneve: bool) -> Option<Encapsulation> {
+    let mut options = OptionsBuffer::default();
+    options.push(0x102, 0x80, &[0, 1, 0, 2]).ok()?;
+    let outer = Outer {
+        ethernet: Some((MacAddr([2, 4, 0, 0, 0, 1]), MacAddr([2, 4, 0, 0, 0, 2]))),
+        src: [172, 31, 0, 2].into(),
+        dst: [172, 31, 0, 1].into(),
+        tos: 0,
+        ttl: 64,
+        df: true,
+        label: FlowLabel::Zero,
+        ports: SourcePorts::default(),
+    };
+    let body = match geneve {
+        false => Body::Vxlan {
+            port: VXLAN,
+            csum: false,
+            id: 42,
+            gbp: None,
+            gpe: false,
+        },
+        true => Body::Geneve {
+            port: GENEVE,
+            csum: false,
+            id: 42,
+            oam: false,
+            options: options.options(),
+        },
+    };
+    Encapsulation::new(&outer, &body, Inner::Ethernet).ok()
+}
+
+fn push(geneve: bool) -> Vec<Option<Action>> {
+    let push = headers(geneve).map(|headers| TunnelPush {
+        port: TUNNEL,
+        underlay: PortNo(4),
+        kind: if geneve { Kind::Geneve } else { Kind::Vxlan },
+        headers,
+        sequence: None,
+        limit: Some(PathLimit {
+            mtu: 1500,
+            fragments: false,
+            id: Some(42),
+            answers: true,
+        }),
+    });
+    vec![push.map(|push| Action::TunnelPush(push.into()))]
+}
+
+fn push_vxlan() -> Vec<Option<Action>> {
+    push(false)
+}
+
+fn push_geneve() -> Vec<Option<Action>> {
+    push(true)
+}
+
 impl Slowpath for &'static Case {
     fn upcall(&self, upcall: &Upcall<'_>, _: Nanos) -> Translation {
         let mut mask = Mask::exact(Field::InPort);
@@ -178,6 +286,8 @@ impl Slowpath for &'static Case {
             mask.add_bits(Field::Ipv4Src, upcall.key.get(Field::EthSrc) % self.masks);
         }
         let number = upcall.key.get(Field::RecircId) as u32;
+        let pop = self.pop.filter(|_| upcall.key.in_port() != TUNNEL);
+        let pop = pop.map(|format| Action::TunnelPop { port: TUNNEL, format });
         let output = match number < self.recirculations {
             true => Action::Recirc(number + 1),
             false if self.select && number == 0 => Action::RecircByHash {
@@ -192,12 +302,12 @@ impl Slowpath for &'static Case {
             false => mask.add(Field::RecircId),
         }
         let track = self.track.filter(|_| number < self.recirculations).map(|request| {
-            let fragments = false;
+            let (request, fragments) = (request(), false);
             Action::Ct(Arc::new(Track { request, fragments }))
         });
         let actions: Vec<Action> = (self.change)()
             .into_iter()
-            .chain([track, Some(output)])
+            .chain([track, Some(pop.unwrap_or(output))])
             .flatten()
             .collect();
         Translation {
@@ -215,8 +325,9 @@ impl Slowpath for &'static Case {
     fn port_failed(&self, _: PortNo) {}
 }
 
-/// A file of an UDP packet for each flow.
-fn capture(flows: u32) -> Vec<u8> {
+/// A file of an UDP packet for each flow, with outer headers where they are taken off.
+fn capture(flows: u32, pop: Option<Format>) -> Vec<u8> {
+    let headers = pop.and_then(|format| headers(format == Format::Geneve));
     let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
     file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
     for flow in 0..flows {
@@ -232,9 +343,18 @@ fn capture(flows: u32) -> Vec<u8> {
         packet[30..40].copy_from_slice(&[192, 0, 2, 1, 0, 7, 0, 53, 0, 26]);
         let sum = wire::checksum::checksum(&packet[14..34]);
         packet[24..26].copy_from_slice(&sum.to_be_bytes());
+        let mut packet = [vec![0; headers.as_ref().map_or(0, Encapsulation::len)], packet.to_vec()].concat();
+        if let Some(headers) = &headers {
+            let own = Packet {
+                hash: flow.wrapping_mul(0x9e37_79b9),
+                ..Packet::default()
+            };
+            // A packet of this length fits.
+            let _ = headers.write(&mut packet, &own);
+        }
+        let len = (packet.len() as u32).to_le_bytes();
         file.extend([0; 8]);
-        file.extend(60_u32.to_le_bytes());
-        file.extend(60_u32.to_le_bytes());
+        file.extend([len, len].concat());
         file.extend(packet);
     }
     file
@@ -242,7 +362,7 @@ fn capture(flows: u32) -> Vec<u8> {
 
 fn run(case: &'static Case, packets: usize) -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join(format!("instructions-{}.pcap", std::process::id()));
-    std::fs::write(&path, capture(case.flows))?;
+    std::fs::write(&path, capture(case.flows, case.pop))?;
     let options = BTreeMap::from([
         ("rx_pcap".to_owned(), path.to_string_lossy().into_owned()),
         ("infinite_rx".to_owned(), "true".to_owned()),

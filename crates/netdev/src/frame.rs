@@ -222,6 +222,7 @@ impl Frame {
     /// # Errors
     /// [`FrameError::NoRoom`] where the headroom (at least 118 bytes on a received frame) is used
     /// up.
+    #[inline]
     pub fn prepend(&mut self, n: usize) -> Result<&mut [u8], FrameError> {
         // The room of the vnet header stays free, so that a frame can always be sent.
         if n + vnet::LEN > self.start as usize {
@@ -238,6 +239,7 @@ impl Frame {
     /// # Errors
     /// [`FrameError::Short`] if there are fewer, [`FrameError::ChecksumPending`] if a pending
     /// checksum covers them.
+    #[inline]
     pub fn advance(&mut self, n: usize) -> Result<(), FrameError> {
         if n > self.len() {
             return Err(FrameError::Short);
@@ -286,6 +288,7 @@ impl Frame {
     }
 
     /// Cuts the packet to at most `n` bytes.
+    #[inline]
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(u32::try_from(n).unwrap_or(u32::MAX));
     }

@@ -21,6 +21,7 @@ mod gre;
 mod gtpu;
 mod inner;
 mod ip;
+mod plain;
 mod refusal;
 mod srv6;
 mod template;
@@ -143,7 +144,16 @@ pub enum Details<'a> {
 ///
 /// # Errors
 /// [`Refusal`]: the packet has to be dropped and counted.
+#[inline(always)]
 pub fn decapsulate(format: Format, packet: &[u8], checksums: Checksums) -> Result<Decapsulated<'_>, Refusal> {
+    match plain::parse(format, packet, checksums) {
+        Some(found) => Ok(found),
+        None => walk(format, packet, checksums),
+    }
+}
+
+/// The same by a walk over all headers.
+fn walk(format: Format, packet: &[u8], checksums: Checksums) -> Result<Decapsulated<'_>, Refusal> {
     let ip = ip::parse(packet, checksums)?;
     let (ports, found) = match format {
         Format::Gre => (None, gre::parse(&ip, checksums)?),
@@ -201,6 +211,7 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     /// A packet of `kind` with nothing special.
+    #[inline]
     fn new(kind: Kind, id: Option<u64>, inner: Inner, start: usize, end: usize) -> Found<'a> {
         Found {
             kind,
@@ -215,6 +226,7 @@ impl<'a> Found<'a> {
     }
 
     /// The same at offsets that also count a header before it.
+    #[inline]
     fn behind(self, header: usize) -> Found<'a> {
         Found {
             start: self.start + header,
@@ -228,6 +240,7 @@ impl<'a> Found<'a> {
 ///
 /// # Panics
 /// If the bytes end before.
+#[inline]
 fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -236,6 +249,7 @@ fn be16(bytes: &[u8], at: usize) -> u16 {
 ///
 /// # Panics
 /// If the bytes end before.
+#[inline]
 fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from(be16(bytes, at)) << 16 | u32::from(be16(bytes, at + 2))
 }

@@ -87,6 +87,26 @@ pub fn checksum(data: &[u8]) -> u16 {
     Sum::ZERO.bytes(data).finish()
 }
 
+/// Whether the header checksum of IPv4 is right. `start` is the header's length.
+#[inline]
+pub fn is_ipv4_header_right(data: &[u8], start: usize) -> bool {
+    match data.first_chunk() {
+        // Without options.
+        Some(header) if start == 20 => of_ipv4_header(header) == 0,
+        _ => data.get(..start).is_some_and(|header| checksum(header) == 0),
+    }
+}
+
+/// The checksum of an IPv4 header without options.
+#[inline]
+fn of_ipv4_header(header: &[u8; 20]) -> u16 {
+    let [a, b, c, d, e] = [0, 4, 8, 12, 16].map(|at| {
+        let word = header[at..].first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+        u64::from(word)
+    });
+    Sum::ZERO.words(a + b + c + d + e).finish()
+}
+
 /// The pseudo header of TCP, UDP and others over IPv4 (RFC 9293 §3.1). `len` counts the header and
 /// data of the upper layer.
 pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u32) -> Sum {

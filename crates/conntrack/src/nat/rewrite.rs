@@ -15,7 +15,46 @@ use wire::crc32c;
 pub(crate) fn translate(data: &mut [u8], parsed: &Parsed, to: &Tuple, sum: Checksum) {
     match parsed.content {
         Content::Error(inner) => error(data, parsed, inner, to, sum),
+        _ if sum != Checksum::Partial && plain(data, parsed, to).is_some() => {}
         _ => drop(packet(data, 0, (parsed.l4, parsed.end), to, sum)),
+    }
+}
+
+/// What [`packet`] does, for TCP and UDP over IPv4: the old tuple was read from the packet. `None`,
+/// and nothing is changed, of other packets.
+fn plain(data: &mut [u8], parsed: &Parsed, to: &Tuple) -> Option<()> {
+    let at = match (to.protocol(), to.is_ipv6()) {
+        (TCP, false) => 16,
+        (UDP, false) => 6,
+        _ => return None,
+    };
+    let (old, new) = (parsed.tuple.words(), to.words());
+    let (header, body) = data.split_at_mut_checked(parsed.l4)?;
+    let header: &mut [u8; 20] = header.first_chunk_mut()?;
+    let checksum = body.get(at..at + 2)?;
+    let addresses = change(old.0[0], new.0[0]);
+    let both = addresses.and(change(old.1.into(), new.1.into()));
+    let was = u16::from_be_bytes([checksum[0], checksum[1]]);
+    if both != Sum::ZERO && !(at == 6 && was == 0) {
+        let sum = both.word(!was);
+        let sum = if at == 6 { sum.finish_udp() } else { sum.finish() };
+        body[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    body[..4].copy_from_slice(&new.1.to_be_bytes());
+    if addresses != Sum::ZERO {
+        let sum = addresses.word(!u16::from_be_bytes([header[10], header[11]]));
+        header[10..12].copy_from_slice(&sum.finish().to_be_bytes());
+        header[12..20].copy_from_slice(&new.0[0].to_be_bytes());
+    }
+    Some(())
+}
+
+/// What a change adds to the sum of a packet: nothing if there is none.
+#[inline]
+fn change(old: u64, new: u64) -> Sum {
+    match old == new {
+        true => Sum::ZERO,
+        false => Sum::ZERO.words(!old).words(new),
     }
 }
 
@@ -155,4 +194,56 @@ fn write(data: &mut [u8], at: usize, new: &[u8]) -> Sum {
     let delta = words.fold(Sum::ZERO, |sum, (old, new)| sum.word(!word(old)).word(word(new)));
     old.copy_from_slice(new);
     delta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::parse;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    proptest! {
+        #[test]
+        fn plain_packets_become_what_all_packets_become(
+            tcp: bool,
+            tuple: (u32, u32, u16, u16),
+            same: (bool, bool),
+            to: (u32, u32, u16, u16),
+            sum: u16,
+            none: bool,
+            options in 0usize..3,
+            payload in prop::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let protocol = if tcp { TCP } else { UDP };
+            let start = 20 + 4 * options;
+            let mut data = vec![0; start];
+            data[0] = 0x40 | (start / 4) as u8;
+            data[9] = protocol;
+            data[12..16].copy_from_slice(&tuple.0.to_be_bytes());
+            data[16..20].copy_from_slice(&tuple.1.to_be_bytes());
+            data.extend([tuple.2.to_be_bytes(), tuple.3.to_be_bytes()].concat());
+            let sum = if none { 0 } else { sum }.to_be_bytes();
+            match tcp {
+                true => data.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 16, 1, 0, sum[0], sum[1], 0, 0]),
+                false => data.extend([0, 8 + payload.len() as u8, sum[0], sum[1]]),
+            }
+            data.extend(payload);
+            let len = data.len() as u16;
+            data[2..4].copy_from_slice(&len.to_be_bytes());
+            data[10..12].fill(0);
+            let header = wire::checksum::checksum(&data[..start]);
+            data[10..12].copy_from_slice(&header.to_be_bytes());
+            let mut parsed = Parsed::BLANK;
+            prop_assert_eq!(parse(&data, false, Checksum::Good, &mut parsed), Ok(()));
+            let source = if same.0 { (tuple.0, tuple.2) } else { (to.0, to.2) };
+            let target = if same.1 { (tuple.1, tuple.3) } else { (to.1, to.3) };
+            let address = |bits| IpAddr::from(Ipv4Addr::from_bits(bits));
+            let to = Tuple::new(address(source.0), address(target.0), protocol, source.1, target.1).unwrap();
+            let mut other = data.clone();
+            prop_assert!(plain(&mut data, &parsed, &to).is_some());
+            packet(&mut other, 0, (parsed.l4, parsed.end), &to, Checksum::Good);
+            prop_assert_eq!(data, other);
+        }
+    }
 }

@@ -59,13 +59,13 @@ impl Buckets {
         None
     }
 
-    /// Loads the first slots of a search, and returns the first index with this tag. The load is
-    /// for its effect on the cache.
+    /// Loads the first slots of a search, also for the effect on the cache, and returns the first
+    /// index with this tag.
     #[inline(always)]
     pub(crate) fn touch(&self, tag: u32) -> Option<u32> {
         let mut at = self.home(tag);
         for _ in 0..4 {
-            let slot = self.slots[at].load(Ordering::Relaxed);
+            let slot = self.slots[at].load(Ordering::Acquire);
             if (slot >> 32) as u32 == tag {
                 return Some(slot as u32).filter(|index| *index != 0);
             }

@@ -159,7 +159,8 @@ impl Table {
         self.entries.bytes() + self.extensions.bytes() + slots * 8
     }
 
-    /// The first half of a lookup in a batch: loads what [`Table::find`] will read.
+    /// The first half of a lookup in a batch: loads what [`Table::find`] will read, and returns the
+    /// index to [try](Table::try_index) before. The caller is in a batch.
     #[inline(always)]
     pub(crate) fn touch_slots(&self, views: &mut Views, hash: u64) -> Option<u32> {
         self.view(views, shard_of(hash)).touch(tag_of(hash))
@@ -224,14 +225,19 @@ impl Table {
 
     #[inline(always)]
     fn search(&self, buckets: &Buckets, hash: u64, tuple: &Tuple, kind: Kind, now: u64) -> Option<Found> {
-        buckets.find(tag_of(hash), |index| {
-            let entry = self.entries.get(index)?;
-            let reply = entry.matches(tuple, kind, |extension| {
-                Some(self.extensions.get(extension)?.difference(tuple.words().0))
-            })?;
-            let lives = entry.is_live() && !self.has_expired(index, entry, now);
-            lives.then_some(Found { index, reply })
-        })
+        buckets.find(tag_of(hash), |index| self.try_index(index, tuple, kind, now))
+    }
+
+    /// The connection of this index, if it is the packet's and not over at `now`. Whoever has read
+    /// the index from a slot in this batch, finds the same with [`Table::find`].
+    #[inline(always)]
+    pub(crate) fn try_index(&self, index: u32, tuple: &Tuple, kind: Kind, now: u64) -> Option<Found> {
+        let entry = self.entries.get(index)?;
+        let reply = entry.matches(tuple, kind, |extension| {
+            Some(self.extensions.get(extension)?.difference(tuple.words().0))
+        })?;
+        let lives = entry.is_live() && !self.has_expired(index, entry, now);
+        lives.then_some(Found { index, reply })
     }
 
     /// Locks the shards of two hashes.

@@ -159,10 +159,8 @@ impl Connections {
     /// Takes the metadata of connections and tunnels off packets that leave, for others.
     pub(crate) fn reclaim(&mut self, frames: &mut [Frame]) {
         for frame in frames {
-            if let Some(extra) = frame.meta.take_extra()
-                && self.spare.len() < SPARE
-            {
-                self.spare.push(extra);
+            if let Some(extra) = frame.meta.take_extra() {
+                keep(&mut self.spare, extra);
             }
         }
     }
@@ -215,6 +213,14 @@ impl Context<'_> {
             note(&mut own, &mut self.connections.spare, track, &outcome);
             self.steps(actions, own, limit);
         }
+    }
+}
+
+/// Keeps metadata for another packet.
+#[inline]
+pub(super) fn keep(spare: &mut Spare, extra: Box<ExtraMeta>) {
+    if spare.len() < SPARE {
+        spare.push(extra);
     }
 }
 

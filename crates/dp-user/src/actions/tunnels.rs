@@ -2,10 +2,12 @@
 
 mod too_big;
 
-use super::connections::Spare;
-use super::{Context, ETHERNET, ethernet_len};
+use super::connections::{Spare, keep};
+use super::{Actor, Context, ETHERNET, ethernet_len};
+use crate::edit::edit_each;
 use crate::flow_look::FlowSecret;
-use dp::{DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of};
+use crate::stats::DropSink;
+use dp::{Action, DropCause, MAX_RECIRCULATIONS, TunnelPush, cause_of_refusal, tunnel_of, write_tunnel};
 use flow::{Key, PacketMeta, PortNo};
 use nanos::Nanos;
 use netdev::{Csum, Frame, Gso, Offload, checksum};
@@ -19,6 +21,8 @@ use wire::EtherType;
 
 pub(super) use too_big::is_too_big;
 
+/// Length of a VLAN tag.
+const TAG: usize = 4;
 /// Length of an IPv6 header.
 const IPV6_LEN: usize = 40;
 
@@ -66,8 +70,41 @@ impl Tunnels {
         self.answers.take(self.secrets.flows.look(packet).hash as u32, now)
     }
 
+    /// Runs actions that change packets and encapsulate them once, on packets that these do not
+    /// [take apart](takes_apart). A packet without room for another header is left without a byte;
+    /// returns whether there is such a packet.
+    #[inline(never)]
+    pub(super) fn edit_and_push(
+        &mut self,
+        edits: &[Action],
+        frames: &mut [Frame],
+        spare: &mut Spare,
+        now: Nanos,
+    ) -> bool {
+        let pushes = |action: &Action| matches!(action, Action::TunnelPush(_));
+        let (before, rest) = edits.split_at(edits.iter().position(pushes).unwrap_or(edits.len()));
+        let mut lost = !before.is_empty() && edit_each(before, frames);
+        if let [Action::TunnelPush(push), behind @ ..] = rest {
+            for frame in &mut *frames {
+                if frame.is_empty() || self.push(frame, push, spare, now).is_err() {
+                    frame.truncate(0);
+                    lost = true;
+                }
+            }
+            lost |= !behind.is_empty() && edit_each(behind, frames);
+        }
+        lost
+    }
+
     /// Puts outer headers before a packet that is no segment.
-    pub(super) fn push(&mut self, frame: &mut Frame, push: &TunnelPush, now: Nanos) -> Result<(), DropCause> {
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        frame: &mut Frame,
+        push: &TunnelPush,
+        spare: &mut Spare,
+        now: Nanos,
+    ) -> Result<(), DropCause> {
         // The checksum lies in the inner packet, where no device would look for it.
         if matches!(frame.offload.csum, Csum::Partial { .. }) && checksum::fill(frame).is_err() {
             return Err(DropCause::Malformed);
@@ -91,18 +128,21 @@ impl Tunnels {
             sum: None,
         };
         let len = push.headers.len();
+        frame.offload = Offload::default();
         if frame.prepend(len).is_err() {
             make_room(frame, len);
         }
-        frame.offload = Offload::default();
         push.headers
             .write(frame.data_mut(), &packet)
             .map_err(|_| DropCause::TooBig)?;
-        frame.meta.take_extra();
+        if let Some(extra) = frame.meta.take_extra() {
+            keep(spare, extra);
+        }
         Ok(())
     }
 
     /// The hash by which the outer headers of a packet, or of one with these headers, are chosen.
+    #[inline]
     pub(crate) fn hash(&self, data: &[u8]) -> u32 {
         self.secrets.flows.look(data).hash as u32
     }
@@ -134,6 +174,8 @@ impl Tunnels {
         format: Format,
         spare: &mut Spare,
     ) -> Result<(), DropCause> {
+        // A packet that is refused needs none.
+        let mut meta = std::mem::take(&mut frame.meta);
         let ip = ethernet_len(frame);
         let data = frame.data().get(ip..).ok_or(DropCause::TunnelMalformed)?;
         let checksums = match frame.offload.csum {
@@ -143,8 +185,9 @@ impl Tunnels {
         let outer = decapsulate(format, data, checksums).map_err(cause_of_refusal)?;
         let (inner, tos) = (outer.inner, outer.tos);
         let (start, end) = (ip + outer.start, ip + outer.end);
-        let mark = frame.meta.mark;
-        let tunnel = tunnel_of(&outer, &self.secrets.options);
+        let tunnel = meta.renew_tunnel(port, || spare.pop().unwrap_or_default());
+        write_tunnel(tunnel, &outer, &self.secrets.options);
+        frame.meta = meta;
         if matches!(frame.offload.csum, Csum::Partial { start: at, .. } if usize::from(at) < start) {
             checksum::fill(frame).map_err(|_| DropCause::TunnelMalformed)?;
             frame.offload = Offload::default();
@@ -162,11 +205,31 @@ impl Tunnels {
         if let Inner::Packet(kind) = inner {
             add_ethernet(frame, kind)?;
         }
-        let mut meta = PacketMeta::received(port);
-        meta.mark = mark;
-        meta.extra_or(|| spare.pop().unwrap_or_default()).tunnel = Some(tunnel);
-        frame.meta = meta;
         Ok(())
+    }
+}
+
+impl Actor {
+    /// Takes the outer headers of packets off, none of which is an
+    /// [outer segment](is_outer_segment). Those that have wrong ones are counted, and left without
+    /// a byte; returns whether there are such packets.
+    pub(crate) fn pop_tunnels(
+        &mut self,
+        frames: &mut [Frame],
+        port: PortNo,
+        format: Format,
+        drops: DropSink<'_>,
+    ) -> bool {
+        let spare = &mut self.connections.spare;
+        let mut lost = false;
+        for frame in frames {
+            if let Err(cause) = self.tunnels.pop(frame, port, format, spare) {
+                drops.count(cause, 1);
+                frame.truncate(0);
+                lost = true;
+            }
+        }
+        lost
     }
 }
 
@@ -175,7 +238,7 @@ impl Context<'_> {
     /// received.
     #[inline(never)]
     pub(super) fn pop_tunnel(&mut self, frame: Frame, port: PortNo, format: Format) {
-        if frame.offload.gso != Gso::None && !is_inner_segment(&frame) {
+        if is_outer_segment(&frame) {
             for segment in self.completed(frame) {
                 self.pop_tunnel(segment, port, format);
             }
@@ -192,6 +255,36 @@ impl Context<'_> {
             Err(cause) => self.dropped(cause),
         }
     }
+}
+
+/// Whether actions that encapsulate packets make something else of one of them than a packet with
+/// more headers: it is a segment, or may be too long then.
+pub(crate) fn takes_apart(actions: &[Action], frames: &[Frame]) -> bool {
+    let (mut tags, mut limits) = (0, None);
+    for action in actions {
+        match action {
+            Action::PushVlan(_) => tags += TAG,
+            Action::TunnelPush(push) => {
+                let most = push.limit.as_ref().map_or(u16::MAX, |limit| limit.mtu);
+                let hidden = if push.headers.inner() == Inner::Ethernet {
+                    0
+                } else {
+                    ETHERNET
+                };
+                limits = Some((usize::from(most) + ETHERNET + hidden, push.headers.len()));
+            }
+            _ => {}
+        }
+    }
+    let Some((most, headers)) = limits else { return false };
+    let apart = |frame: &Frame| frame.offload.gso != Gso::None || frame.len() + tags + headers > most;
+    frames.iter().any(apart)
+}
+
+/// Whether it is an outer packet that a device is to segment.
+#[inline]
+pub(crate) fn is_outer_segment(frame: &Frame) -> bool {
+    frame.offload.gso != Gso::None && !is_inner_segment(frame)
 }
 
 /// Whether it is the inner packet that a device is to segment, as the kernel's own tunnels leave

@@ -1,7 +1,7 @@
 //! Stages 6 and 7: the actions of a batch's megaflows.
 
 use super::Pipeline;
-use crate::actions::Actor;
+use crate::actions::{Actor, is_outer_segment, takes_apart};
 use crate::batch::{Batch, MALFORMED, Run, bytes_of};
 use crate::edit::{Before, Ending};
 use crate::megaflow::Recirculation;
@@ -24,7 +24,8 @@ impl Pipeline {
         let packets = batch.frames.len() as u64;
         self.stats.exact_hits.add(packets);
         let flow = self.flows.flow_mut(number);
-        let Ending::Output(to) = flow.ending else {
+        let to = flow.ending.port().filter(|_| flow.before != Before::Encapsulates);
+        let Some(to) = to else {
             batch.run_of(number);
             return self.act(batch, 0, from, now);
         };
@@ -61,7 +62,12 @@ impl Pipeline {
     #[inline(never)]
     pub(super) fn act(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) -> bool {
         let recirculation = self.flows.recirculation(batch.runs());
-        if recirculation == Recirculation::Some {
+        let in_order = match recirculation {
+            Recirculation::None => false,
+            Recirculation::Some => true,
+            Recirculation::All => self.flows.ends_tunnels() && batch.frames.iter().any(is_outer_segment),
+        };
+        if in_order {
             self.act_in_order(batch, depth, from, now);
             return false;
         }
@@ -87,6 +93,10 @@ impl Pipeline {
             before = before.max(flow.before);
             (packets, bytes) = (0, 0);
         }
+        if before >= Before::Encapsulates && self.takes_apart(batch) {
+            self.act_one_by_one(batch, depth, from, now);
+            return false;
+        }
         if before != Before::Nothing && self.edit(batch, depth, from, now) {
             self.lose_emptied(batch, from);
             if batch.frames.is_empty() {
@@ -95,7 +105,7 @@ impl Pipeline {
         }
         if recirculation == Recirculation::All {
             let id = one_ending.then(|| ending.recirculation()).flatten();
-            return self.recirculate_all(batch, id, before != Before::Nothing, depth, from);
+            return self.recirculate_all(batch, id, before, depth, from);
         }
         if let Some(to) = ending.port()
             && one_ending
@@ -130,7 +140,7 @@ impl Pipeline {
                     Ending::Bond(bond) => context.run(&[Action::OutputBond(bond)], None, frame),
                     // Actions lie apart from their megaflow: to look at them is another access to
                     // memory.
-                    Ending::Recirculate(_) | Ending::RecirculateByHash | Ending::Other => {
+                    Ending::Recirculate(_) | Ending::RecirculateByHash | Ending::TunnelPop | Ending::Other => {
                         let (actions, drop) = flow.actions();
                         context.run(actions, drop, frame);
                     }
@@ -140,6 +150,36 @@ impl Pipeline {
         // A tunnel's answers to packets that are too big for it.
         self.recirculate(depth, from, now);
         false
+    }
+
+    /// Whether there are packets that actions encapsulate and thereby take apart.
+    #[inline(never)]
+    fn takes_apart(&mut self, batch: &Batch) -> bool {
+        let mut rest = &batch.frames[..];
+        let mut groups = batch.runs().chunk_by(|run, next| run.flow == next.flow);
+        groups.any(|runs| {
+            let packets: u32 = runs.iter().map(|run| run.packets).sum();
+            let (own, others) = rest.split_at(packets as usize);
+            rest = others;
+            let flow = self.flows.flow_mut(runs[0].flow);
+            flow.before == Before::Encapsulates && takes_apart(flow.actions().0, own)
+        })
+    }
+
+    /// Stages 6 and 7 where every packet has a megaflow that has counted it, packet by packet.
+    #[cold]
+    fn act_one_by_one(&mut self, batch: &mut Batch, depth: u32, from: &mut Source, now: Nanos) {
+        let mut context = self.actor.context(from, depth, now);
+        let (runs, frames) = batch.parts_mut();
+        let mut frames = frames.drain(..);
+        for run in runs {
+            let (actions, drop) = self.flows.flow_mut(run.flow).actions();
+            for frame in frames.by_ref().take(run.packets as usize) {
+                context.run(actions, drop, frame);
+            }
+        }
+        drop(frames);
+        self.recirculate(depth, from, now);
     }
 
     /// Stage 7 for a batch that goes to the members of a bond as it is. Which member a packet has

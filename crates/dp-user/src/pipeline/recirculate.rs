@@ -1,9 +1,9 @@
 //! Recirculated packets: they go through stages 2 to 7 again, as batches.
 //!
 //! Where the megaflows of a batch do nothing else than to change every packet and to recirculate
-//! it, the batch goes on as it is. Other recirculated packets are collected, and go on as a batch
-//! before the packet that follows the last of them. Recirculation numbers need not be the same: a
-//! number is part of a packet's metadata, and thereby of its key.
+//! it, or to take its outer headers off, the batch goes on as it is. Other recirculated packets are
+//! collected, and go on as a batch before the packet that follows the last of them. Recirculation
+//! numbers need not be the same: a number is part of a packet's metadata, and thereby of its key.
 //!
 //! Invariants
 //! - What becomes of packets, and in which order, is the same as if each packet went all its way
@@ -13,8 +13,10 @@
 use super::Pipeline;
 use crate::actions::id_of;
 use crate::batch::{Batch, Run};
+use crate::edit::Before;
 use crate::rx_queue::Source;
 use crate::signature::NONE;
+use crate::stats::DropSink;
 use dp::{Action, DropCause, MAX_RECIRCULATIONS};
 use nanos::Nanos;
 
@@ -62,12 +64,12 @@ impl Pipeline {
     /// Gives every packet of a batch the number of the recirculation that its megaflow wants, `id`
     /// where they all want the same one; where they have recirculated often enough, drops them
     /// instead, and returns `false`. Where no packet was changed, the keys that were read stay,
-    /// with the new number.
+    /// with the new number and what the connection tracker says.
     pub(super) fn recirculate_all(
         &mut self,
         batch: &mut Batch,
         id: Option<u32>,
-        is_changed: bool,
+        before: Before,
         depth: u32,
         from: &Source,
     ) -> bool {
@@ -77,24 +79,59 @@ impl Pipeline {
             batch.frames.clear();
             return false;
         }
-        batch.has_keys &= !is_changed;
+        batch.has_keys &= match before {
+            Before::Nothing => true,
+            Before::TracksOnly => id.is_some(),
+            _ => false,
+        };
         let has_keys = batch.has_keys;
         let Some(id) = id else {
-            self.recirculate_each(batch);
-            return true;
+            self.recirculate_each(batch, from);
+            return !batch.frames.is_empty();
         };
         let (runs, frames) = batch.parts_mut();
         frames.iter_mut().for_each(|frame| frame.meta.recirc_id = id);
-        if has_keys {
+        if has_keys && before == Before::Nothing {
             runs.iter_mut().for_each(|run| self.renumber(run, id));
+        } else if has_keys {
+            batch.has_keys = self.renumber_tracked(batch, id);
         }
         true
     }
 
-    /// As [`Pipeline::recirculate_all`], where the numbers differ, or carry hashes.
+    /// Gives the packets of all runs, which were only tracked, a number and what the tracker says
+    /// in their keys. Returns `false` if it does not say the same of all packets of a run.
     #[inline(never)]
-    fn recirculate_each(&mut self, batch: &mut Batch) {
+    fn renumber_tracked(&self, batch: &mut Batch, id: u32) -> bool {
+        let (runs, frames) = batch.parts_mut();
+        let mut rest = &frames[..];
+        for run in runs {
+            let (own, others) = rest.split_at(run.packets as usize);
+            rest = others;
+            let [first, same @ ..] = own else { continue };
+            if same
+                .iter()
+                .any(|frame| frame.meta.connection() != first.meta.connection())
+            {
+                return false;
+            }
+            match first.meta.connection() {
+                Some(connection) => run.key.recirculate_tracked(id, connection),
+                None => run.key.recirculate(id),
+            }
+            run.hash = self.hasher.recirculated_tracked(run.hash, &run.key, id);
+            run.flow = NONE;
+            sys::memory::prefetch(self.signatures.line(run.hash));
+        }
+        true
+    }
+
+    /// As [`Pipeline::recirculate_all`], where the numbers differ or carry hashes, or packets lose
+    /// outer headers.
+    #[inline(never)]
+    fn recirculate_each(&mut self, batch: &mut Batch, from: &Source) {
         let has_keys = batch.has_keys;
+        let (mut pops, mut lost) = (false, false);
         let (runs, frames) = batch.parts_mut();
         let mut rest = &mut frames[..];
         for run in runs {
@@ -103,6 +140,15 @@ impl Pipeline {
             let flow = self.flows.flow_mut(run.flow);
             let id = match (flow.ending.recirculation(), flow.actions().0.last()) {
                 (Some(id), _) => id,
+                (None, Some(Action::TunnelPop { port, format })) => {
+                    pops = true;
+                    let drops = DropSink {
+                        worker: &self.stats,
+                        port: from.stats.as_deref(),
+                    };
+                    lost |= self.actor.pop_tunnels(own, *port, *format, drops);
+                    continue;
+                }
                 (None, Some(Action::RecircByHash { id, hash })) if has_keys => id.with_hash(hash.short(&run.key)).0,
                 (None, Some(Action::RecircByHash { id, hash })) => {
                     // The packets were changed: a run can have several hashes.
@@ -117,6 +163,10 @@ impl Pipeline {
             if has_keys {
                 self.renumber(run, id);
             }
+        }
+        batch.has_keys &= !pops;
+        if lost {
+            batch.frames.retain(|frame| !frame.is_empty());
         }
     }
 

@@ -14,14 +14,9 @@ impl Pipeline {
             worker: &self.stats,
             port: from.source.stats.as_deref(),
         };
-        let spare = &mut self.actor.connections.spare;
-        frames.retain_mut(|frame| match self.actor.tunnels.pop(frame, from.port, format, spare) {
-            Ok(()) => true,
-            Err(cause) => {
-                drops.count(cause, 1);
-                false
-            }
-        });
+        if self.actor.pop_tunnels(frames, from.port, format, drops) {
+            frames.retain(|frame| !frame.is_empty());
+        }
         !frames.is_empty()
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the userspace datapath by its public interface.
 
+mod batches;
 mod bonds;
 mod common;
 mod credits;

@@ -2,7 +2,7 @@
 
 use super::{Plain, ethernet, payload};
 use crate::field::fill;
-use crate::{Field, Key, PacketMeta};
+use crate::{Connection, Field, Key, PacketMeta};
 use std::ops::Deref;
 use wire::EtherType;
 
@@ -18,16 +18,17 @@ pub struct KeySlot {
     content: Content,
 }
 
-/// Which words of a key need not be zero.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Content {
-    /// Those of an IPv4 packet with plain metadata.
-    Plain,
-    /// Those, and the ones of a connection.
-    Tracked,
-    /// Any.
-    Any,
-}
+/// Which words of a key need not be zero: a set of these bits, none for those of an IPv4 packet
+/// with plain metadata.
+type Content = u8;
+
+const PLAIN: Content = 0;
+/// Those of a tunnel.
+const TUNNEL: Content = 1;
+/// Those of a connection.
+const CONNECTION: Content = 2;
+/// Any.
+const ANY: Content = 4;
 
 /// What came of reading a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Default for KeySlot {
     fn default() -> KeySlot {
         KeySlot {
             key: Key::ZERO,
-            content: Content::Plain,
+            content: PLAIN,
         }
     }
 }
@@ -69,43 +70,54 @@ impl KeySlot {
         let Some(plain) = Plain::read(data, meta) else {
             return self.read_any(data, meta);
         };
-        if before.is_some_and(|before| before.content == Content::Plain && plain.is_of(before)) {
+        if before.is_some_and(|before| before.content == PLAIN && plain.is_of(before)) {
             return Reading::Same;
         }
-        if self.content != Content::Plain {
-            self.clear();
+        if self.content != PLAIN {
+            self.clear(self.content);
+            self.content = PLAIN;
         }
         plain.write(&mut self.key);
         Reading::Key
     }
 
-    /// Reads a packet whose metadata is not plain. Those of connections are often of TCP or UDP.
+    /// Reads a packet whose metadata is not plain. Those from tunnels and of connections are often
+    /// of TCP or UDP.
     #[inline(never)]
     fn read_rare(&mut self, data: &[u8], meta: &PacketMeta) -> Reading {
-        let Some(connection) = meta.connection_only() else {
+        let Some(extra) = meta.extra_only() else {
             return self.read_any(data, meta);
         };
         let Some(plain) = Plain::read(data, meta) else {
             return self.read_any(data, meta);
         };
-        if self.content == Content::Any {
-            self.key = Key::ZERO;
+        let of = |is_there: bool, bit| if is_there { bit } else { PLAIN };
+        let content = of(extra.tunnel.is_some(), TUNNEL) | of(extra.connection.is_some(), CONNECTION);
+        self.clear(self.content & !content);
+        self.content = content;
+        if let Some(tunnel) = &extra.tunnel {
+            self.key.set_tunnel(tunnel);
+        }
+        if let Some(connection) = &extra.connection {
+            self.key.set_connection(connection);
         }
         plain.write(&mut self.key);
-        self.key.set_connection(connection);
-        self.content = Content::Tracked;
         Reading::Key
     }
 
-    /// Makes all words zero that a plain packet does not write.
+    /// Makes words of a content zero.
     #[inline]
-    fn clear(&mut self) {
-        match self.content {
-            Content::Plain => {}
-            Content::Tracked => self.key.clear_connection(),
-            Content::Any => self.key = Key::ZERO,
+    fn clear(&mut self, content: Content) {
+        if content & ANY != 0 {
+            self.key = Key::ZERO;
+            return;
         }
-        self.content = Content::Plain;
+        if content & TUNNEL != 0 {
+            self.key.clear_tunnel();
+        }
+        if content & CONNECTION != 0 {
+            self.key.clear_connection();
+        }
     }
 
     /// Reads a packet by the walk over its headers.
@@ -128,7 +140,7 @@ impl KeySlot {
             payload(&mut self.key, kind, rest);
         }
         let is_plain = meta.is_plain() && self.key.get(Field::EthType) == u128::from(EtherType::IPV4.0);
-        self.content = if is_plain { Content::Plain } else { Content::Any };
+        self.content = if is_plain { PLAIN } else { ANY };
         reading(read.is_some())
     }
 
@@ -137,6 +149,14 @@ impl KeySlot {
     #[inline]
     pub fn recirculate(&mut self, id: u32) {
         self.key.set(Field::RecircId, id.into());
+    }
+
+    /// The same where the connection tracker has seen the packet meanwhile, and said this.
+    #[inline]
+    pub fn recirculate_tracked(&mut self, id: u32, connection: &Connection) {
+        self.recirculate(id);
+        self.key.set_connection(connection);
+        self.content |= CONNECTION;
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
-use crate::{Connection, PortNo};
+use crate::{Connection, PortNo, Tunnel, TunnelDetails, TunnelOptionBytes};
 use etherparse::PacketBuilder;
 use proptest::prelude::*;
+use std::hash::RandomState;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The key that a packet must have.
 fn fields(key: &Key, fields: &[Field]) -> Vec<u128> {
@@ -91,23 +93,52 @@ const META_FIELDS: [Field; 4] = [Field::InPort, Field::RecircId, Field::PktMark,
 /// Metadata that is mostly as on received packets.
 fn any_meta() -> impl Strategy<Value = PacketMeta> {
     let rarely = || prop_oneof![9 => Just(0u32), 1 => any::<u32>()];
-    (0..6usize, rarely(), rarely()).prop_map(|(part, value, state)| {
+    (0..8usize, rarely(), rarely()).prop_map(|(part, value, state)| {
         let mut meta = PacketMeta::received(PortNo(1));
         match part {
             0 => meta.in_port.0 ^= value,
             1 => meta.recirc_id = value,
             2 => meta.mark = value,
             3 => meta.priority = value,
-            4 if state != 0 => {
+            4.. => {
                 let connection = Connection {
                     state,
                     ..Connection::default()
                 };
-                meta.extra_mut().connection = Some(connection);
+                if state != 0 {
+                    meta.extra_mut().connection = Some(connection);
+                }
+                if let Some(tunnel) = any_tunnel(part, value) {
+                    meta.extra_mut().tunnel = Some(tunnel);
+                }
             }
             _ => {}
         }
         meta
+    })
+}
+
+/// A tunnel of either family, or none.
+fn any_tunnel(kind: usize, value: u32) -> Option<Tunnel> {
+    let address: IpAddr = match kind {
+        5 => Ipv4Addr::from_bits(value | 1).into(),
+        6 => Ipv6Addr::from_bits(u128::from(value | 1) << 90).into(),
+        _ => return None,
+    };
+    Some(Tunnel {
+        id: value.into(),
+        src: address,
+        dst: address,
+        tp_src: 1,
+        tp_dst: 2,
+        tos: value as u8,
+        ttl: 64,
+        flags: Tunnel::KEY,
+        details: TunnelDetails::Gbp {
+            id: value as u16,
+            flags: 8,
+        },
+        options: TunnelOptionBytes::new(&value.to_be_bytes(), &RandomState::new())?,
     })
 }
 

@@ -58,11 +58,15 @@ pub const fn decapsulate(outer: Ecn, inner: Ecn) -> Result<Ecn, Refusal> {
 ///
 /// # Errors
 /// [`Refusal::Ecn`] if the packet must be dropped.
+#[inline]
 pub fn apply(packet: &mut [u8], inner: Inner, outer_tos: u8) -> Result<(), Refusal> {
-    let outer = Ecn::of_tos(outer_tos);
-    if outer == Ecn::NotEct {
-        return Ok(());
+    match Ecn::of_tos(outer_tos) {
+        Ecn::NotEct => Ok(()),
+        outer => join(packet, inner, outer),
     }
+}
+
+fn join(packet: &mut [u8], inner: Inner, outer: Ecn) -> Result<(), Refusal> {
     let Some((kind, at)) = locate(packet, inner) else {
         return Ok(());
     };

@@ -14,7 +14,7 @@ pub const MAX_OPTION_DATA: usize = 124;
 pub const CRITICAL: u8 = 0x80;
 
 /// The packet is a control packet.
-const O: u8 = 0x80;
+pub(super) const O: u8 = 0x80;
 /// There are critical options.
 const C: u8 = 0x40;
 /// Length of the header of an option.
@@ -44,6 +44,7 @@ impl<'a> Options<'a> {
     /// # Errors
     /// [`Refusal::GeneveOptions`] if they do not fill the bytes, or are more than
     /// [`MAX_OPTIONS`] bytes.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Options<'a>, Refusal> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -120,6 +121,7 @@ impl OptionsBuffer {
     }
 }
 
+#[inline]
 pub(super) fn parse(data: &[u8]) -> Result<Found<'_>, Refusal> {
     let header: &[u8; LEN] = data.first_chunk().ok_or(Refusal::Truncated)?;
     if header[0] >> 6 != 0 {

@@ -66,6 +66,7 @@ impl Inner {
 
     /// Whether the packet has at least its first header, and is of the IP version that the type
     /// says.
+    #[inline]
     pub(super) fn check(self, packet: &[u8]) -> Result<(), Refusal> {
         let version = packet.first().map_or(0, |byte| byte >> 4);
         let good = match self {

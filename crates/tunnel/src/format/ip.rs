@@ -2,7 +2,7 @@
 
 use super::{Checksums, Refusal, be32};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wire::checksum::{Sum, checksum, pseudo_ipv4, pseudo_ipv6};
+use wire::checksum::{Sum, is_ipv4_header_right, pseudo_ipv4, pseudo_ipv6};
 use wire::headers::{self, Frag, Ipv6};
 
 /// Length of an IPv4 header without options.
@@ -36,6 +36,7 @@ pub(super) fn pseudo(src: IpAddr, dst: IpAddr, protocol: u8, len: usize) -> Sum 
     }
 }
 
+#[inline]
 pub(super) fn parse(packet: &[u8], checksums: Checksums) -> Result<OuterIp<'_>, Refusal> {
     let ip = match packet.first().ok_or(Refusal::Truncated)? >> 4 {
         4 => ipv4(packet, checksums)?,
@@ -49,12 +50,13 @@ pub(super) fn parse(packet: &[u8], checksums: Checksums) -> Result<OuterIp<'_>, 
     }
 }
 
+#[inline]
 fn ipv4(packet: &[u8], checksums: Checksums) -> Result<OuterIp<'_>, Refusal> {
     if packet.len() < IPV4_LEN {
         return Err(Refusal::Truncated);
     }
     let (header, ip) = headers::ipv4(packet).ok_or(Refusal::IpLength)?;
-    if checksums == Checksums::Verify && checksum(&packet[..ip.start]) != 0 {
+    if checksums == Checksums::Verify && !is_ipv4_header_right(packet, ip.start) {
         return Err(Refusal::IpChecksum);
     }
     if ip.frag != Frag::No {
@@ -103,7 +105,8 @@ fn ipv6(packet: &[u8]) -> Result<OuterIp<'_>, Refusal> {
 }
 
 /// Whether a packet may come from this address. A host may send to itself by a loopback address.
-fn is_unicast(address: IpAddr) -> bool {
+#[inline]
+pub(super) fn is_unicast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified(),
         IpAddr::V6(address) => !address.is_multicast() && !address.is_unspecified(),

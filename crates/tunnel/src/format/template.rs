@@ -336,6 +336,7 @@ impl Encapsulation {
     ///
     /// # Panics
     /// If the frame is shorter than the headers.
+    #[inline]
     pub fn write(&self, frame: &mut [u8], packet: &Packet) -> Result<(), TooLong> {
         let len = self.len();
         frame[..len].copy_from_slice(self.bytes());

@@ -19,6 +19,7 @@ pub(super) struct Datagram<'a> {
 
 /// Reads a datagram. A checksum of zero is none: over IPv4 by RFC 768, and over IPv6 for tunnels by
 /// RFC 6935 §5 (VXLAN must accept it: RFC 7348 §5).
+#[inline]
 pub(super) fn parse<'a>(ip: &OuterIp<'a>, checksums: Checksums) -> Result<Datagram<'a>, Refusal> {
     if ip.protocol != PROTOCOL || !ip.final_destination {
         return Err(Refusal::Protocol);

@@ -34,6 +34,7 @@ impl Gbp {
     pub const FLAGS: u8 = 0x48;
 }
 
+#[inline]
 pub(super) fn parse(data: &[u8], gbp: bool, gpe: bool) -> Result<Found<'_>, Refusal> {
     let header: &[u8; LEN] = data.first_chunk().ok_or(Refusal::Truncated)?;
     let (mut flags, mut inner, mut details) = (header[0], Inner::Ethernet, Details::None);

@@ -121,7 +121,10 @@ impl Context<'_> {
 
     /// Sends a packet in fragments of its outer packet.
     fn push_fragments(&mut self, mut frame: Frame, push: &TunnelPush, mtu: usize, rest: &[Action]) {
-        if let Err(cause) = self.tunnels.push(&mut frame, push, self.now) {
+        if let Err(cause) = self
+            .tunnels
+            .push(&mut frame, push, &mut self.connections.spare, self.now)
+        {
             return self.dropped(cause);
         }
         let identification = self.tunnels.secrets.identify();
