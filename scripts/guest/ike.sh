@@ -37,10 +37,13 @@ UNIT
     ;;
 esac
 
-show_ike() {
+fail() {
+    say "$*"
+    show
     for side in near far; do
         tail -n 30 /tmp/$side/ovs-monitor-ipsec.log /tmp/$side/$daemon.log /tmp/$side/monitor || true
     done
+    exit 1
 }
 # at SIDE COMMAND...: as `on`, with the side's own files of the daemons.
 at() {
@@ -88,7 +91,18 @@ tunnels() {
     vsctl far add-port br0 t0 -- set interface t0 type=$1 options:key=42 options:local_ip=$far \
         options:remote_ip=$near $4 ${5:-}
 }
-no_tunnels() { for side in near far; do vsctl $side del-port t0; done; }
+no_tunnels() {
+    local side
+    for side in near far; do vsctl $side del-port t0; done
+    # Libreswan can hang in the removal if the other end removes its tunnel at the same time, and
+    # does not try again if that takes the next one for this one.
+    [ $ike = strongswan ] || restart_both >/dev/null 2>&1
+    for side in near far; do until_it "$side has forgotten the tunnel" forgotten $side; done
+}
+forgotten() {
+    ! at $1 oxvs appctl -t ovs-monitor-ipsec tunnels/show | grep -q t0 &&
+        ! at $1 oxvs appctl -t ovs-monitor-ipsec ipsec/status | grep -q t0-
+}
 # secured WHAT TYPE VERSION NEAR FAR [BOTH]
 secured() {
     local what=$1 n
