@@ -71,7 +71,7 @@ certificates() {
 
 # guest WHAT: runs a script in a guest.
 guest() {
-    local options=(--memory 1536 --timeout 1200 --program "$OXVS" --program tcpdump)
+    local options=(--memory 1536 --timeout 3600 --program "$OXVS" --program tcpdump)
     [ "$1" = ipsec ] || options+=(--program "$dir/ike.tar")
     # ESP, and what AES with SHA-2 and AES-GCM need.
     for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve xfrm_user esp4 esp6 authenc echainiv \

@@ -37,6 +37,7 @@
 //! | `timeout`, `limits`, `counters` | policies, limits and statistics |
 //! | `connection`, `flush`, `show` | what commands see and do |
 //! | `bypass` | connections with packets that an offload forwards |
+//! | `handover` | connections that a process leaves to the next one |
 //!
 //! The caller sweeps ([`Tracker::sweep`]) and expires fragments in steps of its own choice, and
 //! drops packets of refused connections if its rules say so.
@@ -60,6 +61,7 @@ mod counters;
 mod datagram;
 mod flush;
 pub mod fragment;
+mod handover;
 mod limits;
 mod nat;
 mod packet;
@@ -81,6 +83,7 @@ pub use connection::{Connection, Cursor, Protocol, Swept};
 pub use conntrack::Conntrack;
 pub use counters::{Ended, Refusal, Statistics};
 pub use flush::{Filter, Part};
+pub use handover::TakenOver;
 pub use limits::{DEFAULT_MAX, ZoneLimit};
 pub use nanos::Nanos;
 pub use nat::{Nat, PortsBy, Range};

@@ -34,7 +34,7 @@ use serde_json::Value;
 use sha1_smol::Sha1;
 pub use snooping::snooping;
 use std::sync::OnceLock;
-pub use tracking::{fragments, ftp, tracking};
+pub use tracking::{fragments, ftp, records, tracking};
 pub use trees::trees;
 pub use tunnels::tunnels;
 pub use underlay::underlay;
@@ -64,6 +64,7 @@ pub const TARGETS: &[Target] = &[
     ("underlay", underlay),
     ("tracking", tracking),
     ("ftp", ftp),
+    ("records", records),
     ("fragments", fragments),
 ];
 

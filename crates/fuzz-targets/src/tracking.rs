@@ -1,7 +1,7 @@
 //! Connection tracking: packets in any order, lines of FTP in any pieces, fragments.
 
 use conntrack::fragment::{Reassembly, Received};
-use conntrack::{Checksum, Conntrack, Cursor, Filter, Helper, Nanos, Nat, Packet, Range, Request, State};
+use conntrack::{Checksum, Conntrack, Cursor, Filter, Helper, Nanos, Nat, Packet, PolicyId, Range, Request, State};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,6 +63,34 @@ pub fn tracking(data: &[u8]) {
         assert!(shared.len() <= MAX as usize && shared.zone_limit(3).count <= 8);
     }
     unique(&mut tracker, now);
+    handed_over(&mut tracker, now);
+}
+
+/// Another tracker takes all connections over, and has the same.
+fn handed_over(tracker: &mut conntrack::Tracker, now: Nanos) {
+    let mut records = Vec::new();
+    let number = tracker.hand_over(now, |record| {
+        records.extend_from_slice(record);
+        Ok::<(), ()>(())
+    });
+    let shared = Conntrack::new(6);
+    let done = shared
+        .tracker()
+        .take_over(&records, Duration::ZERO, now, |_| PolicyId(0));
+    assert_eq!((Ok(done.connections), done.refused), (number, 0));
+    assert_eq!(shared.len(), done.connections);
+}
+
+/// Records of connections that are taken over: whatever they say, no tuple of a zone belongs to two
+/// connections, and they can be handed over again.
+pub fn records(data: &[u8]) {
+    let shared = Conntrack::new(7);
+    shared.set_max(MAX);
+    let (mut tracker, now) = (shared.tracker(), Nanos::from_secs(1));
+    let done = tracker.take_over(data, Duration::from_secs(1), now, PolicyId);
+    assert!(done.connections <= MAX as usize && shared.len() == done.connections);
+    unique(&mut tracker, now);
+    handed_over(&mut tracker, now);
 }
 
 fn request(wish: u8, v6: bool) -> Request {

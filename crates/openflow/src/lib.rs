@@ -15,6 +15,7 @@ mod action;
 mod buf;
 pub mod check;
 mod error;
+mod field_order;
 mod framer;
 mod instruction;
 pub mod model;

@@ -251,6 +251,11 @@ impl Bridges {
         let (mut config, mirror_problems) = switch_config(desired, &state, &self.shared);
         let conntrack = self.datapath.conntrack();
         config.timeout_policies = self.connections.settle(&desired.connections, conntrack);
+        // A process that waits for another one has no bridges, and what that leaves comes later.
+        if !desired.bridges.is_empty() {
+            let (now, policies) = (self.datapath.now(), &config.timeout_policies);
+            self.connections.take_over(conntrack, now, policies);
+        }
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| {
             let changes = switch.configure(config, now);

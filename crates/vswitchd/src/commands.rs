@@ -36,7 +36,8 @@ pub(crate) fn register(server: &Server, state: &Rc<State>) {
         let state = state.clone();
         server.register(name, usage, min, max, Box::new(move |args| run(&state, args)));
     };
-    add("exit", "[--cleanup]", 0, 1, |state, _| {
+    add("exit", "[--cleanup]", 0, 1, |state, args| {
+        state.leaves_connections.set(args.is_empty());
         state.exit.notify_one();
         Ok(String::new())
     });

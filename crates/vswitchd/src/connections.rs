@@ -4,13 +4,17 @@
 //! are one here: of two rows with the same zone, the first by the datapath's name counts.
 
 mod flush;
+mod handover;
 
 pub(crate) use flush::flush;
+pub(crate) use handover::hand_over;
 
 use crate::rows::Tables;
 use conntrack::{Conntrack, PolicyId, Timeout};
+use nanos::Nanos;
 use ovsdb::{Uuid, rows};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -92,6 +96,8 @@ fn number(column: Option<i64>) -> Option<u32> {
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     policies: BTreeMap<Uuid, (PolicyId, Vec<(Timeout, u32)>)>,
+    /// Whether connections of the process before were taken over.
+    took_over: bool,
     /// The numbers of policies, those of dead ones included.
     used: BTreeSet<u16>,
     /// The number that the last new policy got.
@@ -131,6 +137,13 @@ impl Applied {
         zones
             .filter_map(|(number, zone)| Some((*number, policy(zone)?)))
             .collect()
+    }
+
+    /// Takes over the connections that the process before has left, the first time.
+    pub(crate) fn take_over(&mut self, conntrack: &Arc<Conntrack>, now: Nanos, policies: &BTreeMap<u16, PolicyId>) {
+        if !std::mem::replace(&mut self.took_over, true) {
+            handover::take_over(conntrack, now, |zone| policies.get(&zone).copied().unwrap_or_default());
+        }
     }
 
     /// Removes policies that no translation has any more. Their connections go on with the default.

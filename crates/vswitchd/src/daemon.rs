@@ -2,6 +2,7 @@
 //! back.
 
 use crate::bridges::Bridges;
+use crate::connections;
 use crate::desired::Desired;
 use crate::keys::Keys;
 use crate::own_changes::{OwnChange, OwnChanges};
@@ -545,6 +546,13 @@ impl Drop for Daemon {
         if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
             bridges.apply(&Desired::default());
             bridges.end_host_tunnels();
+            drop(bridges);
+            // Nobody forwards packets any more. With this the lock of the database goes, and
+            // another process may go on.
+            let state = &self.state;
+            if self.configured && !self.contended && state.leaves_connections.get() {
+                connections::hand_over(state.dp().conntrack(), state.dp().now());
+            }
         }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct State {
     flow_levels: Cell<(u64, u64)>,
     /// Shown in `upcall/show`; it changes nothing else.
     pub(crate) ufid: Cell<bool>,
+    /// Whether an orderly end leaves the tracked connections to the next start.
+    pub(crate) leaves_connections: Cell<bool>,
     /// Notified when the loop must check earlier.
     pub(crate) rearm: Notify,
     /// Notified when a control command changed something that the loop must check.
@@ -88,6 +90,7 @@ impl State {
             ageing_paused: Cell::new(false),
             flow_levels: Cell::new((0, 0)),
             ufid: Cell::new(true),
+            leaves_connections: Cell::new(true),
             rearm: Notify::new(),
             recheck: Notify::new(),
             exit: Notify::new(),

@@ -63,6 +63,7 @@ impl Kind {
     /// The helper of a control connection.
     const FTP: Kind = Kind(1 << 28);
     const TFTP: Kind = Kind(1 << 29);
+    const LASTING: u64 = Kind::COMPARED | 0x1f << 25;
     /// The label is not zero, or changes.
     const LABEL: u64 = 1 << 30;
     /// Where the number of the timeout policy begins.
@@ -114,6 +115,23 @@ impl Kind {
             1 => Some(Helper::Ftp),
             _ => Some(Helper::Tftp),
         }
+    }
+    /// What of it a process hands over to the next one: not its timeout policy, nor whether it has
+    /// a label.
+    pub(crate) const fn lasting(self) -> u64 {
+        self.0 & Kind::LASTING
+    }
+    /// The reverse of [`Kind::lasting`].
+    pub(crate) const fn of_lasting(bits: u64) -> Kind {
+        Kind(bits & Kind::LASTING)
+    }
+    /// Whether its helper reads packets of its protocol.
+    pub(crate) fn is_legal(self) -> bool {
+        self.helper().is_none_or(|helper| helper.fits(self.protocol()))
+    }
+    /// With a timeout policy; it had none.
+    pub(crate) const fn with_policy(self, policy: u16) -> Kind {
+        Kind(self.0 | (policy as u64) << Kind::POLICY)
     }
     /// Whether a side is translated.
     #[inline]

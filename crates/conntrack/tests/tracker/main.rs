@@ -5,6 +5,7 @@ mod basics;
 mod bypass;
 mod flood;
 mod fragments;
+mod handover;
 mod kernel;
 mod model;
 mod nat;

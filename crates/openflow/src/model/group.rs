@@ -1,6 +1,7 @@
 //! Groups and meters in messages.
 
 use super::{Action, Duration, Port, Value};
+use crate::field_order::field_place;
 use flow::MatchField;
 
 /// The type of a group.
@@ -84,8 +85,16 @@ pub struct Selection {
     pub method: String,
     /// Its parameter.
     pub param: u64,
-    /// The fields that the method hashes, in order: the bits that are one in the value.
+    /// The fields that the method hashes: the bits that are one in the value. In the order in which
+    /// Open vSwitch lists fields, as it has no other.
     pub fields: Vec<(MatchField, Value)>,
+}
+
+impl Selection {
+    /// Puts the fields in order.
+    pub(crate) fn sort(&mut self) {
+        self.fields.sort_by_cached_key(|(field, _)| field_place(field.name()));
+    }
 }
 
 /// Bucket ids with a meaning in group mods; ids above [`bucket_ids::MAX`] are no bucket's own.

@@ -198,11 +198,13 @@ fn decode_selection(data: &mut Reader<'_>) -> Result<Option<Selection>, OfError>
             return Err(OfError::BpcBadExpType);
         }
         value.skip(4)?;
-        selection = Some(Selection {
+        let mut next = Selection {
             method: value.text(16)?,
             param: value.u64()?,
             fields: oxm::decode_values(value.rest())?,
-        });
+        };
+        next.sort();
+        selection = Some(next);
     }
     Ok(selection)
 }

@@ -1,9 +1,10 @@
 //! Reading groups.
 
 use super::action_in::{Reader, Usable};
+use super::token::Pair;
 use super::{Names, ParseError, Protocols, field, number, token};
 use crate::model::*;
-use flow::MatchField as F;
+use flow::{Maskable, MatchField as F};
 
 fn error<T>(message: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError::new(message))
@@ -157,26 +158,30 @@ fn group_type(text: &str) -> Result<GroupType, ParseError> {
 /// `field`, or `field=bits`, for each field that a selection looks at.
 fn fields(selection: &mut Selection, text: &str, names: &Names) -> Result<(), ParseError> {
     let mut rest = text;
-    while let Some(pair) = token::next(&mut rest) {
-        let Some(of) = F::from_name(pair.key) else {
-            return error(format!("{}: unknown field {}", pair.value, pair.key));
+    while let Some(Pair { key, value, .. }) = token::next(&mut rest) {
+        let behind = rest.strip_prefix(',').unwrap_or(rest);
+        let Some(of) = F::from_name(key) else {
+            return error(format!("{behind}: unknown field {key}"));
         };
         if selection.fields.iter().any(|(f, _)| *f == of) {
-            return error(format!("{}: duplicate field", pair.key));
+            return error(format!("{key}: duplicate field"));
         }
-        let bits = match pair.value {
+        let bits = match value {
             "" => Value::all_ones(of),
-            value => match field::parse(of, value, names)? {
+            text => match field::parse(of, text, names)? {
                 Some((bits, None)) if bits.low() == 0 => {
-                    return error(format!("{value}: values are wildcards here and must not be all-zeros"));
+                    return error(format!("{behind}: values are wildcards here and must not be all-zeros"));
                 }
                 Some((bits, None)) => bits,
-                _ => return error(format!("{value}: wildcards not allowed here")),
+                _ => return error(format!("{text}: wildcards not allowed here")),
             },
         };
-        let at = selection.fields.partition_point(|(f, _)| *f < of);
-        selection.fields.insert(at, (of, bits));
+        if of.info().maskable == Maskable::Exact && bits != Value::all_ones(of) {
+            return error(format!("{value}: invalid mask for field {of}"));
+        }
+        selection.fields.push((of, bits));
     }
+    selection.sort();
     Ok(())
 }
 

@@ -41,10 +41,10 @@ fn a_thousand_ports_of_a_chassis_come_up_and_change() {
     network.central.nb("ls-del ls1");
     network.central.sync();
     network.reaches(&network.a, "10.1.0.12");
-    // Without processor time a controller misses the answers to its probes too: that is no error
-    // of the switch.
+    // The controller asks what a switch can do by a connection of its own, whose probes wait for
+    // five seconds whatever is configured. If it computes for longer it does not read the answers
+    // that it has, and connects again: that is no error of the switch.
     for chassis in &network.chassis {
-        let log = chassis.log();
-        assert!(!log.contains("OFPT_ERROR"), "{log}");
+        chassis.has_no_errors_but("no response to inactivity probe");
     }
 }
