@@ -1,6 +1,6 @@
 //! Results by the values of the dimensions.
 
-use crate::stats::{Estimate, Interval};
+use crate::stats::{Estimate, Interval, Observed};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -33,7 +33,7 @@ pub struct Cell {
     /// The dimensions' values.
     pub at: BTreeMap<String, String>,
     /// The result.
-    pub value: Estimate,
+    pub value: Observed,
 }
 
 /// How a published table is read from its file.
@@ -230,7 +230,10 @@ impl Row<'_> {
             },
             Columns::Point { mean } => self.number(mean, across)?.map(Estimate::Point),
         };
-        Ok(value.map(|value| Cell { at, value }))
+        Ok(value.map(|value| Cell {
+            at,
+            value: value.into(),
+        }))
     }
 }
 

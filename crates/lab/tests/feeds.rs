@@ -80,7 +80,10 @@ fn measured(value: impl Fn(&Fed) -> f64) -> BTreeMap<String, Table> {
     for fed in fed(&scenarios) {
         let value = Estimate::Point(value(&fed));
         let table = tables.entry(fed.table).or_default();
-        table.cells.push(Cell { at: fed.keys, value });
+        table.cells.push(Cell {
+            at: fed.keys,
+            value: value.into(),
+        });
     }
     tables
 }

@@ -67,7 +67,7 @@ fn results_that_contradict_a_finding_turn_its_verdict() {
             let most = table.cells.iter().map(|cell| cell.value.mean()).fold(0.0, f64::max);
             for (n, cell) in table.cells.iter_mut().enumerate() {
                 let stretched = if uneven { 2f64.powi((n % 7) as i32) } else { 1.0 };
-                cell.value = Estimate::Point(stretched * (1.01 * most - cell.value.mean()));
+                cell.value = Estimate::Point(stretched * (1.01 * most - cell.value.mean())).into();
             }
         }
         tables

@@ -3,6 +3,7 @@
 
 use lab::results::{Sample, load};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -161,6 +162,94 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
         !output.status.success() && said.contains("its file has changed since"),
         "{said}"
     );
+}
+
+#[test]
+fn each_repetition_of_a_full_run_has_hosts_and_a_switch_of_its_own() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 0.6);
+    let mut run = lab(
+        dir.path(),
+        &["run", "small.toml", "--full", "--switch", "oxvs", "--out", "out"],
+    );
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut names = BTreeSet::new();
+    until("the run ends", || {
+        names.extend(namespaces(run.id()));
+        run.try_wait().unwrap().is_some()
+    });
+    assert!(run.wait().unwrap().success());
+    let testbeds: Vec<u32> = samples(dir.path()).iter().map(|sample| sample.testbed).collect();
+    assert_eq!(testbeds, [1, 2]);
+    // A control's testbed has no host C.
+    let hosts = |letter: &str| {
+        let own = names.iter().filter_map(|name| name.strip_suffix(letter));
+        own.collect::<BTreeSet<_>>()
+    };
+    let with_all = hosts("-B").intersection(&hosts("-C")).count();
+    assert_eq!(with_all, 2, "{names:?}");
+}
+
+#[test]
+fn repetitions_until_a_verdict_is_decided_have_testbeds_of_their_own_and_end_with_the_budget() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    let run = ["run", "S1.idle", "--switch", "oxvs", "--out", "out", "--until-decided"];
+    let (output, said) = done(dir.path(), &[&run[..], &["--budget", "0.4"]].concat());
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the budget is spent"), "{said}");
+    let mut testbeds: Vec<u32> = samples(dir.path()).iter().map(|sample| sample.testbed).collect();
+    assert!(!testbeds.is_empty(), "{said}");
+    testbeds.dedup();
+    assert_eq!(testbeds.len(), samples(dir.path()).len());
+}
+
+#[test]
+fn a_run_until_its_verdicts_are_decided_ends_when_they_are() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    skip!(unless long);
+    let dir = tempfile::tempdir().unwrap();
+    let run = ["run", "S1.idle", "--switch", "oxvs", "--out", "out", "--until-decided"];
+    let (output, said) = done(dir.path(), &[&run[..], &["--budget", "30"]].concat());
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("decided: S1.12 on oxvs; undecided: none"), "{said}");
+    assert!(said.contains("complete; "), "{said}");
+}
+
+#[test]
+fn two_builds_run_in_turns_on_one_testbed_for_each_repetition() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 0.4);
+    let build = env!("CARGO_BIN_EXE_oxvs");
+    let ab = ["ab", build, build, "small.toml", "--out", "out"];
+    let (output, said) = done(
+        dir.path(),
+        &[&ab[..], &["--repetitions", "2", "--junit", "junit.xml", "--all"]].concat(),
+    );
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("0 of 4 comparisons differ"), "{said}");
+    let all = samples(dir.path());
+    let of = |name: &str| all.iter().filter(|sample| sample.system == name).count();
+    assert_eq!((of("A"), of("B")), (4, 4), "{said}");
+    let repetitions: Vec<u32> = all.iter().map(|sample| sample.repetition).collect();
+    assert_eq!(
+        repetitions,
+        [0, 0, 0, 0, 1, 1, 1, 1],
+        "both builds before the next repetition"
+    );
+    let junit = std::fs::read_to_string(dir.path().join("junit.xml")).unwrap();
+    assert!(junit.contains("tests=\"4\" failures=\"0\""), "{junit}");
+
+    let (output, said) = done(
+        dir.path(),
+        &[&ab[..], &["--repetitions", "4", "--budget", "0.001"]].concat(),
+    );
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the budget is spent after 8 of 16 samples"), "{said}");
+    let (output, said) = done(dir.path(), &["ab", build, "/bin/true", "small.toml", "--out", "other"]);
+    assert!(output.status.code() == Some(1) && said.contains("/bin/true"), "{said}");
 }
 
 fn until(what: &str, mut is: impl FnMut() -> bool) {

@@ -82,6 +82,14 @@ impl Ab {
         if outcome.end == End::Interrupted {
             bail!("interrupted; the same command with --out {} continues", out.display());
         }
+        if outcome.end == End::Budget {
+            eprintln!(
+                "the budget is spent after {} of {} samples; the same command with --out {} continues",
+                outcome.samples,
+                outcome.wanted,
+                out.display()
+            );
+        }
         let (a, b) = builds(&load(&out)?)?;
         let told = self.gate.tell(&a, &b)?;
         ensure!(

@@ -6,6 +6,7 @@ mod compare;
 mod guest;
 mod list;
 mod run;
+mod verdicts;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -100,6 +101,10 @@ enum Command {
         /// How often each is simulated
         #[arg(long, default_value_t = 10_000, requires = "verdicts", value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
         runs: u32,
+        /// How long the installed switch runs against itself on this machine; needs root; 0: not at
+        /// all
+        #[arg(long, value_name = "MINUTES", default_value_t = 3.0, requires = "verdicts")]
+        budget: f64,
     },
     /// Run a command in a virtual machine with Debian's cloud kernel, for features that this
     /// machine's kernel lacks
@@ -155,7 +160,8 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
             out,
             verdicts: true,
             runs,
-        } => verdicts(out.as_deref(), runs),
+            budget,
+        } => verdicts::run(out.as_deref(), runs, budget),
         Command::Calibrate { out, .. } => calibrate(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
@@ -197,20 +203,6 @@ fn calibrate(out: Option<&Path>) -> anyhow::Result<()> {
         0 => Ok(()),
         failed => anyhow::bail!("{failed} of {} checks failed", checks.len()),
     }
-}
-
-/// Rates of wrong verdicts must not depend on the day.
-const SEED: u64 = 27;
-
-fn verdicts(out: Option<&Path>, runs: u32) -> anyhow::Result<()> {
-    let rates = crate::findings::simulate(runs, SEED);
-    mgmt::out!("{}", crate::findings::rates_table(&rates));
-    if let Some(dir) = out {
-        let path = dir.join(crate::report::RATES);
-        std::fs::write(&path, serde_json::to_string_pretty(&rates)? + "\n")
-            .with_context(|| path.display().to_string())?;
-    }
-    Ok(())
 }
 
 fn clean() -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::guest;
 use crate::results;
-use crate::run::{End, Options, Outcome, Stop, reasons, run, span};
+use crate::run::{End, Options, Outcome, Stop, decisions, reasons, run, span};
 use crate::scenario::{Profile, Scenario, built_in, find};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -80,7 +80,7 @@ impl Run {
             in_guest: self.inside,
         };
         let outcome = run(&options, &stop)?;
-        self.tell(&out, &outcome)
+        self.tell(&options, &outcome)
     }
 
     /// The same in virtual machines, which needs neither root nor features of this machine's
@@ -116,9 +116,9 @@ impl Run {
         Ok(())
     }
 
-    fn tell(&self, out: &Path, outcome: &Outcome) -> Result<()> {
-        let dir = out.display();
-        let results = results::load(out)?;
+    fn tell(&self, options: &Options, outcome: &Outcome) -> Result<()> {
+        let dir = options.out.display();
+        let results = results::load(&options.out)?;
         for (who, reason) in reasons(&results.skipped) {
             mgmt::outln!("left out: {who}: {reason}");
         }
@@ -139,6 +139,9 @@ impl Run {
                 "{} samples do not count; the same command with --out {dir} takes them again",
                 outcome.void
             );
+        }
+        if self.until_decided {
+            mgmt::outln!("{}", decisions(&options.scenarios, &results)?);
         }
         match outcome.end {
             End::Complete => mgmt::outln!("complete; 'oxvs lab report {dir}' writes the report"),

@@ -6,32 +6,8 @@
 //! other cells are the yardstick (Efron's empirical null, by the median deviation, so that a
 //! few cells that really differ do not matter).
 
-use crate::results::Sample;
-use crate::scenario::Metric;
-use crate::stats::{Contrast, Ratio, Series};
+use crate::stats::{Contrast, Ratio, Repeated, Series};
 use distrs::StudentsT;
-
-/// Repetitions of a metric in a cell.
-#[derive(Clone, Debug)]
-pub(super) struct Repeated {
-    /// All of them.
-    pub(super) all: Series,
-    /// The means of the testbeds.
-    beds: Series,
-}
-
-impl Repeated {
-    pub(super) fn new(samples: &[&Sample], metric: &Metric) -> Repeated {
-        let values = samples
-            .iter()
-            .filter_map(|sample| Some((sample.testbed, sample.metrics.get(&metric.name)? * metric.scale)));
-        let values: Vec<(u32, f64)> = values.collect();
-        Repeated {
-            all: Series::new(values.iter().map(|(_, value)| *value)),
-            beds: Series::of_testbeds(values),
-        }
-    }
-}
 
 /// How two cells differ.
 #[derive(Clone, Debug)]

@@ -6,12 +6,14 @@
 //! verdicts may have a wrong one in twenty; an alarm that stops a change may not.
 
 mod difference;
+mod itself;
 mod junit;
 
 use crate::results::{Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
-use crate::stats::Series;
-use difference::{Difference, Repeated, delta, spread};
+use crate::stats::{Repeated, Series};
+use difference::{Difference, delta, spread};
+pub use itself::itself;
 pub use junit::junit;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -157,7 +159,7 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Compared {
         let both = here.filter_map(|(cell, first)| Some((cell, first, in_b.get(cell)?)));
         for ((_, system, at), first, second) in both {
             for metric in &scenario.metrics {
-                let (first, second) = (Repeated::new(first, metric), Repeated::new(second, metric));
+                let (first, second) = (repeated(first, metric), repeated(second, metric));
                 if first.all.n() > 0 && second.all.n() > 0 {
                     comparisons.push(comparison((id, system, at), metric, &first.all, &second.all));
                     differences.push(Difference::new(&first, &second, threshold));
@@ -168,6 +170,11 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Compared {
     judge(&mut comparisons, &differences, threshold);
     correct(&mut comparisons);
     Compared { comparisons, remarks }
+}
+
+fn repeated(samples: &[&Sample], metric: &Metric) -> Repeated {
+    let value = |sample: &&Sample| Some((sample.testbed, sample.metrics.get(&metric.name)? * metric.scale));
+    Repeated::new(samples.iter().filter_map(value))
 }
 
 fn comparison(

@@ -251,3 +251,31 @@ fn a_run_of_two_builds_in_turns_is_two_runs_of_one_switch() {
             .contains(&"oxvs: build A; in the second run build B".to_owned())
     );
 }
+
+#[test]
+fn a_build_against_itself_is_called_different_as_seldom_as_said() {
+    let mut random = Rng::new(5);
+    let (mut comparisons, mut wrong, mut different) = (0.0, 0.0, 0);
+    for _ in 0..20 {
+        let mut run = || results(10, |_| value(&mut random, 20.0));
+        let (a, b) = (run(), run());
+        let compared = compare(&a, &b, 0.0);
+        let rates = itself(&compared, "X").unwrap();
+        assert!(rates.kind.starts_with("A against A here, X: "), "{}", rates.kind);
+        assert_eq!(
+            (rates.repetitions, rates.runs as usize),
+            (10, compared.comparisons.len())
+        );
+        comparisons += f64::from(rates.runs);
+        wrong += (rates.false_holds + rates.false_refuted) * f64::from(rates.runs);
+        different += usize::from(compared.comparisons.iter().any(|one| one.different));
+    }
+    // Five percent on each side.
+    assert!(
+        (0.07..0.13).contains(&(wrong / comparisons)),
+        "{wrong} of {comparisons}"
+    );
+    assert!(different <= 4, "{different}");
+    let same = results(10, |_| 20.0);
+    assert_eq!(itself(&compare(&same, &same, 0.0), "X"), None, "nothing varies");
+}

@@ -3,7 +3,7 @@
 use super::{Check, Finding, Findings, Judgement, Weighed, level};
 use crate::results::{Results, Sample, Skipped};
 use crate::scenario::{Fed, Profile, Scenario};
-use crate::stats::Series;
+use crate::stats::Observed;
 use crate::table::{Absent, Cell, Table};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -238,10 +238,9 @@ fn add(tables: &mut BTreeMap<String, Table>, name: &str, unit: &str, result: Res
 fn cell(fed: &Fed, samples: &[&Sample]) -> Option<Cell> {
     let deciding = samples.iter().filter(|sample| sample.decides());
     let values = deciding.filter_map(|sample| Some((sample.testbed, value(sample, &fed.metric)? * fed.scale)));
-    let series = Series::of_testbeds(values);
-    (series.n() > 0).then(|| Cell {
+    Some(Cell {
         at: fed.keys.clone(),
-        value: series.estimate(),
+        value: Observed::new(values)?,
     })
 }
 

@@ -24,11 +24,13 @@
 mod check;
 mod file;
 mod measured;
+mod power;
 mod simulate;
 
 pub use check::{Check, Claim, Claims, Effect, Evidence, Outcome};
 pub use file::{Findings, FindingsError, published};
 pub(crate) use measured::{judge, tables};
+pub use power::{Decides, decides, decides_table};
 pub use simulate::{Rates, simulate, table as rates_table};
 
 use crate::table::Table;
@@ -198,8 +200,9 @@ impl Weighed {
         self.checks.iter().any(alone)
     }
 
-    /// The verdict, if all of a page are given at this level.
+    /// The verdict and its evidence, if all of a page are given at this level.
     pub fn judge(&self, level: f64) -> Judgement {
+        let verdict = self.verdict(level);
         let level = level * self.share();
         let mut evidence: Vec<Evidence> = self.missing.iter().cloned().map(missing).collect();
         for check in &self.checks {
@@ -209,7 +212,13 @@ impl Weighed {
             evidence.extend(check.absent.iter().chain(&check.impossible).cloned().map(missing));
         }
         evidence.sort_by_key(|evidence| evidence.outcome);
-        let verdict = if !self.is_testable() {
+        Judgement { verdict, evidence }
+    }
+
+    /// The verdict alone, as [`Weighed::judge`] has it.
+    fn verdict(&self, level: f64) -> Verdict {
+        let level = level * self.share();
+        if !self.is_testable() {
             Verdict::NotTestable
         } else if self.refuted() <= level {
             Verdict::Refuted
@@ -219,8 +228,7 @@ impl Weighed {
             Verdict::Holds
         } else {
             Verdict::Undecided
-        };
-        Judgement { verdict, evidence }
+        }
     }
 }
 

@@ -45,7 +45,7 @@ pub use watch::{frame, watch};
 pub use write::{figures, render, write};
 
 use crate::calibration::Check;
-use crate::findings::Rates;
+use crate::findings::{Decides, Rates};
 use crate::results::{self, Results};
 use crate::scenario::{self, Scenario};
 use anyhow::{Context, Result};
@@ -62,12 +62,16 @@ pub struct Input {
     pub calibration: Option<Vec<Check>>,
     /// Of the verdicts.
     pub rates: Option<Vec<Rates>>,
+    /// Of the full profile.
+    pub power: Option<Vec<Decides>>,
 }
 
 /// In a run's directory: what `oxvs lab calibrate` measured, a list of [`Check`].
 pub const CALIBRATION: &str = "calibration.json";
 /// In a run's directory: what `oxvs lab calibrate --verdicts` found, a list of [`Rates`].
 pub const RATES: &str = "verdicts-calibration.json";
+/// The same, of what the full profile decides, a list of [`Decides`].
+pub const POWER: &str = "verdicts-power.json";
 
 impl Input {
     /// Reads a run's directory.
@@ -78,6 +82,7 @@ impl Input {
         let results = results::load(dir)?;
         let mut input = Input::new(results, optional(&dir.join(CALIBRATION))?)?;
         input.rates = optional(&dir.join(RATES))?;
+        input.power = optional(&dir.join(POWER))?;
         Ok(input)
     }
 
@@ -102,6 +107,7 @@ impl Input {
             scenarios,
             calibration,
             rates: None,
+            power: None,
         })
     }
 }

@@ -86,7 +86,7 @@ impl Printed {
         });
         same.map(|cell| Value {
             switch: cell.at.get(SWITCH).cloned(),
-            estimate: cell.value,
+            estimate: cell.value.estimate,
             scale: 1.0 / fed.scale,
         })
         .collect()

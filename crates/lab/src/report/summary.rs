@@ -4,7 +4,7 @@ use super::exhibits::Among;
 use super::looks;
 use crate::results::{Acceleration, Sample, Skipped};
 use crate::scenario::{Dimension, Fed, Profile, Scenario};
-use crate::stats::Series;
+use crate::stats::Repeated;
 use crate::traffic::Test;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,12 +126,14 @@ impl<'a> Summary<'a> {
     }
 
     /// A metric at a cell, in the unit it is shown in.
-    pub(crate) fn series(&self, system: &str, cell: usize, metric: &str, factor: f64) -> Series {
-        let values = self
-            .samples(system, cell)
-            .iter()
-            .filter_map(|sample| sample.metrics.get(metric));
-        Series::new(values.map(|value| value * factor))
+    pub(crate) fn repeated(&self, system: &str, cell: usize, metric: &str, factor: f64) -> Repeated {
+        Repeated::new(self.values(system, cell, metric, factor))
+    }
+
+    /// The same, of each repetition with the number of its testbed.
+    pub(crate) fn values(&self, system: &str, cell: usize, metric: &str, factor: f64) -> Vec<(u32, f64)> {
+        let value = |sample: &&Sample| Some((sample.testbed, sample.metrics.get(metric)? * factor));
+        self.samples(system, cell).iter().filter_map(value).collect()
     }
 
     /// A distribution at a cell: shares and values, averaged over the repetitions.
@@ -270,11 +272,11 @@ mod tests {
         let summary = Summary::new(&scenario, &samples, &[]);
         assert_eq!(summary.values_of("payload"), ["100", "1440", "auto"]);
         assert_eq!(summary.systems, ["oxvs", "bridge"]);
-        assert_eq!(summary.series("oxvs", 0, "probe.rtt", 0.5).values(), [5.0, 7.0]);
+        assert_eq!(summary.repeated("oxvs", 0, "probe.rtt", 0.5).all.values(), [5.0, 7.0]);
         assert_eq!(summary.name(&summary.cells[0]), "100 B");
         let only = summary.only(&Among::from([("payload".into(), vec!["1440".into()])]));
         assert_eq!((only.cells.len(), only.systems.clone()), (1, vec!["bridge"]));
-        assert_eq!(only.series("bridge", 0, "probe.rtt", 1.0).values(), [100.0]);
+        assert_eq!(only.repeated("bridge", 0, "probe.rtt", 1.0).all.values(), [100.0]);
         let middle = summary.distribution("oxvs", 0, "probe.rtt", 1.0);
         assert_eq!(middle.iter().find(|(share, _)| *share == 0.5), Some(&(0.5, 18.0)));
     }

@@ -5,7 +5,7 @@ use super::printed::Printed;
 use super::summary::{Summary, value_of};
 use super::svg::{number, rough};
 use crate::scenario::{Better, Figure as Form, Metric, Profile};
-use crate::stats::{Estimate, Series};
+use crate::stats::{Estimate, Repeated, Series};
 use crate::topology::Link;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -94,18 +94,18 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
                 )
             })
             .collect();
-        let values: Vec<Series> = summary
+        let values: Vec<Repeated> = summary
             .systems
             .iter()
-            .map(|system| summary.series(system, cell, &metric.name, metric.scale))
+            .map(|system| summary.repeated(system, cell, &metric.name, metric.scale))
             .collect();
-        if values.iter().all(|series| series.n() == 0) {
+        if values.iter().all(|series| series.all.n() == 0) {
             continue;
         }
         let best = best(&values, metric);
         for (n, series) in values.iter().enumerate() {
-            repeated |= series.n() > 1;
-            outliers |= !series.outliers().is_empty();
+            repeated |= series.beds.n() > 1;
+            outliers |= !series.all.outliers().is_empty();
             row.push(result(series, best == Some(n), &metric.unit).of(summary.systems[n]));
         }
         for label in &labels {
@@ -118,7 +118,7 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
     let mut notes = vec![String::from(if repeated {
         "Mean ± half the 95 % confidence interval of the mean, or its ends if it would reach below zero."
     } else {
-        "One repetition each: how far others would lie from it is not known, and no comparison is decided by it."
+        "One testbed each: how far the mean of others would be from it is not known, and it decides no comparison."
     })];
     if outliers {
         notes.push("†: single results far from the others (Tukey's fences); they are in the mean.".into());
@@ -137,22 +137,22 @@ pub(crate) fn results(summary: &Summary, printed: &Printed, metric: &Metric) -> 
     }
 }
 
-fn result(series: &Series, best: bool, unit: &str) -> Cell {
-    if series.n() == 0 {
+fn result(series: &Repeated, best: bool, unit: &str) -> Cell {
+    let (all, mean) = (&series.all, series.beds.mean());
+    if all.n() == 0 {
         return Cell::new("number", "–");
     }
-    let estimate = series.estimate();
-    let mark = if series.outliers().is_empty() { "" } else { " †" };
-    let values: Vec<String> = series.values().iter().take(40).map(|value| number(*value)).collect();
+    let mark = if all.outliers().is_empty() { "" } else { " †" };
+    let values: Vec<String> = all.values().iter().take(40).map(|value| number(*value)).collect();
     Cell {
-        text: number(series.mean()),
-        small: half(estimate, series.values().iter().all(|value| *value >= 0.0)) + mark,
+        text: number(mean),
+        small: half(series.beds.estimate(), all.values().iter().all(|value| *value >= 0.0)) + mark,
         class: if best { "number best".into() } else { "number".into() },
         title: format!(
             "{} {unit}, {} of {} repetitions: {}",
-            number(series.mean()),
+            number(mean),
             "mean",
-            series.n(),
+            all.n(),
             values.join(", ")
         ),
         ..Cell::default()
@@ -182,11 +182,11 @@ fn half(estimate: Estimate, is_never_negative: bool) -> String {
 }
 
 /// The one whose interval lies on the good side of all others'.
-fn best(values: &[Series], metric: &Metric) -> Option<usize> {
+fn best(values: &[Repeated], metric: &Metric) -> Option<usize> {
     let better = metric.better?;
     let intervals: Vec<_> = values
         .iter()
-        .map(|series| (series.n() > 1).then(|| series.interval(0.95)))
+        .map(|series| (series.beds.n() > 1).then(|| series.beds.interval(0.95)))
         .collect();
     let alone = intervals.iter().flatten().count() < 2;
     let ahead = |n: &usize| {

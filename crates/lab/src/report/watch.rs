@@ -196,7 +196,7 @@ fn bar(cells: &[(usize, bool)], each: usize) -> String {
 
 /// Of a single cell the mean; of several the geometric mean of the ratios to the first switch.
 fn result(summary: &Summary, metric: &Metric, systems: &[&str], system: &str) -> String {
-    let of = |system: &str, cell: usize| summary.series(system, cell, &metric.name, metric.scale);
+    let of = |system: &str, cell: usize| summary.repeated(system, cell, &metric.name, metric.scale).beds;
     let all: Vec<f64> = (0..summary.cells.len())
         .map(|cell| of(system, cell))
         .filter(|series| series.n() > 0)
@@ -251,7 +251,7 @@ fn short(ratio: f64) -> String {
     number((ratio * 1000.0).round() / 1000.0)
 }
 
-/// The variance of a mean's logarithm; none of one repetition.
+/// The variance of a mean's logarithm; none of one testbed.
 fn relative(series: &Series) -> Option<f64> {
     (series.n() > 1).then(|| (series.deviation() / series.mean()).powi(2) / series.n() as f64)
 }

@@ -54,26 +54,79 @@ pub(super) fn repeat(jobs: &mut [Job], scenarios: &[Scenario], store: &mut Store
     Ok(repeated)
 }
 
-/// Experiments with results of findings that more repetitions can decide.
-fn undecided(scenarios: &[Scenario], results: &Results) -> Result<BTreeSet<String>> {
+/// A finding's verdict on a switch's results.
+struct Standing {
+    finding: String,
+    system: String,
+    tables: BTreeSet<String>,
+    verdict: Verdict,
+    /// About how many repetitions would decide it; none if more do not help.
+    needs: Option<u64>,
+}
+
+/// Of all findings that more repetitions of the measured cells can decide.
+fn standings(scenarios: &[Scenario], results: &Results) -> Result<Vec<Standing>> {
     let findings = published()?;
     let systems: BTreeSet<&str> = results.samples.iter().map(|sample| sample.system.as_str()).collect();
-    let mut open: BTreeSet<&str> = BTreeSet::new();
+    let mut all = Vec::new();
     for column in judge(&findings, scenarios, results, systems) {
-        for (n, finding) in findings.finding.iter().enumerate() {
-            let judgement = &column.judgements[n];
-            let helps = judgement.evidence.iter().any(|evidence| evidence.needs.is_some());
-            if column.can_be_decided[n] && judgement.verdict == Verdict::Undecided && helps {
-                open.extend(finding.tables());
-            }
+        let judged = findings.finding.iter().zip(&column.judgements);
+        for ((finding, judgement), _) in judged.zip(&column.can_be_decided).filter(|(_, can)| **can) {
+            all.push(Standing {
+                finding: finding.id.clone(),
+                system: column.system.to_owned(),
+                tables: finding.tables().map(str::to_owned).collect(),
+                verdict: judgement.verdict,
+                needs: judgement.evidence.iter().filter_map(|evidence| evidence.needs).max(),
+            });
         }
     }
-    let feeds = |scenario: &&Scenario| tables(scenario).iter().any(|table| open.contains(table.as_str()));
+    Ok(all)
+}
+
+/// Experiments with results of findings that more repetitions can decide.
+fn undecided(scenarios: &[Scenario], results: &Results) -> Result<BTreeSet<String>> {
+    let all = standings(scenarios, results)?;
+    let open = all
+        .iter()
+        .filter(|one| one.verdict == Verdict::Undecided && one.needs.is_some());
+    let open: BTreeSet<&String> = open.flat_map(|one| &one.tables).collect();
+    let feeds = |scenario: &&Scenario| tables(scenario).iter().any(|table| open.contains(table));
     Ok(scenarios
         .iter()
         .filter(feeds)
         .map(|scenario| scenario.id.clone())
         .collect())
+}
+
+/// Which verdicts the results decide, and what the others lack, in words.
+///
+/// # Errors
+/// None, unless a file in the program is wrong.
+pub fn decisions(scenarios: &[Scenario], results: &Results) -> Result<String> {
+    let (open, decided): (Vec<Standing>, Vec<Standing>) = standings(scenarios, results)?
+        .into_iter()
+        .partition(|one| one.verdict == Verdict::Undecided);
+    if open.is_empty() && decided.is_empty() {
+        return Ok("no finding can be decided by these cells alone; --full has all cells".to_owned());
+    }
+    let name = |one: &Standing| format!("{} on {}", one.finding, one.system);
+    let lacks = |one: &Standing| match one.needs {
+        Some(n) => format!("{} (about {n} repetitions would decide)", name(one)),
+        None => name(one),
+    };
+    let list = |all: Vec<String>| {
+        if all.is_empty() {
+            "none".to_owned()
+        } else {
+            all.join(", ")
+        }
+    };
+    Ok(format!(
+        "decided: {}; undecided: {}",
+        list(decided.iter().map(name).collect()),
+        list(open.iter().map(lacks).collect())
+    ))
 }
 
 #[cfg(test)]
@@ -130,6 +183,11 @@ mod tests {
         let scenarios = [scenario.clone()];
         assert!(repeat(&mut jobs, &scenarios, &mut store).unwrap());
         assert_eq!((jobs[0].repetitions, store.run().scenarios[&scenario.id].looks), (6, 2));
+        let said = decisions(&scenarios, &store.results()).unwrap();
+        assert!(
+            said.starts_with("decided: none; undecided: S1.12 on oxvs (about "),
+            "{said}"
+        );
         // A run that is gone on with knows how often it looked.
         let mut again = [Job {
             repetitions: 2,
@@ -139,6 +197,8 @@ mod tests {
         assert_eq!(again[0].repetitions, 6);
         add(&mut store, &scenario, 3..24);
         assert!(!repeat(&mut jobs, &scenarios, &mut store).unwrap());
+        let said = decisions(&scenarios, &store.results()).unwrap();
+        assert_eq!(said, "decided: S1.12 on oxvs; undecided: none");
         assert_eq!(store.run().scenarios[&scenario.id].looks, 2);
     }
 }

@@ -19,6 +19,7 @@ mod stop;
 mod turns;
 mod validity;
 
+pub use decide::decisions;
 pub use engine::{End, Outcome};
 pub(crate) use progress::span;
 pub use stop::Stop;

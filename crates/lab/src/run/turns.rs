@@ -35,6 +35,15 @@ impl Builds {
         Ok(Builds([open(a)?, open(b)?]))
     }
 
+    /// The installed switch, twice.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn of_one() -> Result<Builds> {
+        let switch = crate::bed::switch_program()?;
+        Builds::open(&switch, &switch)
+    }
+
     /// Name and description of each.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! probability of such values, or of values further on that side, if the truth were at the bound.
 //! An interval at a level of `1 - 2 a` contains the bounds that neither test rejects at `a`.
 
+use super::observed::{Observed, spread};
 use distrs::{Normal, StudentsT};
 
 /// An estimate of the mean of a measurement.
@@ -59,7 +60,7 @@ impl Estimate {
     }
 
     /// The standard error of the best guess and its degrees of freedom.
-    fn error(self) -> (f64, f64) {
+    pub(super) fn error(self) -> (f64, f64) {
         match self {
             Estimate::Mean { deviation, n, .. } => (deviation / (n as f64).sqrt(), n.saturating_sub(1).max(1) as f64),
             Estimate::Interval { interval, level } => {
@@ -108,8 +109,7 @@ impl Estimate {
     }
 }
 
-/// A weighted sum of independent estimates. Its degrees of freedom are those of Welch and
-/// Satterthwaite.
+/// A weighted sum of estimates, independent except for the testbeds that they share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contrast {
     /// The best guess.
@@ -125,56 +125,48 @@ pub struct Contrast {
     skew: f64,
 }
 
+/// Noise is a share of the level: if the truth is higher than the mean, by so much is the noise
+/// higher too. No more than this, so that one value in many zeros does not hinder every decision.
+const MOST_NOISE: f64 = 2.0;
+
 impl Contrast {
     /// Of estimates with their weights.
-    pub fn sum(terms: impl IntoIterator<Item = (f64, Estimate)>) -> Contrast {
-        let parts = terms.into_iter().map(|(weight, estimate)| {
-            let (error, freedom) = estimate.error();
-            let variance = if weight == 0.0 { 0.0 } else { (weight * error).powi(2) };
-            (weight * estimate.mean(), variance, freedom, estimate)
-        });
-        Contrast::of(parts)
+    pub fn sum<T: Into<Observed>>(terms: impl IntoIterator<Item = (f64, T)>) -> Contrast {
+        let terms: Vec<(f64, Observed)> = terms.into_iter().map(|(weight, one)| (weight, one.into())).collect();
+        let value = terms.iter().map(|(weight, one)| weight * one.mean()).sum();
+        Contrast::of(value, &terms)
     }
 
     /// Of the logarithms of estimates, with their weights; none if one is not positive.
-    pub fn logarithms(terms: impl IntoIterator<Item = (f64, Estimate)>) -> Option<Contrast> {
-        let part = |(weight, estimate): (f64, Estimate)| {
-            let (error, freedom) = estimate.error();
-            let mean = Some(estimate.mean()).filter(|mean| *mean > 0.0)?;
-            let variance = if weight == 0.0 {
-                0.0
-            } else {
-                (weight * error / mean).powi(2)
-            };
-            Some((weight * mean.ln(), variance, freedom, estimate))
-        };
-        let parts: Option<Vec<_>> = terms.into_iter().map(part).collect();
-        Some(Contrast::of(parts?))
+    pub fn logarithms<T: Into<Observed>>(terms: impl IntoIterator<Item = (f64, T)>) -> Option<Contrast> {
+        let mut value = 0.0;
+        let mut all = Vec::new();
+        for (weight, one) in terms {
+            let one: Observed = one.into();
+            let mean = Some(one.mean()).filter(|mean| *mean > 0.0)?;
+            value += weight * mean.ln();
+            // The logarithm changes by so much of a change of the mean.
+            all.push((weight / mean, one));
+        }
+        Some(Contrast::of(value, &all))
     }
 
-    fn of(parts: impl IntoIterator<Item = (f64, f64, f64, Estimate)>) -> Contrast {
+    fn of(value: f64, terms: &[(f64, Observed)]) -> Contrast {
+        let (variance, freedom) = spread(terms);
         let mut all = Contrast {
-            value: 0.0,
-            variance: 0.0,
-            freedom: f64::INFINITY,
+            value,
+            variance,
+            freedom,
             unlikely: 0.0,
             n: 0,
             skew: 0.0,
         };
-        let mut spread = 0.0;
-        for (place, (value, variance, freedom, estimate)) in parts.into_iter().enumerate() {
-            all.value += value;
-            all.variance += variance;
-            spread += variance * variance / freedom;
-            all.skew = 0.0;
-            if let Estimate::Mean { n, skew, .. } = estimate {
-                all.skew = if place == 0 { skew } else { 0.0 };
+        for (_, one) in terms {
+            if let Estimate::Mean { n, skew, .. } = one.estimate {
+                all.skew = if terms.len() == 1 { skew } else { 0.0 };
                 all.unlikely = all.unlikely.max((1.0 - RARE).powf(n as f64));
                 all.n = all.n.max(n);
             }
-        }
-        if spread > 0.0 && all.variance.is_finite() {
-            all.freedom = all.variance * all.variance / spread;
         }
         all
     }
@@ -214,12 +206,24 @@ impl Contrast {
         if self.variance == 0.0 {
             return if distance >= 0.0 { self.unlikely } else { 1.0 };
         }
-        let t = distance / self.variance.sqrt();
-        let t = t.min(self.unskewed(t, side * self.skew));
+        let t = self.statistic(distance, side);
         if self.freedom.is_finite() {
             StudentsT::cdf(-t, self.freedom)
         } else {
             Normal::cdf(-t, 0.0, 1.0)
+        }
+    }
+
+    /// Student's statistic of a bound at this distance, below the best guess if `side` is 1, above
+    /// it if it is -1. It grows with the distance.
+    fn statistic(self, distance: f64, side: f64) -> f64 {
+        let t = distance / self.variance.sqrt();
+        let t = t.min(self.unskewed(t, side * self.skew));
+        // Where the distribution is not known, it is taken for the normal one.
+        if self.skew != 0.0 && side < 0.0 && distance > 0.0 && self.value > 0.0 {
+            t / (1.0 + distance / self.value).min(MOST_NOISE)
+        } else {
+            t
         }
     }
 
@@ -236,22 +240,6 @@ impl Contrast {
         root * self.hall(near, skew) + (t - root * near)
     }
 
-    /// The statistic that [`Contrast::unskewed`] turns into `t`.
-    fn skewed(self, t: f64, skew: f64) -> f64 {
-        let n = self.n as f64;
-        if skew == 0.0 {
-            return t;
-        }
-        let y = 1.0 + skew * (t / n.sqrt() - skew / (6.0 * n));
-        let near = 3.0 / skew * (y.cbrt() - 1.0);
-        let end = (1.0 / skew.abs()).copysign(near);
-        if near.abs() <= end.abs() {
-            n.sqrt() * near
-        } else {
-            t + n.sqrt() * (end - self.hall(end, skew))
-        }
-    }
-
     fn hall(self, w: f64, skew: f64) -> f64 {
         w + skew * w * w / 3.0 + skew * skew * w.powi(3) / 27.0 + skew / (6.0 * self.n as f64)
     }
@@ -260,12 +248,23 @@ impl Contrast {
     pub fn interval(self, level: f64) -> Option<Interval> {
         let error = self.variance.sqrt();
         let half = |side: f64| {
-            let t = quantile((1.0 + level) / 2.0, self.freedom);
             if error == 0.0 {
-                0.0
-            } else {
-                error * t.max(self.skewed(t, side * self.skew))
+                return 0.0;
             }
+            let t = quantile((1.0 + level) / 2.0, self.freedom);
+            let (mut within, mut beyond) = (0.0, t * error);
+            while self.statistic(beyond, side) < t {
+                (within, beyond) = (beyond, 2.0 * beyond);
+            }
+            for _ in 0..50 {
+                let middle = (within + beyond) / 2.0;
+                if self.statistic(middle, side) < t {
+                    within = middle;
+                } else {
+                    beyond = middle;
+                }
+            }
+            beyond
         };
         self.is_known().then(|| Interval {
             low: self.value - half(1.0),
@@ -310,18 +309,20 @@ fn quantile(probability: f64, freedom: f64) -> f64 {
 /// interval is Fieller's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
-    over: Vec<Estimate>,
-    under: Vec<Estimate>,
+    over: Vec<Observed>,
+    under: Vec<Observed>,
 }
 
 impl Ratio {
     /// Of two means; `None` where one is not positive.
-    pub fn new(over: Estimate, under: Estimate) -> Option<Ratio> {
-        Ratio::of_sums(vec![over], vec![under]).filter(|ratio| ratio.value() > 0.0 && under.mean() > 0.0)
+    pub fn new(over: impl Into<Observed>, under: impl Into<Observed>) -> Option<Ratio> {
+        let ratio = Ratio::of_sums(vec![over.into()], vec![under.into()])?;
+        let (over, under) = ratio.sums();
+        (over > 0.0 && under > 0.0).then_some(ratio)
     }
 
     /// Of two sums; `None` where one is negative or both are 0.
-    pub fn of_sums(over: Vec<Estimate>, under: Vec<Estimate>) -> Option<Ratio> {
+    pub fn of_sums(over: Vec<Observed>, under: Vec<Observed>) -> Option<Ratio> {
         let ratio = Ratio { over, under };
         let (over, under) = ratio.sums();
         (over >= 0.0 && under >= 0.0 && over + under > 0.0).then_some(ratio)
@@ -329,7 +330,7 @@ impl Ratio {
 
     /// The two sums.
     pub fn sums(&self) -> (f64, f64) {
-        let sum = |all: &[Estimate]| all.iter().map(|estimate| estimate.mean()).sum();
+        let sum = |all: &[Observed]| all.iter().map(Observed::mean).sum();
         (sum(&self.over), sum(&self.under))
     }
 
@@ -341,9 +342,24 @@ impl Ratio {
 
     /// The first sum less `bound` times the second.
     pub(crate) fn at(&self, bound: f64) -> Contrast {
-        let over = self.over.iter().map(|estimate| (1.0, *estimate));
-        let under = self.under.iter().map(|estimate| (-bound, *estimate));
-        Contrast::sum(over.chain(under))
+        let (over, under) = self.sums();
+        let value = over - bound * under;
+        let terms = |more_over: f64, more_under: f64| -> Vec<(f64, Observed)> {
+            let over = self.over.iter().map(|one| (more_over, one.clone()));
+            let under = self.under.iter().map(|one| (-bound * more_under, one.clone()));
+            over.chain(under).collect()
+        };
+        // If the bound is the truth, one of the sums should be higher, and its noise with it.
+        let more = |high: f64, low: f64| {
+            if low > 0.0 {
+                (high / low).clamp(1.0, MOST_NOISE)
+            } else {
+                1.0
+            }
+        };
+        let noisier = terms(more(bound * under, over), more(over, bound * under));
+        let (one, other) = (Contrast::of(value, &terms(1.0, 1.0)), Contrast::of(value, &noisier));
+        if other.variance > one.variance { other } else { one }
     }
 
     /// As [`Contrast::above`].
@@ -478,8 +494,8 @@ mod tests {
     #[test]
     fn a_ratio_of_nothing_is_none_and_one_over_nothing_is_above_everything() {
         let (none, some) = (mean(0.0, 0.0, 10), mean(3.0, 1.0, 10));
-        assert_eq!(Ratio::of_sums(vec![none], vec![none]), None);
-        let ratio = Ratio::of_sums(vec![some], vec![none]).unwrap();
+        assert_eq!(Ratio::of_sums(vec![none.into()], vec![none.into()]), None);
+        let ratio = Ratio::of_sums(vec![some.into()], vec![none.into()]).unwrap();
         assert!(ratio.above(100.0) < 0.001);
         assert!(Ratio::new(some, Estimate::Point(0.0)).is_none());
     }

@@ -16,11 +16,7 @@ impl Series {
     /// The mean of each testbed's repetitions, by the testbeds' numbers: repetitions on one testbed
     /// share its peculiarities, so only testbeds are independent.
     pub fn of_testbeds(values: impl IntoIterator<Item = (u32, f64)>) -> Series {
-        let mut beds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-        for (bed, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
-            beds.entry(bed).or_default().push(value);
-        }
-        Series(beds.into_values().map(|values| Series(values).mean()).collect())
+        Series(of_testbeds(values).into_values().collect())
     }
 
     /// The values, in the order they were made.
@@ -113,6 +109,36 @@ impl Series {
         sorted.sort_by(f64::total_cmp);
         sorted
     }
+}
+
+/// Repetitions of one measurement, and what of them is independent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Repeated {
+    /// All of them.
+    pub all: Series,
+    /// The means of the testbeds, which alone show how far the truth may be.
+    pub beds: Series,
+}
+
+impl Repeated {
+    /// Of repetitions with the numbers of their testbeds.
+    pub fn new(values: impl IntoIterator<Item = (u32, f64)>) -> Repeated {
+        let values: Vec<(u32, f64)> = values.into_iter().collect();
+        Repeated {
+            all: Series::new(values.iter().map(|(_, value)| *value)),
+            beds: Series::of_testbeds(values),
+        }
+    }
+}
+
+/// The mean of each testbed's repetitions, by the testbeds' numbers.
+pub(super) fn of_testbeds(values: impl IntoIterator<Item = (u32, f64)>) -> BTreeMap<u32, f64> {
+    let mut beds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for (bed, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
+        beds.entry(bed).or_default().push(value);
+    }
+    let mean = |(bed, values)| (bed, Series(values).mean());
+    beds.into_iter().map(mean).collect()
 }
 
 /// A generator of numbers that are the same for the same seed.

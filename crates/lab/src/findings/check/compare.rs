@@ -3,7 +3,7 @@
 use super::Tables;
 use super::cells::{At, Where, chosen, groups, prefix, show, without};
 use super::claim::{Claim, Quantity};
-use crate::stats::{Contrast, Estimate, Ratio};
+use crate::stats::{Contrast, Observed, Ratio};
 use crate::table::Cell;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,15 +68,15 @@ impl RatioCheck {
         let named = self.over.keys().chain(self.under.keys()).chain(&self.total);
         let named: Vec<&str> = named.map(String::as_str).collect();
         let compared: BTreeSet<&str> = self.over.keys().chain(self.under.keys()).map(String::as_str).collect();
-        let side = |cells: &[&Cell], side: &Where| -> BTreeMap<At, Vec<(At, Estimate)>> {
+        let side = |cells: &[&Cell], side: &Where| -> BTreeMap<At, Vec<(At, Observed)>> {
             // By the values that tell several cells of a side apart, then by those that are added.
-            let mut parts: BTreeMap<At, Vec<(At, Estimate)>> = BTreeMap::new();
+            let mut parts: BTreeMap<At, Vec<(At, Observed)>> = BTreeMap::new();
             for cell in cells.iter().filter(|cell| chosen(&cell.at, side)) {
                 let own = cell.at.iter().filter(|(name, _)| compared.contains(name.as_str()));
                 let own = own.map(|(name, value)| (name.clone(), value.clone())).collect();
                 let added = cell.at.iter().filter(|(name, _)| self.total.contains(name));
                 let added = added.map(|(name, value)| (name.clone(), value.clone())).collect();
-                parts.entry(own).or_default().push((added, cell.value));
+                parts.entry(own).or_default().push((added, cell.value.clone()));
             }
             for values in parts.values_mut() {
                 values.sort_by(|a, b| a.0.cmp(&b.0));
@@ -92,7 +92,7 @@ impl RatioCheck {
                     if !tops.iter().map(|(at, _)| at).eq(bottoms.iter().map(|(at, _)| at)) {
                         continue;
                     }
-                    let estimates = |all: &[(At, Estimate)]| all.iter().map(|(_, value)| *value).collect();
+                    let estimates = |all: &[(At, Observed)]| all.iter().map(|(_, value)| value.clone()).collect();
                     let Some(ratio) = Ratio::of_sums(estimates(tops), estimates(bottoms)) else {
                         continue;
                     };
@@ -131,7 +131,7 @@ impl BoundsCheck {
         let chosen = table.cells.iter().filter(|cell| chosen(&cell.at, &self.at));
         let claim = |cell: &Cell| Claim {
             name: prefix(&cell.at),
-            quantity: Quantity::Mean(cell.value, table.unit.clone()),
+            quantity: Quantity::Mean(cell.value.estimate, table.unit.clone()),
             at_least: self.at_least,
             at_most: self.at_most,
         };
@@ -185,15 +185,15 @@ impl EffectCheck {
 }
 
 /// The weight of each cell in a sum.
-type Weights = Vec<(At, f64, Estimate)>;
+type Weights = Vec<(At, f64, Observed)>;
 
 /// One sum and `sign` times another; in one table a cell may be in both.
-fn combined(of: &Weights, exceeds: &Weights, sign: f64, is_one_table: bool) -> Vec<(f64, Estimate)> {
+fn combined(of: &Weights, exceeds: &Weights, sign: f64, is_one_table: bool) -> Vec<(f64, Observed)> {
     let mut all = of.clone();
     for (at, weight, value) in exceeds {
         match all.iter_mut().find(|(known, _, _)| is_one_table && known == at) {
             Some((_, known, _)) => *known += sign * weight,
-            None => all.push((at.clone(), sign * weight, *value)),
+            None => all.push((at.clone(), sign * weight, value.clone())),
         }
     }
     all.into_iter().map(|(_, weight, value)| (weight, value)).collect()
@@ -220,7 +220,7 @@ impl Change {
         }
         let weight = 1.0 / from.len() as f64;
         let signed = |cells: BTreeMap<At, &Cell>, weight: f64| {
-            let one = move |cell: &Cell| (cell.at.clone(), weight, cell.value);
+            let one = move |cell: &Cell| (cell.at.clone(), weight, cell.value.clone());
             cells.into_values().map(one).collect::<Vec<_>>()
         };
         Some([signed(from, -weight), signed(to, weight)].concat())

@@ -87,12 +87,14 @@ impl TrendCheck {
                     Direction::Rising => (to, from),
                     Direction::Falling => (from, to),
                 };
-                claims.extend(Ratio::new(over.1.value, under.1.value).map(|ratio| Claim {
-                    name: format!("{}{} over {}: ", prefix(&group), show(&self.along, over.0), under.0),
-                    quantity: Quantity::Ratio(ratio),
-                    at_least: Some(least),
-                    at_most: None,
-                }));
+                claims.extend(
+                    Ratio::new(over.1.value.clone(), under.1.value.clone()).map(|ratio| Claim {
+                        name: format!("{}{} over {}: ", prefix(&group), show(&self.along, over.0), under.0),
+                        quantity: Quantity::Ratio(ratio),
+                        at_least: Some(least),
+                        at_most: None,
+                    }),
+                );
             };
             let (Some(first), Some(last)) = (points.first(), points.last()) else {
                 continue;
@@ -173,7 +175,7 @@ fn pair(
     };
     Some(Claim {
         name: format!("{prefix}{} over {}: ", value(over), value(under)),
-        quantity: Quantity::Ratio(Ratio::new(over.value, under.value)?),
+        quantity: Quantity::Ratio(Ratio::new(over.value.clone(), under.value.clone())?),
         at_least,
         at_most,
     })

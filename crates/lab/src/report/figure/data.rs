@@ -5,7 +5,7 @@ use crate::report::looks;
 use crate::report::summary::{At, named};
 use crate::report::svg::{Axis, Scale};
 use crate::scenario::{Dimension, Metric};
-use crate::stats::{Estimate, Series};
+use crate::stats::{Estimate, Repeated};
 
 /// Most single repetitions that are drawn of a result.
 pub(super) const SHOWN: usize = 30;
@@ -48,7 +48,7 @@ pub(super) fn gather(
         let across = x.and_then(|x| rest.remove(x)).unwrap_or_default();
         let own = series.and_then(|series| rest.remove(series));
         for system in &summary.systems {
-            let values = summary.series(system, cell, &metric.name, metric.scale);
+            let values = summary.repeated(system, cell, &metric.name, metric.scale);
             let key = match &own {
                 Some(value) => value_key(summary, series.unwrap_or_default(), value),
                 None => system_key(system),
@@ -87,13 +87,13 @@ pub(super) fn gather(
     panels
 }
 
-pub(super) fn datum(x: String, series: (usize, Key), values: &Series) -> Option<Datum> {
-    let all = values.values();
-    (values.n() > 0).then(|| Datum {
+pub(super) fn datum(x: String, series: (usize, Key), values: &Repeated) -> Option<Datum> {
+    let all = values.all.values();
+    (!all.is_empty()).then(|| Datum {
         x,
         series,
-        value: values.mean(),
-        interval: interval(values.estimate(), LEVEL, all.iter().all(|value| *value >= 0.0)),
+        value: values.beds.mean(),
+        interval: interval(values.beds.estimate(), LEVEL, all.iter().all(|value| *value >= 0.0)),
         raw: if all.len() > 1 { shown(all) } else { Vec::new() },
         reference: None,
     })
@@ -270,12 +270,23 @@ mod tests {
     #[test]
     fn an_interval_of_what_is_never_negative_ends_at_zero() {
         let of = |values: &[f64]| {
-            let values = Series::new(values.iter().copied());
+            let values = Repeated::new((1..).zip(values.iter().copied()));
             datum(String::new(), (0, system_key("oxvs").1), &values).and_then(|datum| datum.interval)
         };
         assert_eq!(of(&[0.0, 10.0]).map(|(low, _)| low), Some(0.0));
         assert!(of(&[-1.0, 10.0]).is_some_and(|(low, _)| low < -1.0));
         assert_eq!(of(&[3.0]), None);
+    }
+
+    #[test]
+    fn repetitions_on_one_testbed_are_drawn_without_an_interval() {
+        let of = |beds: [u32; 3]| {
+            let values = Repeated::new(beds.into_iter().zip([10.0, 12.0, 11.0]));
+            datum(String::new(), (0, system_key("oxvs").1), &values).unwrap()
+        };
+        let quick = of([1, 1, 1]);
+        assert_eq!((quick.value, quick.interval, quick.raw.len()), (11.0, None, 3));
+        assert!(of([1, 2, 3]).interval.is_some());
     }
 
     #[test]

@@ -394,7 +394,7 @@ fn shares(summary: &Summary, groups: &str, flows: &[String]) -> Option<Figure> {
                 // Flows of one system share its colour and its marker; they stand in their order.
                 let name = format!("{}, {}", key.name, flow.split('.').next().unwrap_or(flow));
                 let key = Key { name, ..key };
-                let values = summary.series(system, cell, flow, scale);
+                let values = summary.repeated(system, cell, flow, scale);
                 let drawn = datum(x.clone(), (place * 16 + nth, key), &values).map(|datum| Datum {
                     reference: summary.offered(cell, flow).map(|load| load * scale),
                     ..datum
@@ -488,6 +488,12 @@ fn marks<'a>(data: impl Iterator<Item = &'a Datum> + Clone) -> String {
         } else {
             "."
         });
+        if data
+            .clone()
+            .any(|datum| !datum.raw.is_empty() && datum.interval.is_none())
+        {
+            text.push_str(" Where a mark has no whisker, the repetitions are of one testbed, or equal.");
+        }
     }
     if data.clone().any(|datum| datum.raw.len() >= SHOWN) {
         text.push_str(&format!(" Of many repetitions {SHOWN} are drawn, evenly by rank."));

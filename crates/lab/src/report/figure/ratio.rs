@@ -5,7 +5,7 @@ use super::{Figure, draw_dots, marks};
 use crate::report::exhibits::Quotient;
 use crate::report::summary::Summary;
 use crate::report::svg::Axis;
-use crate::stats::Series;
+use crate::stats::Repeated;
 
 /// For each system and each cell with both values: of each repetition the one over the other.
 pub(super) fn quotient(summary: &Summary, metric: &str, ratio: &Quotient) -> Option<Figure> {
@@ -24,14 +24,9 @@ pub(super) fn quotient(summary: &Summary, metric: &str, ratio: &Quotient) -> Opt
         let name = summary.name(&below);
         groups.push(name.clone());
         for system in &summary.systems {
-            let values = |cell| summary.series(system, cell, metric, 1.0);
-            let (above, below) = (values(over), values(under));
-            let pairs = above
-                .values()
-                .iter()
-                .zip(below.values())
-                .filter(|(_, under)| **under > 0.0);
-            let ratios = Series::new(pairs.map(|(over, under)| over / under));
+            let values = |cell| summary.values(system, cell, metric, 1.0).into_iter();
+            let pairs = values(over).zip(values(under)).filter(|(_, (_, under))| *under > 0.0);
+            let ratios = Repeated::new(pairs.map(|((bed, over), (_, under))| (bed, over / under)));
             let drawn = datum(name.clone(), system_key(system), &ratios);
             panel(&mut panels, String::new(), "").data.extend(drawn);
         }

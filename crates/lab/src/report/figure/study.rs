@@ -87,7 +87,7 @@ fn panels(drawn: &Drawn, table: &Table) -> Vec<Panel> {
             x,
             series: (place, key(&of, place)),
             value: cell.value.mean(),
-            interval: interval(cell.value, LEVEL, true),
+            interval: interval(cell.value.estimate, LEVEL, true),
             raw: Vec::new(),
             reference: None,
         });

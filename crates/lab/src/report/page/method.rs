@@ -430,8 +430,14 @@ pub(super) fn wrong(rates: &[crate::findings::Rates]) -> View {
         "power: refuted",
     ];
     let row = |one: &crate::findings::Rates| {
-        let shares = [one.false_holds, one.false_refuted, one.power_holds, one.power_refuted];
-        let shares = shares.map(|share| cell("number", format!("{:.1} %", 100.0 * share)));
+        let shares = [
+            Some(one.false_holds),
+            Some(one.false_refuted),
+            one.power_holds,
+            one.power_refuted,
+        ];
+        let text = |share: f64| format!("{:.1} %", 100.0 * share);
+        let shares = shares.map(|share| cell("number", share.map_or_else(|| "–".to_owned(), text)));
         let first = [
             cell("", one.kind.clone()),
             cell("", one.noise.clone()),
@@ -446,6 +452,34 @@ pub(super) fn wrong(rates: &[crate::findings::Rates]) -> View {
             .map(|(n, text)| cell(if n > 1 { "number" } else { "" }, *text))
             .collect(),
         rows: rates.iter().map(row).collect(),
+        ..View::default()
+    }
+}
+
+/// What the full profile decides, by experiment.
+pub(super) fn decides(rows: &[crate::findings::Decides]) -> View {
+    let noises = rows.first().map_or(&[][..], |row| &row.decided);
+    let noises = noises
+        .iter()
+        .map(|(noise, _)| cell("number", format!("decided at noise of {:.0} %", 100.0 * noise)));
+    let row = |row: &crate::findings::Decides| {
+        let name = if row.experiment.is_empty() {
+            "all"
+        } else {
+            &row.experiment
+        };
+        let share = |(_, share): &(f64, f64)| match row.findings {
+            0 => cell("number", "–"),
+            _ => cell("number", format!("{:.0} %", 100.0 * share)),
+        };
+        let first = [cell("", name), cell("number", row.findings.to_string())].into_iter();
+        let last = cell("number", row.unknown.to_string());
+        first.chain(row.decided.iter().map(share)).chain([last]).collect()
+    };
+    let first = [cell("", "experiment"), cell("number", "findings")].into_iter();
+    View {
+        head: first.chain(noises).chain([cell("number", "without numbers")]).collect(),
+        rows: rows.iter().map(row).collect(),
         ..View::default()
     }
 }

@@ -35,6 +35,7 @@ pub(crate) struct Page {
     coverage: View,
     calibration: Option<View>,
     rates: Option<View>,
+    power: Option<View>,
     experiments: Vec<ExperimentView>,
     machine: Vec<(String, String)>,
     systems: Vec<(String, String)>,
@@ -139,6 +140,7 @@ impl Page {
             coverage: method::coverage(results, &input.scenarios),
             calibration: input.calibration.as_ref().map(|checks| method::calibration(checks)),
             rates: input.rates.as_ref().map(|rates| method::wrong(rates)),
+            power: input.power.as_ref().map(|power| method::decides(power)),
             experiments: experiments.collect(),
             machine: words::machine(&results.run.machine, results.run.in_guest),
             systems: results

@@ -1,0 +1,217 @@
+//! How many findings the full profile decides, if the truth is what the studies printed.
+
+use super::measured::{judge, tables};
+use super::simulate::normal;
+use super::{Findings, FindingsError, Verdict, published};
+use crate::results::{Results, Run, Sample};
+use crate::scenario::{Fed, Profile, Scenario};
+use crate::stats::SplitMix;
+use crate::table::Table;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// What the full profile decides of the findings that an experiment feeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decides {
+    /// The experiment's id; empty: all of them.
+    pub experiment: String,
+    /// Findings whose cells the study printed.
+    pub findings: u32,
+    /// By the standard deviation of a repetition, as a share of the mean: the share of the findings
+    /// that are decided, on average over the simulated runs.
+    pub decided: Vec<(f64, f64)>,
+    /// Findings of which the study printed too little to simulate them.
+    pub unknown: u32,
+}
+
+/// Standard deviations of a repetition.
+const NOISES: [f64; 3] = [0.03, 0.1, 0.3];
+/// The switch in Open vSwitch's place, and the one that it is compared with.
+const SYSTEMS: [&str; 2] = ["ovs-kernel", "bridge"];
+
+/// Simulates `runs` full runs for each noise and judges them as a page does. The same seed gives
+/// the same shares.
+///
+/// # Errors
+/// None, unless a file in the program is wrong.
+pub fn decides(scenarios: &[Scenario], runs: u32, seed: u64) -> Result<Vec<Decides>, FindingsError> {
+    let findings = published()?;
+    let design = Design::new(&findings, scenarios)?;
+    // Of each finding the decided share; none if it is not simulated.
+    let shares = |noise: f64| -> Vec<Option<f64>> {
+        let mut random = SplitMix(seed);
+        let mut decided = vec![None; findings.finding.len()];
+        for _ in 0..runs {
+            let results = design.run(noise, &mut random);
+            let columns = judge(&findings, scenarios, &results, [SYSTEMS[0]]);
+            for column in &columns {
+                for (n, judgement) in column.judgements.iter().enumerate() {
+                    if column.can_be_decided[n] {
+                        let is_decided = judgement.verdict != Verdict::Undecided;
+                        *decided[n].get_or_insert(0.0) += f64::from(u8::from(is_decided)) / f64::from(runs);
+                    }
+                }
+            }
+        }
+        decided
+    };
+    let shares = &shares;
+    let all: Vec<Vec<Option<f64>>> = std::thread::scope(|scope| {
+        let threads = NOISES.map(|noise| scope.spawn(move || shares(noise)));
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|shares| shares.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let row = |experiment: &str, own: &dyn Fn(usize) -> bool| {
+        let (known, unknown): (Vec<usize>, Vec<usize>) = (0..findings.finding.len())
+            .filter(|n| !findings.finding[*n].checks.is_empty() && own(*n))
+            .partition(|n| all[0][*n].is_some());
+        let share = |shares: &Vec<Option<f64>>| {
+            let sum: f64 = known.iter().filter_map(|n| shares[*n]).sum();
+            sum / known.len().max(1) as f64
+        };
+        Decides {
+            experiment: experiment.to_owned(),
+            findings: known.len() as u32,
+            decided: NOISES.into_iter().zip(all.iter().map(share)).collect(),
+            unknown: unknown.len() as u32,
+        }
+    };
+    let rows = scenarios.iter().map(|scenario| {
+        let fed = tables(scenario);
+        row(&scenario.id, &|n| {
+            findings.finding[n].tables().any(|table| fed.contains(table))
+        })
+    });
+    let rows = rows.filter(|row| row.findings + row.unknown > 0);
+    Ok(rows.chain([row("", &|_| true)]).collect())
+}
+
+/// The shares for a terminal.
+pub fn decides_table(rows: &[Decides]) -> String {
+    let mut out = String::from("What --full decides, if the truth is what the study printed:\n");
+    out += &format!("{:14}  findings", "experiment");
+    for noise in NOISES {
+        out += &format!("  noise {:2.0} %", 100.0 * noise);
+    }
+    out += "  without numbers\n";
+    for row in rows {
+        let name = if row.experiment.is_empty() {
+            "all"
+        } else {
+            &row.experiment
+        };
+        // Writing to a string does not fail.
+        let _ = write!(out, "{name:14}  {:8}", row.findings);
+        for (_, share) in &row.decided {
+            let text = match row.findings {
+                0 => "–".to_owned(),
+                _ => format!("{:.0} %", 100.0 * share),
+            };
+            let _ = write!(out, "  {text:>10}");
+        }
+        let _ = writeln!(out, "  {:15}", row.unknown);
+    }
+    out
+}
+
+/// The cells of the full profile with true values.
+struct Design {
+    cells: Vec<Planned>,
+}
+
+/// A cell on a switch.
+struct Planned {
+    scenario: String,
+    system: &'static str,
+    at: BTreeMap<String, String>,
+    repetitions: u32,
+    /// Number of the testbed in the first repetition.
+    testbed: u32,
+    /// By metric.
+    truth: BTreeMap<String, f64>,
+}
+
+impl Design {
+    fn new(findings: &Findings, scenarios: &[Scenario]) -> Result<Design, FindingsError> {
+        let printed = findings.printed()?;
+        let needed: BTreeSet<&str> = findings.finding.iter().flat_map(|finding| finding.tables()).collect();
+        let (mut cells, mut testbeds) = (Vec::new(), 1);
+        for scenario in scenarios {
+            let repetitions = scenario.pace(Profile::Full).repetitions;
+            let all = scenario.cells(Profile::Full);
+            for system in SYSTEMS {
+                for cell in all.iter().filter(|cell| cell.setup.is_for(system)) {
+                    let fed = scenario.feeds(&cell.at, system).unwrap_or_default();
+                    let fed = fed.iter().filter(|fed| needed.contains(fed.table.as_str()));
+                    let truth = fed.filter_map(|fed| Some((fed.metric.clone(), value(&printed, fed)?)));
+                    let truth: BTreeMap<String, f64> = truth.collect();
+                    let bed = all.iter().position(|one| one.setup.topology == cell.setup.topology);
+                    if !truth.is_empty() {
+                        cells.push(Planned {
+                            scenario: scenario.id.clone(),
+                            system,
+                            at: cell.at.clone(),
+                            repetitions,
+                            testbed: testbeds + bed.unwrap_or(0) as u32 * repetitions,
+                            truth,
+                        });
+                    }
+                }
+                testbeds += all.len() as u32 * repetitions;
+            }
+        }
+        Ok(Design { cells })
+    }
+
+    fn run(&self, noise: f64, random: &mut SplitMix) -> Results {
+        let mut samples = Vec::new();
+        for cell in &self.cells {
+            for repetition in 0..cell.repetitions {
+                let mut metric = |(name, mean): (&String, &f64)| (name.clone(), mean * (1.0 + noise * normal(random)));
+                samples.push(Sample {
+                    scenario: cell.scenario.clone(),
+                    system: cell.system.to_owned(),
+                    at: cell.at.clone(),
+                    repetition,
+                    testbed: cell.testbed + repetition,
+                    metrics: cell.truth.iter().map(&mut metric).collect(),
+                    ..Sample::default()
+                });
+            }
+        }
+        Results {
+            run: Run::new(Profile::Full, 0),
+            samples,
+            skipped: Vec::new(),
+            configurations: Vec::new(),
+        }
+    }
+}
+
+/// What a study printed for a cell, in the unit of a sample's metric.
+fn value(printed: &BTreeMap<String, Table>, fed: &Fed) -> Option<f64> {
+    let same = |at: &BTreeMap<String, String>| at.iter().all(|(name, value)| fed.keys.get(name) == Some(value));
+    let cell = printed.get(&fed.table)?.cells.iter().find(|cell| same(&cell.at))?;
+    Some(cell.value.mean() / fed.scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::built_in;
+
+    #[test]
+    fn the_full_profile_decides_three_quarters_of_what_the_studies_numbers_let_it() {
+        let rows = decides(&built_in().unwrap(), 1, 27).unwrap();
+        mgmt::outln!("{}", decides_table(&rows));
+        let all = rows.last().unwrap();
+        assert!(all.experiment.is_empty() && all.findings >= 20, "{all:?}");
+        assert!(
+            all.decided[0].1 >= 0.75 && all.decided[0].1 >= all.decided[2].1,
+            "{all:?}"
+        );
+    }
+}
