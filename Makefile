@@ -53,7 +53,8 @@ bench:
 	$(CARGO) build --release --locked -p oxvs
 	./scripts/symbols $(PROGRAMS)
 	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
-	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) PARTS="rates delay" ./scripts/bench/qos.sh
+	./scripts/as-root sh -c '"$$0" lab run S5.rates S5.loaded --switch oxvs --out "$$1" && "$$0" lab report "$$1"' \
+	    $(CURDIR)/$(OXVS) $(CURDIR)/target/lab-bench-$$(date +%s)
 	$(CARGO) bench --locked -p ovsdb-server --bench versus
 	./scripts/as-root env PATH="$$PATH" $(CARGO) bench --locked -p oxvs --bench openflow
 
@@ -77,7 +78,7 @@ systemd: $(OXVS)
 
 ROUNDS ?= 1000
 restarts: $(OXVS)
-	./scripts/as-root env OXVS=$(OXVS) ./scripts/bench/restarts.sh $(ROUNDS)
+	./scripts/as-root env OXVS=$(OXVS) ./scripts/restarts.sh $(ROUNDS)
 
 kernel-qdiscs:
 	./scripts/setup.sh guest

@@ -2,7 +2,8 @@
 # Installs what is missing for `build`, `demo`, `test`, `long` (client libraries with tests of their
 # own, beside what `test` has), `fuzz`, `guest` (virtual machines with Debian's kernel), `systemd`
 # (a container that systemd boots) or `peers` (what `oxvs lab` measures beside oxvs: Open vSwitch
-# with DPDK, and Mininet): prints the reasons, asks no questions, and changes no installed program.
+# with DPDK, and Mininet; the applications that it runs): prints the reasons, asks no questions,
+# and changes no installed program.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:?usage: setup.sh build|demo|test|long|fuzz|guest|systemd|peers}
@@ -41,11 +42,11 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr*)
+    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr* | *nginx*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host \
             ovn-controller-vtep nftables dpdk \
-            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr; do
+            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr nginx; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 ||
                 ./scripts/as-root systemctl disable $service >/dev/null 2>&1 || true
         done
@@ -97,6 +98,10 @@ if [ "$goal" = peers ]; then
     need mn mininet "makes networks of its own with its switch on oxvs"
     need iperf iperf "is what Mininet measures with"
     need ifconfig net-tools "is what Mininet sets addresses with"
+    need nginx nginx-light "is the web server of an experiment (its service stays off)"
+    need wrk wrk "loads that server"
+    need dnsmasq dnsmasq-base "is the DNS server of an experiment"
+    need dnsperf dnsperf "loads that server"
     for part in net_pcap:librte-net-pcap23 net_null:librte-net-null23 mempool_ring:librte-mempool-ring23; do
         ls "$drivers"/librte_"${part%:*}".so* >/dev/null 2>&1 || need - "${part#*:}" "lets DPDK move packets without a network card"
     done

@@ -36,7 +36,7 @@ for kinds in ours,debian debian,ours; do
 done
 step client-libraries ./scripts/client-libraries.sh
 step systemd ./scripts/systemd.sh 5
-step restarts ./scripts/bench/restarts.sh 100
+step restarts ./scripts/restarts.sh 100
 step recordings recordings
 step bonding ./scripts/bonding.sh
 step tunnels ./scripts/tunnels.sh

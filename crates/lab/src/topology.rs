@@ -376,6 +376,9 @@ pub struct Port {
     pub trunk: Vec<u16>,
     /// How packets that leave the port are scheduled.
     pub qos: Option<Qos>,
+    /// The speed of the port's line in bit/s, which oxvs keeps by itself (`port-speed`): preamble,
+    /// FCS and gap of each frame count.
+    pub speed: Option<u64>,
     /// The ingress policer.
     pub policing: Option<Policing>,
     /// It is one of several members of a port; all of its cables that name the same bond, at the
@@ -384,6 +387,13 @@ pub struct Port {
     /// The interval in ms at which it sends BFD packets and wants them (RFC 5880), with a detection
     /// multiplier of 3; none: no BFD.
     pub bfd: Option<u32>,
+}
+
+impl Port {
+    /// Whether packets may wait in the switch before they leave it.
+    pub fn has_queue(&self) -> bool {
+        self.qos.is_some() || self.speed.is_some()
+    }
 }
 
 /// A port of several cables.

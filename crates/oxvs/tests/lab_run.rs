@@ -97,6 +97,113 @@ fn write(dir: &Path, seconds: f64) {
     .unwrap();
 }
 
+#[test]
+fn what_happens_inside_a_repetition_is_recorded_and_drawn() {
+    skip!(unless root, "ip", "tc", "ethtool");
+    let dir = tempfile::tempdir().unwrap();
+    let cable = r#"{ a = { at = "C" }, b = { at = "S1" }, rate = 10_000_000, queue = 15_140 }"#;
+    let port = r#"{ a = { at = "C" }, b = { at = "S1", port = { qos = { kind = "htb", rate = 10_000_000 } } } }"#;
+    let text = SMALL.replace(cable, port).replace("repetitions = 2", "repetitions = 1");
+    let text = text.replace("\"SECONDS\"", "1").replace("[100, 1000]", "[100]");
+    std::fs::write(dir.path().join("small.toml"), text).unwrap();
+    for system in ["oxvs", "bridge"] {
+        let (output, said) = done(dir.path(), &["run", "small.toml", "--switch", system, "--out", system]);
+        if said.contains("cannot run") || said.contains("nothing can run") {
+            continue;
+        }
+        assert!(output.status.success(), "{said}");
+        let samples = load(&dir.path().join(system)).unwrap().samples;
+        let [sample] = &samples[..] else { panic!("{said}") };
+        let mean = |name: &str| {
+            let values = sample.series.get(name).unwrap_or_else(|| panic!("{name}: {sample:?}"));
+            assert!(values.windows(2).all(|pair| pair[0].0 < pair[1].0), "{values:?}");
+            assert!(values.iter().all(|(at, _)| *at < 5.0), "{values:?}");
+            values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
+        };
+        let rate = mean("rate.C");
+        assert!(rate > 1e6 && rate < 20e6, "C's port sends at 10 Mbit/s: {rate}");
+        assert!(mean("rate.B") > 0.0 && mean("cpu.all") > 0.0);
+        assert!(mean("queue.S1:C") > 1.0, "{:?}", sample.series);
+        assert!(mean("drops") > 100.0, "{:?}", sample.series);
+        assert!(
+            sample.cpu["series"] > 0.0 && sample.cpu["series"] < sample.seconds,
+            "{:?}",
+            sample.cpu
+        );
+        let (output, said) = done(dir.path(), &["report", system]);
+        assert!(output.status.success(), "{said}");
+        let report = dir.path().join(system).join("report");
+        let table = std::fs::read_to_string(report.join("series.csv")).unwrap();
+        assert!(table.contains(",queue.S1:C,"), "{table}");
+        let page = std::fs::read_to_string(report.join("index.html")).unwrap();
+        assert!(
+            page.contains("Inside repetitions, over time") && page.contains(">S1:C"),
+            "no figure"
+        );
+    }
+}
+
+const APPLICATION: &str = r#"
+id = "X.applications"
+study = "X"
+title = "Applications"
+about = "For a test."
+host = [{ name = "A", address = [{ ip = "10.9.3.1", prefix = 24 }] }, { name = "B", address = [{ ip = "10.9.3.2", prefix = 24 }] }]
+bridge = [{ name = "S1" }]
+link = [{ a = { at = "A" }, b = { at = "S1" } }, { a = { at = "B" }, b = { at = "S1" } }]
+
+[quick]
+repetitions = 1
+seconds = 1
+
+[full]
+repetitions = 1
+seconds = 1
+
+[varied.application]
+title = "Application"
+quick = ["web", "dns"]
+full = ["web", "dns"]
+
+[[observe]]
+name = "app"
+observe = "application"
+application = "$application"
+from = "A"
+to = "B"
+connections = 4
+fresh = true
+
+[[metric]]
+name = "app.rate"
+title = "Answers"
+unit = "1/s"
+
+[[figure]]
+form = "bars"
+groups = "application"
+y = "app.rate"
+"#;
+
+#[test]
+fn real_applications_answer_across_the_switch() {
+    skip!(unless root, "ip", "tc", "ethtool", "nginx", "wrk", "dnsmasq", "dnsperf");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("applications.toml"), APPLICATION).unwrap();
+    let run = ["run", "applications.toml", "--switch", "oxvs", "--out", "out"];
+    let (output, said) = done(dir.path(), &run);
+    assert!(output.status.success(), "{said}");
+    let samples = samples(dir.path());
+    assert_eq!(samples.len(), 2, "{said}");
+    for sample in samples {
+        let metric = |name: &str| sample.metrics.get(name).copied().unwrap_or(-1.0);
+        assert!(metric("app.rate") > 1.0 && metric("app.bits") > 100.0, "{sample:?}");
+        assert!(metric("app.latency") > 0.0 && metric("app.lost") >= 0.0, "{sample:?}");
+        assert_eq!(metric("app.p99") > 0.0, sample.at["application"] == "web", "{sample:?}");
+        assert!(sample.series.contains_key("rate.B"), "{:?}", sample.series);
+    }
+}
+
 /// Namespaces of this process.
 fn namespaces(pid: u32) -> Vec<String> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();

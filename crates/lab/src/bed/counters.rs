@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Read, Seek};
 
 /// Counts of a device, in packets and bytes as its namespace sees them: what a port receives (rx)
 /// came from its cable.
@@ -32,11 +33,60 @@ pub struct Counters {
 
 /// Counters of all devices of a namespace.
 pub(crate) fn devices(namespace: &str) -> Result<BTreeMap<String, Counters>> {
-    enter(namespace, || {
-        let path = "/proc/thread-self/net/dev";
-        let text = fs::read_to_string(path).context(path)?;
+    DeviceCounters::of(namespace)?.counters()
+}
+
+/// Reads the counters of a namespace's devices often: its file stays open.
+pub(crate) struct DeviceCounters(fs::File);
+
+impl DeviceCounters {
+    /// # Errors
+    /// There is no such namespace.
+    pub(crate) fn of(namespace: &str) -> Result<DeviceCounters> {
+        enter(namespace, || {
+            let path = "/proc/thread-self/net/dev";
+            Ok(DeviceCounters(fs::File::open(path).context(path)?))
+        })
+    }
+
+    /// The counters now.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn counters(&mut self) -> Result<BTreeMap<String, Counters>> {
+        let mut text = String::new();
+        self.0.rewind()?;
+        self.0.read_to_string(&mut text)?;
         Ok(text.lines().filter_map(device).collect())
-    })
+    }
+}
+
+/// What arrives at a host, by the counters of a device.
+pub(crate) struct HostRate {
+    counters: DeviceCounters,
+    device: String,
+    /// It is the device at the other end.
+    sent: bool,
+}
+
+impl HostRate {
+    pub(super) fn new(namespace: &str, device: &str, sent: bool) -> Result<HostRate> {
+        Ok(HostRate {
+            counters: DeviceCounters::of(namespace)?,
+            device: device.to_owned(),
+            sent,
+        })
+    }
+
+    /// Bytes of frames so far.
+    ///
+    /// # Errors
+    /// The kernel's; the device is gone.
+    pub(crate) fn bytes(&mut self) -> Result<u64> {
+        let counters = self.counters.counters()?;
+        let device = counters.get(&self.device).context("the device is gone")?;
+        Ok(if self.sent { device.tx_bytes } else { device.rx_bytes })
+    }
 }
 
 /// A line of `/proc/net/dev` (`proc_pid_net(5)`).

@@ -22,7 +22,7 @@ pub mod warden;
 
 pub use build::{missing, offloads};
 pub use counters::{Counters, Fragments};
-pub(crate) use counters::{cpu as process_cpu, devices as device_counters};
+pub(crate) use counters::{DeviceCounters, HostRate, cpu as process_cpu, devices as device_counters};
 pub(crate) use host::UNDERLAY;
 pub use host::{DEVICE, Host};
 pub use program::use_program;
@@ -176,6 +176,27 @@ impl Bed {
     /// All hosts.
     pub fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.plan.hosts.values()
+    }
+
+    /// Reads what arrives at a host; none: it has no cable.
+    ///
+    /// # Errors
+    /// A namespace that is gone.
+    pub(crate) fn host_rate(&self, host: &str) -> Result<Option<HostRate>> {
+        for cable in &self.plan.cables {
+            let ends = [(&cable.a, &cable.b), (&cable.b, &cable.a)];
+            let Some((own, other)) = ends.into_iter().find(|(own, _)| own.at == host) else {
+                continue;
+            };
+            // A guest's device is inside; what is sent to it is counted at the other end.
+            let rate = match &cable.namespace {
+                _ if !own.is_guest => HostRate::new(&own.namespace, &own.device, false),
+                Some(namespace) => HostRate::new(namespace, &own.inner, true),
+                None => HostRate::new(&other.namespace, &other.device, true),
+            };
+            return rate.map(Some);
+        }
+        Ok(None)
     }
 
     /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's

@@ -349,9 +349,10 @@ pub(crate) fn cost(summary: &Summary) -> Option<View> {
         }
     };
     type Of = Box<dyn Fn(&crate::results::Sample) -> Option<f64>>;
-    let kinds: [(&str, Of); 3] = [
+    let kinds: [(&str, Of); 4] = [
         ("the switch", Box::new(used("system"))),
         ("the laboratory's hosts and cables", Box::new(used("lab"))),
+        ("of these, reading counters over time", Box::new(used("series"))),
         ("anything else (should be near 0)", Box::new(|sample| Some(sample.load))),
     ];
     if summary.systems.is_empty() {

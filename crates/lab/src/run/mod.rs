@@ -1,9 +1,9 @@
 //! A run: cells × systems × repetitions, in a random order, each on its testbed, and the results.
 //!
 //! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its
-//! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures everything
-//! except flows. `decide` says which experiments need more repetitions, `turns` runs two builds of
-//! the switch in turns.
+//! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures
+//! everything except flows, `series` what happens during them. `decide` says which experiments
+//! need more repetitions, `turns` runs two builds of the switch in turns.
 
 mod controls;
 mod cpu;
@@ -14,6 +14,7 @@ mod observe;
 mod plan;
 mod progress;
 mod select;
+mod series;
 mod stage;
 mod stop;
 mod turns;

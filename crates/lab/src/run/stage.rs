@@ -5,6 +5,7 @@ use super::cpu::Usage;
 use super::engine::{Measurement, Stage, Standing};
 use super::ledger;
 use super::observe;
+use super::series::{Recorded, Recorder};
 use super::stop::Stop;
 use super::validity::{self, Clocks};
 use crate::bed::{Bed, Fragments, Host};
@@ -19,6 +20,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// This machine. A testbed stays for the next system with the same hosts and cables.
@@ -185,8 +187,16 @@ type Before = (Vec<Loss>, BTreeMap<String, Fragments>);
 /// By name.
 type Observers = Vec<(String, Box<dyn observe::Observer>)>;
 
-/// The results of each observer.
-type Brought = Vec<Result<controller::Measured>>;
+/// What came of traffic and observers.
+struct Ran {
+    traffic: Result<Measured>,
+    /// Of each observer.
+    brought: Vec<Result<controller::Measured>>,
+    /// Counters at the start and the end of the measurement.
+    from: Counted,
+    to: Counted,
+    recorded: Recorded,
+}
 
 /// How long spanning trees may take to open ports: a maximum age and two forward delays, of 20 and
 /// 15 seconds, and reserve.
@@ -218,8 +228,8 @@ impl Standing for Table {
             .as_secs_f64();
         let mut observers = observe::begin(self, setup)?;
         let clocks = Clocks::now();
-        let (traffic, brought, from, to) = self.traffic(setup, stop, &mut observers)?;
-        let mut measured = match traffic {
+        let ran = self.traffic(setup, stop, &mut observers)?;
+        let mut measured = match ran.traffic {
             Ok(measured) => measured,
             Err(error) => {
                 // A dead switch explains more than its hosts' errors.
@@ -234,7 +244,9 @@ impl Standing for Table {
             started: started + setup.warmup,
             ..Measurement::default()
         };
-        measurement.count(&from, &to);
+        measurement.count(&ran.from, &ran.to);
+        measurement.cpu.insert("series".to_owned(), ran.recorded.cost);
+        measurement.series = ran.recorded.series;
         observe::costs(
             setup,
             measurement.cpu.get("system").copied().unwrap_or(0.0),
@@ -243,7 +255,7 @@ impl Standing for Table {
         for (_, observer) in &mut observers {
             observer.after(self)?;
         }
-        for ((name, observer), brought) in observers.into_iter().zip(brought) {
+        for ((name, observer), brought) in observers.into_iter().zip(ran.brought) {
             let seen = observe::Seen {
                 setup,
                 metrics: &measured.metrics,
@@ -294,22 +306,23 @@ impl Table {
         }
     }
 
-    /// Runs traffic and observers and checks the system meanwhile. Returns the counters at the
-    /// start and end of the measurement.
-    fn traffic(
-        &mut self,
-        setup: &Setup,
-        stop: &Stop,
-        observers: &mut Observers,
-    ) -> Result<(Result<Measured>, Brought, Counted, Counted)> {
+    /// Runs traffic and observers and checks the system meanwhile.
+    fn traffic(&mut self, setup: &Setup, stop: &Stop, observers: &mut Observers) -> Result<Ran> {
         let ground = self.ground.clone();
         let ends = &ground.ends;
+        let recorder = Recorder::new(&ground.bed, &*self.running, setup)?;
+        let enough = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             let work = scope.spawn(|| observe::work(ends, setup));
             let began = Instant::now();
             let warmup = if observe::is_special(setup) { 0.0 } else { setup.warmup };
             let warm = began + Duration::try_from_secs_f64(warmup).unwrap_or_default();
             let full = warm + Duration::try_from_secs_f64(setup.seconds).unwrap_or_default();
+            let recording = scope.spawn(move || recorder.record(warm, enough));
+            let recorded = || {
+                enough.store(true, Ordering::Relaxed);
+                recording.thread().unpark();
+            };
             let meanwhile: Vec<_> = observers.iter_mut().map(|(_, observer)| observer.meanwhile()).collect();
             let meanwhile: Vec<_> = meanwhile
                 .into_iter()
@@ -335,6 +348,7 @@ impl Table {
                 }
                 if (now >= full && !observe::takes_its_time(setup)) || over {
                     to.get_or_insert_with(|| self.counted());
+                    recorded();
                 }
                 if from.is_some() {
                     let measured_for = now.saturating_duration_since(warm);
@@ -361,6 +375,7 @@ impl Table {
                     .map_or(LOOK, |at| at - now);
                 std::thread::sleep(next.min(LOOK));
             }
+            recorded();
             let Ok(measured) = work.join() else {
                 bail!("the traffic's thread has panicked")
             };
@@ -370,9 +385,17 @@ impl Table {
                 Some(Err(_)) => Err(anyhow!("an observer's thread has panicked")),
             });
             let brought = brought.collect();
+            let Ok(recorded) = recording.join() else {
+                bail!("the thread that reads counters has panicked")
+            };
             let now = || self.counted();
-            let (from, to) = (from.unwrap_or_else(now), to.unwrap_or_else(now));
-            Ok((fault.map_or(measured, Err), brought, from, to))
+            Ok(Ran {
+                traffic: fault.map_or(measured, Err),
+                brought,
+                from: from.unwrap_or_else(now),
+                to: to.unwrap_or_else(now),
+                recorded,
+            })
         })
     }
 

@@ -6,6 +6,7 @@
 //! cells. Everything is checked when the file is read, for every cell: a scenario that was read can
 //! be run. `docs/lab-scenarios.md` has every key.
 
+mod application;
 mod builtin;
 mod check;
 mod de;
@@ -18,6 +19,7 @@ mod node;
 mod read;
 mod setup;
 
+pub use application::Application;
 pub use builtin::{built_in, find};
 pub use error::{Problem, ScenarioError};
 pub use estimate::estimate;

@@ -1,5 +1,6 @@
 //! One cell of a scenario: a testbed with its traffic and observations.
 
+use super::application::Application;
 use crate::stats::{jain, proportional};
 use crate::topology::Topology;
 use crate::traffic::{Flow, Test};
@@ -316,6 +317,9 @@ pub enum Observe {
     Rfc2544 {
         /// The sending host.
         from: String,
+        /// More sending hosts (RFC 8239, section 4): all have the same part of the rate.
+        #[serde(default)]
+        beside: Vec<String>,
         /// The receiving host.
         to: String,
         /// UDP payload in bytes.
@@ -323,7 +327,7 @@ pub enum Observe {
         /// Datagrams of three lengths, as [`crate::traffic::Test::Cbr`] has them.
         #[serde(default)]
         imix: bool,
-        /// The highest rate that is tried, bit/s of payload.
+        /// The highest rate that is tried, bit/s of payload of all senders.
         most: u64,
         /// Where the search ends: the distance of two rates, as a share of `most`, 0.001 to 0.5.
         resolution: f64,
@@ -348,6 +352,26 @@ pub enum Observe {
         /// By how much faster than it was captured.
         #[serde(default = "as_captured")]
         speed: f64,
+    },
+    /// A host serves, another one loads it with requests for whole seconds, by real programs.
+    /// Metrics `rate` (answers/s), `bits` (of the answers, bit/s), `latency` (mean, µs), of the web
+    /// also `median` and `p99` (µs), `lost` (requests without a right answer).
+    Application {
+        /// Which.
+        application: Application,
+        /// The host that asks.
+        from: String,
+        /// The host that serves.
+        to: String,
+        /// Connections of the web, clients of DNS, at the same time; each has one request
+        /// outstanding.
+        connections: u32,
+        /// Bytes of a page of the web.
+        #[serde(default = "page")]
+        size: u32,
+        /// Whether each page comes by a connection of its own.
+        #[serde(default)]
+        fresh: bool,
     },
     /// The switch sends a packet-in for every new flow (cbench). Metrics `throughput` (packet-ins/s
     /// with unlimited outstanding ones), `latency` (ms with one outstanding).
@@ -417,6 +441,7 @@ impl Observe {
             | Observe::Mininet { .. }
             | Observe::Rfc2544 { .. }
             | Observe::Replay { .. }
+            | Observe::Application { .. }
             | Observe::Addresses { .. } => false,
             Observe::Capacity { .. }
             | Observe::Supported {}
@@ -455,6 +480,10 @@ pub struct OpenFlow {
     /// Maximum number of rules to install in order to fill the table.
     #[serde(default = "at_most")]
     pub at_most: u32,
+}
+
+fn page() -> u32 {
+    1000
 }
 
 fn as_captured() -> f64 {

@@ -22,21 +22,11 @@ pub(crate) fn loss(cause: &str, device: &str, places: &BTreeMap<String, String>,
 /// of the switch itself, and drops of these devices and of routing (`port`).
 pub(crate) fn of_devices(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
     let places = layout.places();
-    let internal: Vec<&str> = layout.internal().collect();
     let text = run_words(&["tc", "-n", name, "-s", "-j", "qdisc", "show"])?;
-    let mut losses = Vec::new();
-    for (device, kind, drops) in queues(&text).with_context(|| format!("tc -n {name} -s -j qdisc show"))? {
-        if !places.contains_key(&device) && !internal.contains(&device.as_str()) {
-            continue;
-        }
-        match kind.as_str() {
-            "ingress" => losses.push(loss("policer", &device, &places, drops)),
-            // Packets that a switch takes from the device and drops for the host's stack.
-            "clsact" => {}
-            _ => losses.push(loss("queue", &device, &places, drops)),
-        }
-    }
+    let queues = serde_json::from_str(&text).with_context(|| format!("tc -n {name} -s -j qdisc show"))?;
+    let mut losses = of_queues(&queues, layout);
     if layout.routes() {
+        let internal = layout.internal();
         let snmp = namespace::enter(name, || {
             let path = "/proc/thread-self/net/snmp";
             fs::read_to_string(path).context(path)
@@ -51,6 +41,25 @@ pub(crate) fn of_devices(name: &str, layout: &Layout) -> Result<Vec<Loss>> {
     losses.extend(of_tunnels(name, layout)?);
     losses.retain(|loss| loss.packets > 0);
     Ok(losses)
+}
+
+/// The part of [`of_devices`] that is in `tc -s -j qdisc show`.
+pub(crate) fn of_queues(queues: &Value, layout: &Layout) -> Vec<Loss> {
+    let places = layout.places();
+    let internal: Vec<&str> = layout.internal().collect();
+    let mut losses = Vec::new();
+    for (device, kind, drops) in drops_of(queues) {
+        if !places.contains_key(&device) && !internal.contains(&device.as_str()) {
+            continue;
+        }
+        match kind.as_str() {
+            "ingress" => losses.push(loss("policer", &device, &places, drops)),
+            // Packets that a switch takes from the device and drops for the host's stack.
+            "clsact" => {}
+            _ => losses.push(loss("queue", &device, &places, drops)),
+        }
+    }
+    losses
 }
 
 /// Drops below tunnels (`port`): of the kernel's devices, and of the host's stack, such as in front
@@ -88,8 +97,7 @@ pub(crate) fn before_sockets(name: &str, pid: u32, layout: &Layout) -> Result<Ve
 }
 
 /// Device, kind and drops of every discipline in `tc -s -j qdisc show`.
-fn queues(text: &str) -> Result<Vec<(String, String, u64)>> {
-    let queues: Value = serde_json::from_str(text)?;
+fn drops_of(queues: &Value) -> Vec<(String, String, u64)> {
     let queues = queues.as_array().map(Vec::as_slice).unwrap_or_default();
     let read = |queue: &Value| {
         Some((
@@ -98,7 +106,7 @@ fn queues(text: &str) -> Result<Vec<(String, String, u64)>> {
             queue["drops"].as_u64()?,
         ))
     };
-    Ok(queues.iter().filter_map(read).collect())
+    queues.iter().filter_map(read).collect()
 }
 
 /// Device and drops of every packet socket of a process in `ss -0 -m -p`: in `skmem:(…)`, `d`
@@ -138,10 +146,10 @@ mod tests {
     fn drops_of_queues_are_read_by_device() {
         let text = r#"[{"kind":"htb","handle":"1:","dev":"s1-PC1","root":true,"options":{},"bytes":0,"packets":3,"drops":7},
                        {"kind":"ingress","handle":"ffff:","dev":"s1-PC1","parent":"ffff:fff1","options":{},"packets":0,"drops":2}]"#;
-        let read = queues(text).unwrap();
+        let read = drops_of(&serde_json::from_str(text).unwrap());
         assert_eq!(read[0], ("s1-PC1".to_owned(), "htb".to_owned(), 7));
         assert_eq!(read[1].2, 2);
-        assert!(queues("tc: no").is_err());
+        assert!(drops_of(&Value::Null).is_empty());
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //!   reason.
 //! - [`System::start`] sets one up on a [`Bed`]; the result is a [`Running`].
 //! - `layout`: the part of a topology that a switch implements. `script`: commands that are kept as
-//!   text. `daemon`: processes. `kernel`: the kernel's features. `kernel_drops`: its drop counters.
+//!   text. `daemon`: processes. `gauge`: counters during the traffic. `kernel`: the kernel's
+//!   features. `kernel_drops`: its drop counters.
 //! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch, set up by `ovs-vsctl`.
 //!   `bridge`: the kernel's bridge, set up by `ip`, `bridge` and `tc`.
 
 mod bridge;
 pub(crate) mod daemon;
+pub(crate) mod gauge;
 mod kernel;
 mod kernel_drops;
 mod layout;
@@ -24,6 +26,7 @@ use anyhow::{Result, bail};
 use std::net::SocketAddr;
 use std::process::Command;
 
+pub use gauge::Gauge;
 pub(crate) use openvswitch::PYTHON;
 
 /// A kind of switch that can be tested.
@@ -95,6 +98,14 @@ pub trait Running {
     /// # Errors
     /// It does not answer.
     fn drops(&self) -> Result<Vec<Loss>>;
+
+    /// Reads some of its counters during the traffic; none: it cannot.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn gauge(&self) -> Result<Option<Box<dyn Gauge>>> {
+        Ok(None)
+    }
 
     /// An OpenFlow connection to a bridge; none if it has no OpenFlow.
     ///

@@ -181,6 +181,14 @@ impl Measured {
         if asked.new_flows {
             return;
         }
+        self.metric(
+            name,
+            "of_asked",
+            (asked.rate > 0)
+                .then_some(rate)
+                .flatten()
+                .map(|rate| rate / asked.rate as f64),
+        );
         self.metric(name, "jitter", received.jitter);
         self.metric(name, "jitter_last", received.jitter_last);
         let after_the_last = (sent.seconds - received.seconds) * 1e3;

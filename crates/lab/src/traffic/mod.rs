@@ -80,14 +80,15 @@ pub enum Test {
         #[serde(default)]
         ip6: bool,
     },
-    /// UDP at a constant bit rate, each datagram with its number and its time; with a small random
-    /// offset, the same in every run, so that senders of one rate do not keep step. Metrics `rate`
-    /// (received, bit/s of UDP payload), `offered` (attempted rate, bit/s), `share`
-    /// (received/sent), `loss` (share of the sent that was not received, 0 to 1), `jitter` (RFC
-    /// 3550 section 6.4.1, the mean of the estimate over the arrivals, µs), `jitter_last` (the
-    /// estimate at the end, as `iperf` prints it), `silence` (longest time without a datagram, ms),
-    /// `reordered`, `duplicates` (datagrams); distributions `jitter` (by how much the spacing of
-    /// two datagrams changed on the way, µs), `pacing` (by how much datagrams were sent late, µs).
+    /// UDP at a constant bit rate, each datagram with its number and its time; with a small
+    /// random offset, the same in every run, so that senders of one rate do not keep step.
+    /// Metrics `rate` (received, bit/s of UDP payload), `of_asked` (the same, as a share of the
+    /// rate asked for), `offered` (attempted rate, bit/s), `share` (received/sent), `loss` (share
+    /// of the sent that was not received, 0 to 1), `jitter` (RFC 3550 section 6.4.1, the mean of
+    /// the estimate over the arrivals, µs), `jitter_last` (the estimate at the end, as `iperf`
+    /// prints it), `silence` (longest time without a datagram, ms), `reordered`, `duplicates`
+    /// (datagrams); distributions `jitter` (by how much the spacing of two datagrams changed on
+    /// the way, µs), `pacing` (by how much datagrams were sent late, µs).
     Cbr {
         /// UDP payload in bytes.
         payload: u32,

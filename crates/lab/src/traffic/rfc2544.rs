@@ -1,5 +1,6 @@
 //! The tests of RFC 2544 with datagrams: throughput (section 26.1) by binary search, latency at
-//! that rate (26.2), frame loss rate (26.3), back-to-back frames (26.4).
+//! that rate (26.2), frame loss rate (26.3), back-to-back frames (26.4); and the same of several
+//! senders into one port, as the microbursts of RFC 8239 (section 4).
 //!
 //! Trials are shorter than the 60 s of the standard where a profile's time is; no loss at all is
 //! allowed in them, as there. A trial whose generator could not keep up says nothing about the
@@ -13,13 +14,15 @@ use anyhow::Result;
 pub struct Suite<'a> {
     /// The sending host.
     pub from: &'a str,
+    /// Hosts that send beside it, each the same.
+    pub beside: &'a [String],
     /// The receiving host.
     pub to: &'a str,
     /// UDP payload in bytes.
     pub payload: u32,
     /// Three lengths, as of [`Test::Cbr`].
     pub imix: bool,
-    /// The highest rate, bit/s of payload.
+    /// The highest rate of all senders together, bit/s of payload.
     pub most: u64,
     /// The distance of two rates at which the search ends, as a share of `most`.
     pub resolution: f64,
@@ -57,9 +60,13 @@ struct Trial {
 pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
     let mut measured = Measured::default();
     let (mut accounts, mut limited) = (Vec::new(), false);
-    let mut trial = |rate: u64, seconds: f64| -> Result<Trial> {
-        let tried = run(ends, &[], &[suite.flow("trial", rate)], seconds, suite.seconds * WARMUP)?;
-        let of = |metric: &str| tried.metrics.get(&format!("trial.{metric}")).copied().unwrap_or(0.0);
+    let mut trial = |rate: u64, seconds: f64, warmup: f64| -> Result<Trial> {
+        let flows = suite.flows("trial", rate);
+        let tried = run(ends, &[], &flows, seconds, warmup)?;
+        let of = |metric: &str| {
+            let each = flows.iter().map(|flow| format!("{}.{metric}", flow.name));
+            each.filter_map(|name| tried.metrics.get(&name)).sum::<f64>()
+        };
         let whole = tried.void.is_empty();
         let sent = of("offered") * seconds / f64::from(suite.mean() * 8);
         accounts.extend(tried.accounts.clone());
@@ -69,9 +76,10 @@ pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
             whole,
         })
     };
+    let warmup = suite.seconds * WARMUP;
     let step = suite.most as f64 * suite.resolution;
     let throughput = search(suite.most as f64, step, |rate| {
-        let trial = trial(rate as u64, suite.seconds)?;
+        let trial = trial(rate as u64, suite.seconds, warmup)?;
         limited |= !trial.whole;
         Ok(trial.whole && trial.lost == 0.0)
     })?;
@@ -83,7 +91,7 @@ pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
     if suite.whole {
         let mut without = 0;
         for percent in (1..=10).rev().map(|tenth| tenth * 10) {
-            let trial = trial(suite.most / 100 * percent, suite.seconds)?;
+            let trial = trial(suite.most / 100 * percent, suite.seconds, warmup)?;
             if !trial.whole {
                 continue;
             }
@@ -97,7 +105,8 @@ pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
             suite.seconds,
             LEAST_BURST.max(suite.seconds * suite.resolution),
             |seconds| {
-                let trial = trial(suite.most, seconds)?;
+                // A warm-up at this rate would fill the queues.
+                let trial = trial(suite.most, seconds, 0.0)?;
                 Ok(trial.whole && trial.lost == 0.0)
             },
         )?;
@@ -117,10 +126,10 @@ pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
                 new: false,
                 ip6: false,
             },
-            ..suite.flow("probe", 1)
+            ..suite.flow("probe", suite.from, 1)
         };
-        let load = suite.flow("load", throughput as u64);
-        let loaded = run(ends, &[load], &[probe], suite.seconds, suite.seconds * WARMUP)?;
+        let load = suite.flows("load", throughput as u64);
+        let loaded = run(ends, &load, &[probe], suite.seconds, suite.seconds * WARMUP)?;
         if let Some(one_way) = loaded.metrics.get("probe.one_way") {
             add("latency", *one_way);
         }
@@ -131,10 +140,21 @@ pub fn rfc2544(ends: &Ends, name: &str, suite: Suite<'_>) -> Result<Measured> {
 }
 
 impl Suite<'_> {
-    fn flow(&self, name: &str, rate: u64) -> Flow {
+    /// A flow of each sender, which together have this rate.
+    fn flows(&self, name: &str, rate: u64) -> Vec<Flow> {
+        let senders: Vec<&str> = [self.from]
+            .into_iter()
+            .chain(self.beside.iter().map(String::as_str))
+            .collect();
+        let each = rate / senders.len() as u64;
+        let flow = |(n, from): (usize, &&str)| self.flow(&format!("{name}{n}"), from, each);
+        senders.iter().enumerate().map(flow).collect()
+    }
+
+    fn flow(&self, name: &str, from: &str, rate: u64) -> Flow {
         Flow {
             name: name.to_owned(),
-            from: self.from.to_owned(),
+            from: from.to_owned(),
             to: self.to.to_owned(),
             test: Test::Cbr {
                 payload: self.payload,
@@ -176,6 +196,31 @@ fn search(most: f64, step: f64, mut passes: impl FnMut(f64) -> Result<bool>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn senders_share_the_rate() {
+        let suite = Suite {
+            from: "a",
+            beside: &["b".to_owned(), "c".to_owned()],
+            to: "d",
+            payload: 100,
+            imix: false,
+            most: 3000,
+            resolution: 0.1,
+            whole: false,
+            seconds: 1.0,
+        };
+        let flows = suite.flows("trial", 900);
+        let told = |flow: &Flow| (flow.name.clone(), flow.from.clone());
+        let told: Vec<_> = flows.iter().map(told).collect();
+        let expected = [("trial0", "a"), ("trial1", "b"), ("trial2", "c")];
+        assert_eq!(told, expected.map(|(name, from)| (name.to_owned(), from.to_owned())));
+        assert!(
+            flows
+                .iter()
+                .all(|flow| matches!(flow.test, Test::Cbr { rate: 300, .. }))
+        );
+    }
 
     #[test]
     fn the_search_ends_just_below_the_limit() {

@@ -164,7 +164,7 @@ fn restarts_of_every_kind_are_complete_when_the_start_returns() {
     if stand_in() {
         return;
     }
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/bench/restarts.sh");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/restarts.sh");
     let done = std::process::Command::new(script)
         .arg("4")
         .env("OXVS", binary())

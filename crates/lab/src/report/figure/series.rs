@@ -19,6 +19,9 @@ pub(crate) fn over_time(summary: &Summary) -> Vec<Figure> {
     KINDS.iter().filter_map(|kind| figure(summary, *kind)).collect()
 }
 
+/// The most panels of a figure.
+const MOST: usize = 12;
+
 /// A panel's title, and its lines with the numbers of their systems.
 type Panel = (String, Vec<(usize, Key, Vec<Point>)>);
 
@@ -37,7 +40,12 @@ fn figure(summary: &Summary, (kind, title, unit, factor): (&str, &str, &str, f64
                 else {
                     continue;
                 };
-                let parts = [place.trim_start_matches('.').to_owned(), summary.name(at)];
+                let place = match place.trim_start_matches('.') {
+                    "system" => "the switch's processes",
+                    "all" => "the whole machine",
+                    place => place,
+                };
+                let parts = [place.to_owned(), summary.name(at)];
                 let name = parts
                     .into_iter()
                     .filter(|part| !part.is_empty())
@@ -65,12 +73,17 @@ fn figure(summary: &Summary, (kind, title, unit, factor): (&str, &str, &str, f64
         .collect();
     keys.sort_by_key(|(place, _)| *place);
     keys.dedup();
+    let rest = match panels.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" {more} more are in series.csv."),
+    };
     let drawn: Vec<(String, Drawing)> = panels
         .into_iter()
+        .take(MOST)
         .map(|(name, all)| (String::new(), draw(name, all, title, unit)))
         .collect();
     (!drawn.is_empty()).then(|| Figure {
-        caption: format!("{title} ({unit}) inside the first repetition of each cell."),
+        caption: format!("{title} ({unit}) inside the first repetition of each cell.{rest}"),
         reading: String::new(),
         legend: keys.into_iter().map(|(_, key)| key).collect(),
         panels: drawn,
@@ -79,7 +92,9 @@ fn figure(summary: &Summary, (kind, title, unit, factor): (&str, &str, &str, f64
 
 fn draw(name: String, all: Vec<(usize, Key, Vec<Point>)>, title: &str, unit: &str) -> Drawing {
     let points = || all.iter().flat_map(|(.., points)| points);
-    let times: Vec<f64> = points().map(|point| point.x).collect();
+    // From 0 on, with round marks however few the points are.
+    let latest = points().map(|point| point.x).fold(0.0, f64::max);
+    let times: Vec<f64> = (0..=8).map(|n| latest * f64::from(n) / 8.0).collect();
     let plot = Plot {
         title: name,
         x: Axis {

@@ -63,7 +63,11 @@ pub(super) fn sentences(rows: &[Row], systems: &[&str], results: &Results, scena
         let count = |class: &str| rows.iter().filter(|row| row.here[0].class == class).count();
         let counts: Vec<String> = KINDS
             .iter()
-            .map(|(class, _, text)| format!("{} {text}", count(class)))
+            .map(|(class, _, text)| match (count(class), *text) {
+                (1, "hold") => "1 holds".to_owned(),
+                (1, text) => format!("1 {}", text.replacen("are ", "is ", 1)),
+                (n, text) => format!("{n} {text}"),
+            })
             .collect();
         sentences.push(format!("Of {} claims, on {name} {}.", rows.len(), words::list(&counts)));
         let refuted: Vec<&Row> = rows.iter().filter(|row| row.here[0].class == "refuted").collect();

@@ -1,12 +1,14 @@
 //! Observations other than flows.
 //!
 //! [`work`] is the hosts' part: traffic and [`crate::traffic::observe`]. An [`Observer`] starts
-//! before it and ends after it: `cut`: a cable; `liveness`: what BFD and LACP say of links;
-//! `openflow`: requests to the switch during the traffic, and rules before the run; `effect`: from
-//! a rule to its effect; `addresses`: the size of a learning switch's table; `mininet`: Mininet's
-//! own tests; `watch`: what the switch tells of its traffic.
+//! before it and ends after it: `application`: real programs on hosts; `cut`: a cable;
+//! `liveness`: what BFD and LACP say of links; `openflow`: requests to the switch during the
+//! traffic, and rules before the run; `effect`: from a rule to its effect; `addresses`: the size
+//! of a learning switch's table; `mininet`: Mininet's own tests; `watch`: what the switch tells
+//! of its traffic.
 
 mod addresses;
+mod application;
 mod cut;
 mod effect;
 mod liveness;
@@ -101,6 +103,25 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
                 after,
             } => Box::new(cut::Cut::begin(table, (a, b), *which, *by, *after * setup.seconds)?),
             Observe::Liveness { between: (a, b) } => Box::new(liveness::Liveness::begin(table, setup, (a, b))?),
+            Observe::Application {
+                application,
+                from,
+                to,
+                connections,
+                size,
+                fresh,
+            } => Box::new(application::Served::begin(
+                table,
+                setup,
+                &application::Asked {
+                    application: *application,
+                    from,
+                    to,
+                    connections: *connections,
+                    size: *size,
+                    fresh: *fresh,
+                },
+            )?),
             Observe::Mininet { topology, rate } => Box::new(mininet::Mininet::begin(table, setup, topology, *rate)?),
             Observe::Watch {
                 by,
@@ -128,9 +149,12 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
 
 /// Why a cell's observation is not possible on this machine; none if it is.
 pub(crate) fn missing(setup: &Setup) -> Option<String> {
-    let mininet = |what: &Observe| matches!(what, Observe::Mininet { .. });
-    let here = setup.observed.iter().any(|observation| mininet(&observation.what));
-    here.then(mininet::missing).flatten()
+    let mut observations = setup.observed.iter();
+    observations.find_map(|observation| match &observation.what {
+        Observe::Mininet { .. } => mininet::missing(),
+        Observe::Application { application, .. } => application::missing(*application),
+        _ => None,
+    })
 }
 
 /// Whether the measurement's duration is not the configured one.
@@ -180,6 +204,7 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
             Observe::Replay { from, to, file, speed } => replay(ends, name, (from, to), (file, *speed), setup.seconds)?,
             Observe::Rfc2544 {
                 from,
+                beside,
                 to,
                 payload,
                 imix,
@@ -189,6 +214,7 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
             } => {
                 let suite = Suite {
                     from,
+                    beside,
                     to,
                     payload: *payload,
                     imix: *imix,

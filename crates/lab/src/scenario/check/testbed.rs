@@ -154,6 +154,9 @@ fn port(topology: &Topology, port: &Port, say: &mut dyn FnMut(&[&str], String)) 
     if port.access.is_some() && !port.trunk.is_empty() {
         say(&["trunk"], "a port is an access port or a trunk, not both".to_owned());
     }
+    if port.speed == Some(0) {
+        say(&["speed"], "a speed is more than 0 bit/s".to_owned());
+    }
     if let Some(Qos {
         kind,
         rate,

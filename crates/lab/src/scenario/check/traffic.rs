@@ -4,7 +4,7 @@ use super::{Faults, Filled};
 use crate::controller::MASKS;
 use crate::scenario::node::Fault;
 use crate::scenario::setup::{Cause, Mode, Observe, Setup};
-use crate::topology::{End, Link, Topology};
+use crate::topology::{Attachment, End, Link, Topology};
 use crate::traffic::observe::witnessed;
 use crate::traffic::{Flow, Streams, Test};
 use std::collections::BTreeSet;
@@ -282,8 +282,36 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     say(&["speed"], "a speed is a number above 0".to_owned());
                 }
             }
+            Observe::Application {
+                from,
+                to,
+                connections,
+                size,
+                ..
+            } => {
+                two_hosts(from, to, &mut say);
+                for name in [from, to] {
+                    let known = setup.topology.host(name);
+                    if known.is_some_and(|host| host.attachment != Attachment::Container) {
+                        say(
+                            &["from"],
+                            format!("'{name}' is a guest, which has no programs: applications run on containers"),
+                        );
+                    }
+                }
+                if !(1..=1000).contains(connections) {
+                    say(
+                        &["connections"],
+                        format!("connections are 1 to 1000, not {connections}"),
+                    );
+                }
+                if !(1..=100_000_000).contains(size) {
+                    say(&["size"], format!("a page has 1 to 100 000 000 bytes, not {size}"));
+                }
+            }
             Observe::Rfc2544 {
                 from,
+                beside,
                 to,
                 payload,
                 most,
@@ -291,6 +319,7 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                 ..
             } => {
                 two_hosts(from, to, &mut say);
+                beside.iter().for_each(|name| two_hosts(name, to, &mut say));
                 if !(20..=65_507).contains(payload) {
                     say(
                         &["payload"],

@@ -6,11 +6,12 @@
 
 mod setup;
 
+use super::gauge::KernelGauge;
 use super::kernel::{Part, lacks};
 use super::kernel_drops;
 use super::layout::{BridgeLayout, Layout, unfit};
 use super::script::Script;
-use super::{MemberChange, Running, System};
+use super::{Gauge, MemberChange, Running, System};
 use crate::bed::{Bed, command};
 use crate::results::Loss;
 use crate::topology::{Control, QosKind, Topology, Tree};
@@ -155,6 +156,9 @@ fn qos(topology: &Topology) -> Option<String> {
         .flat_map(|link| [&link.a, &link.b])
         .filter(|end| topology.bridges.iter().any(|bridge| bridge.name == end.at))
         .collect();
+    if ports.iter().any(|end| end.port.speed.is_some()) {
+        return Some("Linux's bridge has no port speeds".to_owned());
+    }
     let kinds = ports.iter().filter_map(|end| end.port.qos.as_ref());
     let policed = ports.iter().any(|end| end.port.policing.is_some());
     kinds
@@ -222,6 +226,11 @@ impl Running for RunningBridge {
 
     fn drops(&self) -> Result<Vec<Loss>> {
         kernel_drops::of_devices(&self.namespace, &self.layout)
+    }
+
+    fn gauge(&self) -> Result<Option<Box<dyn Gauge>>> {
+        let gauge = KernelGauge::new(&self.namespace, &self.layout)?;
+        Ok(Some(Box::new(gauge)))
     }
 
     fn openflow(&self, _bridge: &str) -> Result<Option<std::os::unix::net::UnixStream>> {

@@ -3,10 +3,12 @@
 //! - `setup`: a layout as `ovs-vsctl` commands. `stateful`: rules that track connections.
 //! - `boot`: the daemons of each kind. `cluster`: several of them, and OVN's.
 //! - `running`: what answers while they run. `drops`: their counters, read.
+//!   `gauge`: the same while traffic flows.
 
 mod boot;
 mod cluster;
 mod drops;
+mod gauge;
 mod running;
 mod setup;
 mod stateful;
@@ -133,6 +135,9 @@ impl Kind {
         let ports: Vec<_> = ends
             .filter(|end| topology.bridges.iter().any(|bridge| bridge.name == end.at))
             .collect();
+        if ports.iter().any(|end| end.port.speed.is_some()) {
+            return Some("Open vSwitch has no port speeds".to_owned());
+        }
         let kinds = ports
             .iter()
             .filter_map(|end| end.port.qos.as_ref())

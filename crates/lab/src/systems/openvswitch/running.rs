@@ -1,5 +1,6 @@
 //! A running switch and its answers.
 
+use super::gauge::SwitchGauge;
 use super::{Kind, drops, setup};
 use crate::results::Loss;
 use crate::scenario::Watcher;
@@ -7,7 +8,7 @@ use crate::systems::daemon::Daemon;
 use crate::systems::kernel_drops;
 use crate::systems::layout::{BridgeLayout, Layout};
 use crate::systems::script::Script;
-use crate::systems::{Alarms, Counted, MemberChange, Running};
+use crate::systems::{Alarms, Counted, Gauge, MemberChange, Running};
 use crate::topology::Control;
 use anyhow::{Context, Result, bail};
 use std::net::SocketAddr;
@@ -178,6 +179,16 @@ impl Running for RunningSwitch {
         }
         losses.retain(|loss| loss.packets > 0);
         Ok(losses)
+    }
+
+    fn gauge(&self) -> Result<Option<Box<dyn Gauge>>> {
+        let Some(pid) = self.switch_pid() else {
+            return Ok(None);
+        };
+        let control = self.directory.join(format!("ovs-vswitchd.{pid}.ctl"));
+        let processes = self.daemons.iter().map(Daemon::pid).collect();
+        let gauge = SwitchGauge::new(self.tools, processes, &control, (&self.namespace, &self.layout))?;
+        Ok(Some(Box::new(gauge)))
     }
 
     fn openflow(&self, bridge: &str) -> Result<Option<UnixStream>> {

@@ -137,6 +137,9 @@ fn options(port: &PortLayout, switch: Kind) -> String {
             " -- set interface {device} ingress_policing_rate={rate} ingress_policing_burst={burst}"
         );
     }
+    if let Some(speed) = port.port.speed {
+        let _ = write!(line, " -- set interface {device} other_config:port-speed={speed}");
+    }
     if let Some(qos) = &port.port.qos
         && let Some(kind) = qos_type(qos.kind)
     {

@@ -8,7 +8,7 @@
 # BRIDGE.mgmt and the control sockets answer and the bridge's internal port is there without an
 # error.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/.."
 rounds=${1:-1000}
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
 
