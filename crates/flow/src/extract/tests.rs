@@ -100,7 +100,7 @@ fn any_meta() -> impl Strategy<Value = PacketMeta> {
             1 => meta.recirc_id = value,
             2 => meta.mark = value,
             3 => meta.priority = value,
-            4.. => {
+            _ => {
                 let connection = Connection {
                     state,
                     ..Connection::default()
@@ -112,7 +112,6 @@ fn any_meta() -> impl Strategy<Value = PacketMeta> {
                     meta.extra_mut().tunnel = Some(tunnel);
                 }
             }
-            _ => {}
         }
         meta
     })
