@@ -225,8 +225,13 @@ mod tests {
             let text = String::from_utf8_lossy(&out.stderr);
             assert_eq!(out.status.signal(), Some(signal), "{how}: {text}");
             assert!(text.contains(&format!("signal {signal}\n")), "{how}: {text}");
-            let called = if how == "overflow" { "overflow" } else { "crash" };
-            assert!(text.contains(&format!("sys::crash::tests::{called}")), "{how}: {text}");
+            // The function that was left last; debug information may name it without its module.
+            let called = match how {
+                "abort" | "overflow" => how,
+                _ => "fault",
+            };
+            let named = |line: &str| line.rsplit("::").next() == Some(called);
+            assert!(text.lines().any(named), "{how}: {text}");
             assert!(!text.contains("sys::crash::note_frames"), "{how}: {text}");
         }
     }

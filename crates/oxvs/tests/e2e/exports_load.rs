@@ -7,7 +7,7 @@ use std::time::Duration;
 use testkit::{Collector, Netns, Options, Packet, Vswitch, eventually, mac, ping, skip};
 
 /// More than samples fit in the queue.
-const PACKETS: u32 = 40_000;
+const PACKETS: u32 = 400_000;
 
 /// A capture of packets of one flow.
 fn capture() -> Vec<u8> {
