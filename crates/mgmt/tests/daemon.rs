@@ -179,7 +179,7 @@ fn a_crash_is_in_the_log_with_its_backtrace_and_the_monitor_restarts_the_daemon(
     let trace = at("backtrace(crash)|EMER|0x");
     // With optimisation, functions that it calls stand before it.
     let overflows = |line: &&str| line.starts_with("backtrace(crash)|EMER|0x") && line.contains("<overflow+0x");
-    assert!(lines.iter().any(|line| overflows(line)), "{text}");
+    assert!(lines.iter().any(overflows), "{text}");
     let died = format!("daemon(monitor)|ERR|1 crashes: pid {crashed} died, killed (Segmentation fault)");
     assert!(crash < trace && trace < at(&died), "{text}");
     assert_eq!(sandbox.call("exit").unwrap(), Ok(String::new()));
