@@ -5,7 +5,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 /// Keys have fewer words than this.
-pub const MAX_WORDS: usize = 64;
+pub const MAX_WORDS: usize = 128;
 /// Maximum number of fields with prefix tracking.
 pub const MAX_PREFIX_FIELDS: usize = 16;
 
@@ -26,8 +26,8 @@ pub struct PrefixField {
 /// An error in a [`Layout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LayoutError {
-    /// Keys of no words or of more than 63.
-    #[error("a key has 1 to 63 words, not {0}")]
+    /// Keys of no words or of more than 127.
+    #[error("a key has 1 to 127 words, not {0}")]
     Words(usize),
     /// Stage ends that do not ascend to the number of words.
     #[error("stages must end at ascending words, the last at {0}")]
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_refused() {
         assert_eq!(Layout::new(0, &[0], &[]).unwrap_err(), LayoutError::Words(0));
-        assert_eq!(Layout::new(64, &[64], &[]).unwrap_err(), LayoutError::Words(64));
+        assert_eq!(Layout::new(128, &[128], &[]).unwrap_err(), LayoutError::Words(128));
         assert_eq!(Layout::new(4, &[0, 4], &[]).unwrap_err(), LayoutError::Stages(4));
         assert_eq!(Layout::new(4, &[2, 2, 4], &[]).unwrap_err(), LayoutError::Stages(4));
         assert_eq!(Layout::new(4, &[3], &[]).unwrap_err(), LayoutError::Stages(4));

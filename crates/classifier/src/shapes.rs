@@ -11,7 +11,7 @@ use crate::words::{Hash, used};
 pub(crate) struct Shape<const N: usize> {
     pub(crate) mask: [u64; N],
     /// Bit n is set where `mask[n]` is not zero: the words that its rules' values keep.
-    pub(crate) used: u64,
+    pub(crate) used: u128,
     pub(crate) rules: usize,
     /// The subtable with exactly this mask, which counts its rules as its own.
     pub(crate) own: Option<u32>,
@@ -149,7 +149,7 @@ impl<const N: usize> Shape<N> {
 
 /// The numbers of the set bits, ascending.
 #[derive(Clone, Copy)]
-struct Bits(u64);
+struct Bits(u128);
 
 impl Iterator for Bits {
     type Item = usize;

@@ -70,11 +70,11 @@ pub(crate) fn add_bits<const N: usize>(mask: &mut [u64; N], more: &[u64; N]) {
 }
 
 /// Bit n is set where `words[n]` is not zero.
-pub(crate) fn used(words: &[u64]) -> u64 {
+pub(crate) fn used(words: &[u64]) -> u128 {
     words
         .iter()
         .enumerate()
-        .fold(0, |used, (word, bits)| used | u64::from(*bits != 0) << word)
+        .fold(0, |used, (word, bits)| used | u128::from(*bits != 0) << word)
 }
 
 /// A keyed hash of words: without the seed nobody can cause collisions.

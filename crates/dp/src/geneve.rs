@@ -22,7 +22,8 @@ pub fn receive(map: &OptionMap, options: Options<'_>) -> Result<OptionWords, Ref
 /// The options of a packet to send, in the order of the map.
 ///
 /// # Errors
-/// [`EncapsulateError::Options`] if there is no room. Maps of switches always have room.
+/// [`EncapsulateError::Options`] if they are longer than a header has room for: a map has room for
+/// more than the 252 bytes of one (RFC 8926 §3.4).
 pub fn send(map: &OptionMap, words: &OptionWords) -> Result<OptionsBuffer, EncapsulateError> {
     let mut buffer = OptionsBuffer::default();
     map.send(words, |class, kind, data| buffer.push(class, kind, data))?;

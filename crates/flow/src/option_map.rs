@@ -18,7 +18,7 @@ const CRITICAL: u8 = 0x80;
 /// Units of absent options are zero, so that values can be compared and hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OptionWords {
-    present: u32,
+    present: u64,
     units: [u32; OPTION_UNITS],
 }
 
@@ -41,7 +41,7 @@ impl FlowState {
         let mut words = OptionWords::NONE;
         for option in 0..OPTIONS {
             let (word, bit) = option_present(option);
-            words.present |= ((self.meta()[word] >> bit & 1) as u32) << option;
+            words.present |= (self.meta()[word] >> bit & 1) << option;
         }
         for (unit, value) in words.units.iter_mut().enumerate() {
             let (word, shift) = option_unit(unit);
@@ -55,7 +55,7 @@ impl FlowState {
         let meta = self.meta_mut();
         for option in 0..OPTIONS {
             let (word, bit) = option_present(option);
-            meta[word] = meta[word] & !(1 << bit) | u64::from(options.present >> option & 1) << bit;
+            meta[word] = meta[word] & !(1 << bit) | (options.present >> option & 1) << bit;
         }
         for (unit, value) in options.units.iter().enumerate() {
             let (word, shift) = option_unit(unit);
@@ -98,7 +98,7 @@ impl OptionMap {
     pub fn new(options: impl IntoIterator<Item = MappedOption>) -> OptionMap {
         let mut map = OptionMap::default();
         let mut free = OptionWords {
-            present: u32::MAX,
+            present: u64::MAX,
             units: [1; OPTION_UNITS],
         };
         for option in options {
@@ -204,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_sent_is_received(map in map(), which: u32, bytes in proptest::collection::vec(any::<u8>(), 32)) {
+        fn what_is_sent_is_received(map in map(), which: u64, bytes in proptest::collection::vec(any::<u8>(), 32)) {
             let chosen: Sent = map.options.iter().filter(|option| which >> option.present & 1 != 0)
                 .map(|option| (option.class, option.kind, bytes[..option.units.len() * UNIT].to_vec()))
                 .collect();

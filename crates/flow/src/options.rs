@@ -1,16 +1,16 @@
 //! Where metadata keeps tunnel options, whatever fields they are mapped to: in units of four bytes,
-//! and one bit for each option that is present.
+//! and one bit for each option that is present. Their words are the last ones.
 
 use crate::{Home, MatchField};
 
 /// Units that there is room for.
-pub const OPTION_UNITS: usize = 8;
+pub const OPTION_UNITS: usize = 64;
 
 /// Options that have a bit for their presence.
-pub const OPTIONS: usize = 32;
+pub const OPTIONS: usize = 64;
 
-/// The first word that has units: the one behind those of fields.
-pub(crate) const FIRST: usize = {
+/// The word whose bits say which options are there: the one behind those of fields.
+const PRESENT: usize = {
     let (mut first, mut n) = (0, 0);
     while n < MatchField::ALL.len() {
         if let Home::Meta { word, .. } = MatchField::ALL[n].info().home {
@@ -22,11 +22,8 @@ pub(crate) const FIRST: usize = {
     first
 };
 
-/// The word whose low half says which options are there.
-const PRESENT: usize = match MatchField::ActsetOutput.info().home {
-    Home::Meta { word, shift: 32 } => word as usize,
-    _ => panic!("the low half of this word is free"),
-};
+/// The first word that has units.
+pub(crate) const FIRST: usize = PRESENT + 1;
 
 /// A unit's word and its lowest bit. Of two units in a word the first is the high one.
 pub const fn option_unit(unit: usize) -> (usize, u32) {
@@ -41,7 +38,7 @@ pub const fn option_present(option: usize) -> (usize, u32) {
 /// The words and the bits of them that are of options.
 pub fn option_bits() -> impl Iterator<Item = (usize, u64)> {
     let units = (FIRST..FIRST + OPTION_UNITS / 2).map(|word| (word, u64::MAX));
-    units.chain([(PRESENT, u64::MAX >> (64 - OPTIONS))])
+    units.chain([(PRESENT, u64::MAX)])
 }
 
 #[cfg(test)]

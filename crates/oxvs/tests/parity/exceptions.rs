@@ -68,12 +68,6 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
         cites: Cite::Page("meters of dummies remark too"),
     },
     Exception {
-        table: "ofctl answers",
-        rows: "dump-tlv-map br0",
-        change: Change::Reads("max option space=256", "max option space=32"),
-        cites: Cite::Page("lists what each version supports"),
-    },
-    Exception {
         table: "vsctl",
         rows: "ovs-vsctl --version",
         change: Change::Reads("DB Schema 8.3.1", "DB Schema 8.8.0"),

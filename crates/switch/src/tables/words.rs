@@ -73,8 +73,8 @@ pub(crate) fn match_words(matching: &model::Match) -> Match<WORDS> {
 
 /// By field, in the order of [`MatchField::ALL`]: the words that hold it, one bit each; 0 for
 /// fields that are not canonical.
-static WORDS_OF: [u64; MatchField::ALL.len()] = {
-    assert!(WORDS <= 64);
+static WORDS_OF: [u128; MatchField::ALL.len()] = {
+    assert!(WORDS <= 128);
     let mut all = [0; MatchField::ALL.len()];
     let mut at = 0;
     while at < all.len() {
@@ -95,7 +95,7 @@ static WORDS_OF: [u64; MatchField::ALL.len()] = {
 /// A rule's match, from its words.
 pub(crate) fn match_of(matching: &Match<WORDS>) -> model::Match {
     let used = matching.mask().iter().enumerate();
-    let used = used.fold(0, |used, (n, word)| used | u64::from(*word != 0) << n);
+    let used = used.fold(0, |used, (n, word)| used | u128::from(*word != 0) << n);
     let fields = MatchField::ALL.iter().zip(&WORDS_OF);
     let fields = fields.filter(|(_, words)| used & **words != 0).map(|(field, _)| {
         let mask = get(matching.mask(), *field);

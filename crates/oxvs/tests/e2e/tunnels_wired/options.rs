@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use testkit::{eventually, skip};
 
 const MAP: &str = "{class=0x102,type=0x80,len=4}->tun_metadata0,{class=0x103,type=1,len=12}->tun_metadata1,\
-                   {class=0x104,type=2,len=16}->tun_metadata5";
+                   {class=0x104,type=2,len=16}->tun_metadata5,{class=0x105,type=3,len=124}->tun_metadata40,\
+                   {class=0x106,type=4,len=96}->tun_metadata63";
 
 /// A host's packet to 10.0.0.N has the options of N.
 const RULES: &str = "\
@@ -18,10 +19,12 @@ in_port=99,ip,nw_dst=10.0.0.3,actions=set_field:0x112233445566778899aabbcc->tun_
 in_port=99,ip,nw_dst=10.0.0.4,actions=move:nw_src[]->tun_metadata1[0..31],load:0x7->tun_metadata1[64..70],1
 in_port=99,ip,nw_dst=10.0.0.5,actions=set_field:0xff->tun_metadata5,1
 in_port=99,ip,nw_dst=10.0.0.6,actions=1
+in_port=99,ip,nw_dst=10.0.0.7,actions=set_field:0xLONG->tun_metadata40,move:nw_src[]->tun_metadata63[700..731],1
 in_port=1,priority=9,tun_metadata0=0xa1b2c3d4,tun_id=7,nw_dst=10.0.0.2,ip,actions=99
 in_port=1,priority=8,tun_metadata1=0x112200000000000000000000/0xffff00000000000000000000,tun_metadata0=5,actions=99
 in_port=1,priority=7,tun_metadata1=0x7000000000a000001,ip,nw_dst=10.0.0.4,actions=move:tun_metadata1[0..31]->nw_dst[],99
 in_port=1,priority=6,tun_metadata5=0xff,actions=99
+in_port=1,priority=6,tun_metadata40=0xLONG,tun_metadata63,actions=move:tun_metadata63[700..731]->nw_dst[],99
 in_port=1,priority=5,tun_metadata0,actions=drop
 in_port=1,priority=4,ip,nw_dst=10.0.0.6,actions=99
 ";
@@ -34,13 +37,13 @@ fn options_of_geneve_are_fields_at_both_ends() {
     for end in &wired.ends {
         end.switch.tool("ovs-ofctl", &["add-tlv-map", "br0", MAP]).expect_ok();
     }
-    wired.rules(RULES);
+    wired.rules(&RULES.replace("LONG", &"0123456789abcdef".repeat(16)[..248]));
     let sent = [0, 1].map(|from| {
         let mut all = Vec::new();
-        for to in 2..=6 {
+        for to in 2..=7 {
             let frame = inner(to);
             let (outer, came) = wired.carry(from, &[frame.clone(), frame.clone()], 1);
-            if to == 4 {
+            if to == 4 || to == 7 {
                 assert!(came[1 - from].iter().all(|frame| frame[30..34] == [10, 0, 0, 1]));
             } else {
                 assert_eq!(came[1 - from], [frame.clone(), frame], "{to} from {from}");

@@ -39,7 +39,7 @@ fn options_are_mapped_all_or_none_and_as_far_as_there_is_room() {
             NxTtmfcAlreadyMapped,
         ),
         (
-            "{class=1,type=1,len=12}->tun_metadata1,{class=1,type=2,len=8}->tun_metadata2",
+            "{class=1,type=1,len=120}->tun_metadata1,{class=1,type=2,len=124}->tun_metadata2",
             NxTtmfcTableFull,
         ),
     ] {
@@ -52,9 +52,8 @@ fn options_are_mapped_all_or_none_and_as_far_as_there_is_room() {
         .change_options(DELETE, &maps("{class=0xffff,type=0,len=4}->tun_metadata0"), 0)
         .unwrap();
     // There was room between the others, and after them.
-    tables
-        .change_options(ADD, &maps("{class=7,type=7,len=20}->tun_metadata0"), 0)
-        .unwrap();
+    let rest = "{class=7,type=7,len=124}->tun_metadata0,{class=7,type=9,len=120}->tun_metadata2";
+    tables.change_options(ADD, &maps(rest), 0).unwrap();
     assert_eq!(
         tables.change_options(ADD, &maps("{class=7,type=8,len=4}->tun_metadata1"), 0),
         Err(NxTtmfcTableFull)
