@@ -16,7 +16,7 @@ const CRITICAL: u8 = 0x80;
 /// The mapped options of a packet: which are present, and their bytes.
 ///
 /// Units of absent options are zero, so that values can be compared and hashed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OptionWords {
     present: u64,
     units: [u32; OPTION_UNITS],
