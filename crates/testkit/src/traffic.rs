@@ -185,17 +185,19 @@ impl Capture {
     }
 
     /// Ends the capture and returns all frames. tcpdump leaves what it has not read when it is
-    /// ended, so it has time to write what has come, until it waits for more.
+    /// ended, so it has time to write what has come: until it waits for more and nothing comes, or
+    /// has waited half a second's checks in between, as packets come all the time.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
         let written = || std::fs::metadata(self.sandbox.path("capture")).map_or(0, |file| file.len());
         // Behind its name in parentheses: S is a process that waits.
         let stat = format!("/proc/{}/stat", self.daemon.pid());
         let waits = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "));
-        let mut before = written();
+        let (mut before, mut waited) = (written(), 0);
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(50));
             let now = written();
-            if now == before && waits() {
+            waited += u32::from(waits());
+            if now == before && waits() || waited >= 10 {
                 break;
             }
             before = now;

@@ -40,7 +40,7 @@ impl Lab {
     /// The first host pings 200 times a second until this is dropped.
     fn ping_on(&self) -> Daemon {
         let mut words = self.hosts[0].prefix();
-        words.extend(["ping", "-q", "-i", "0.005", "10.1.0.2"].map(str::to_owned));
+        words.extend(["ping", "-q", "-i", "0.012", "10.1.0.2"].map(str::to_owned));
         Daemon::start("ping", &words, &self.switch.sandbox)
     }
 

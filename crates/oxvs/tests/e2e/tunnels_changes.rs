@@ -72,7 +72,7 @@ impl Lab {
     /// Pings 200 times a second until this is dropped.
     fn ping_on(&self) -> Daemon {
         let mut words = self.host.prefix();
-        words.extend(["ping", "-q", "-i", "0.005", "10.9.0.2"].map(str::to_owned));
+        words.extend(["ping", "-q", "-i", "0.012", "10.9.0.2"].map(str::to_owned));
         Daemon::start("ping", &words, &self.switch.sandbox)
     }
 

@@ -103,7 +103,7 @@ impl Side {
     /// Pings 200 times a second until this is dropped.
     fn ping_on(&self, address: &str) -> Daemon {
         let mut words = self.host.prefix();
-        words.extend(["ping", "-q", "-i", "0.005", address].map(str::to_owned));
+        words.extend(["ping", "-q", "-i", "0.012", address].map(str::to_owned));
         Daemon::start("ping", &words, &self.switch.sandbox)
     }
 

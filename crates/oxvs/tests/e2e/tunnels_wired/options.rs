@@ -24,7 +24,7 @@ in_port=1,priority=9,tun_metadata0=0xa1b2c3d4,tun_id=7,nw_dst=10.0.0.2,ip,action
 in_port=1,priority=8,tun_metadata1=0x112200000000000000000000/0xffff00000000000000000000,tun_metadata0=5,actions=99
 in_port=1,priority=7,tun_metadata1=0x7000000000a000001,ip,nw_dst=10.0.0.4,actions=move:tun_metadata1[0..31]->nw_dst[],99
 in_port=1,priority=6,tun_metadata5=0xff,actions=99
-in_port=1,priority=6,tun_metadata40=0xLONG,tun_metadata63,actions=move:tun_metadata63[700..731]->nw_dst[],99
+in_port=1,priority=6,ip,tun_metadata40=0xLONG,tun_metadata63,actions=move:tun_metadata63[700..731]->nw_dst[],99
 in_port=1,priority=5,tun_metadata0,actions=drop
 in_port=1,priority=4,ip,nw_dst=10.0.0.6,actions=99
 ";
