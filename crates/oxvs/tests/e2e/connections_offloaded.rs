@@ -260,8 +260,8 @@ fn translated_connections_pass_by_the_workers_with_right_addresses_and_checksums
     for (to, listen) in [((OUTSIDE, 7000), 7000), ((virtual_ip, 80), 7000)] {
         let (client, server) = lab.tcp(to, listen);
         lab.wait_for_offload(|| exchange(&client, &server));
-        let capture = Capture::start(&lab.outside, "eth0", "tcp");
-        let at_home = Capture::start(&lab.inside, "eth0", "tcp");
+        let capture = Capture::start_large(&lab.outside, "eth0", "tcp");
+        let at_home = Capture::start_large(&lab.inside, "eth0", "tcp");
         let sum = std::thread::scope(|scope| {
             let sent = scope.spawn(|| {
                 for n in 0..200_u8 {
