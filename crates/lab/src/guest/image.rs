@@ -66,7 +66,8 @@ impl<W: Write> Image<W> {
     /// Busybox under every name that no program has.
     pub(super) fn busybox(&mut self, kernel: &Kernel) -> Result<()> {
         let busybox = kernel.busybox();
-        self.file("bin/busybox", &fs::read(&busybox)?)?;
+        let content = fs::read(&busybox).with_context(|| busybox.display().to_string())?;
+        self.file("bin/busybox", &content)?;
         for name in said(Command::new(&busybox).arg("--list"))?.lines() {
             self.symlink(&format!("bin/{name}"), "busybox")?;
         }

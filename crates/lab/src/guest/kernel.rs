@@ -136,11 +136,15 @@ fn download(root: &Path) -> Result<()> {
             .arg(version),
     )?;
     fs::write(fresh.path().join("complete"), "")?;
-    if root.exists() {
+    let is_complete = || root.join("complete").exists();
+    // Another process may have fetched it meanwhile, and may use it.
+    if root.exists() && !is_complete() {
         fs::remove_dir_all(root)?;
     }
-    fs::rename(fresh.keep(), root)?;
-    Ok(())
+    match fs::rename(fresh.path(), root) {
+        Err(_) if is_complete() => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 fn only_entry(directory: &Path) -> Result<String> {

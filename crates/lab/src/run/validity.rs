@@ -6,7 +6,7 @@
 
 use crate::results::{Acceleration, Loss};
 use crate::scenario::{Observe, Setup};
-use crate::traffic::{Flow, Test};
+use crate::traffic::{Flow, Test, may_be_loaded};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The share of the processors that other work may use. What has a lower priority than the
@@ -62,13 +62,9 @@ impl Clocks {
     }
 }
 
-/// With this variable in the environment samples count beside any other work: the laboratory's own
-/// tests run beside others.
-const ANY_LOAD: &str = "OXVS_LAB_ANY_LOAD";
-
 /// Whether other work has used too much of so many processors.
 pub(crate) fn load(processors: f64, load: f64) -> Option<String> {
-    (load > LOAD * processors && std::env::var_os(ANY_LOAD).is_none())
+    (load > LOAD * processors && !may_be_loaded())
         .then(|| format!("other work used {load:.1} of {processors:.0} processors"))
 }
 

@@ -5,6 +5,15 @@ use super::udp::{Probed, ReceivedFlow, SendFlow, SentFlow};
 use crate::results::{Distribution, Loss};
 use std::collections::BTreeMap;
 
+/// With this variable in the environment samples count beside any other work: the laboratory's own
+/// tests run beside others.
+const ANY_LOAD: &str = "OXVS_LAB_ANY_LOAD";
+
+/// Whether they do.
+pub(crate) fn may_be_loaded() -> bool {
+    std::env::var_os(ANY_LOAD).is_some()
+}
+
 /// The measured results of a run's traffic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
@@ -210,7 +219,7 @@ impl Measured {
                 "{name}: its sender could not keep up: {} of {due} datagrams were not sent",
                 sent.behind
             );
-            if sent.behind as f64 > BEHIND * due as f64 {
+            if sent.behind as f64 > BEHIND * due as f64 && !may_be_loaded() {
                 self.void.push(text);
             } else {
                 self.remarks.push(text);
