@@ -45,6 +45,11 @@ pub trait Bypass: Send + Sync {
 
     /// Takes the number back. No packet of the connection passes any more.
     fn free(&self, number: u32);
+
+    /// Whether more than one user can open a connection for it.
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 /// What has passed of a connection since it got its number. Directions and sides are in the order
@@ -289,6 +294,9 @@ impl Conntrack {
         }
         let mut all = self.table.bypasses.open.lock();
         if let Some((of, users)) = all.get_mut(&id) {
+            if !of.via.is_shared() {
+                return None;
+            }
             *users += 1;
             return Some(of.clone());
         }
@@ -368,6 +376,11 @@ impl Conntrack {
     #[cold]
     pub(crate) fn catch_up(&self, id: Id, entry: &Entry) -> Option<Passed> {
         self.table.bypasses.get(id)?.catch_up(entry)
+    }
+
+    /// The number that a connection's bypass has for it.
+    pub(crate) fn bypass_number(&self, id: Id) -> Option<u32> {
+        Some(self.table.bypasses.get(id)?.number)
     }
 
     /// Says to the bypass of a connection that a packet of it was looked at here: suspends it if

@@ -10,7 +10,7 @@ use crate::table::Id;
 use crate::table::entry::{Birth, Entry, Kind};
 use crate::tcp::ASSURED;
 use crate::timeout::PolicyId;
-use crate::tracker::Tracker;
+use crate::tracker::{ConnectionId, Tracker};
 use crate::tuple::Tuple;
 use nanos::Nanos;
 use std::sync::atomic::Ordering;
@@ -23,12 +23,14 @@ const STEP: usize = 4096;
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// What [`Tracker::take_over`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TakenOver {
     /// Connections that go on.
     pub connections: usize,
     /// Records that were not legal, or had no room.
     pub refused: usize,
+    /// Of those that go on, the ones that packets bypass, with the number of their bypass.
+    pub bypassed: Vec<(ConnectionId, u32)>,
 }
 
 /// A connection to take over.
@@ -36,21 +38,28 @@ struct Record {
     birth: Birth,
     packets: [u64; 2],
     bytes: [u64; 2],
+    /// The number of its bypass.
+    bypass: Option<u32>,
 }
 
 impl Tracker {
     /// Gives the records of all connections to `write`, one after the other. Connections catch up
-    /// with their bypasses before.
+    /// with their bypasses before. `bypasses_stay`: they go on, and count on by themselves.
     ///
     /// # Errors
     /// That of `write`, which is not called again.
-    pub fn hand_over<E>(&mut self, now: Nanos, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<usize, E> {
+    pub fn hand_over<E>(
+        &mut self,
+        bypasses_stay: bool,
+        now: Nanos,
+        mut write: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let (mut number, mut at) = (0, Some(Cursor::default()));
         let mut failed = None;
         while let (Some(from), None) = (at, &failed) {
             at = self.walk(from, STEP, |shared, id, entry| {
                 if failed.is_none() && !shared.table.has_expired(id.index, entry, now.0) {
-                    let words = shared.record(id, entry, now);
+                    let words = shared.record(id, entry, bypasses_stay, now);
                     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                     match write(&bytes) {
                         Ok(()) => number += 1,
@@ -75,9 +84,13 @@ impl Tracker {
         let mut done = TakenOver::default();
         while let Some(record) = read(&mut records, ago, now, &policy) {
             self.pin.enter(&shared.table.epochs);
-            match record.is_some_and(|record| shared.adopt(&record)) {
-                true => done.connections += 1,
-                false => done.refused += 1,
+            let bypass = record.as_ref().and_then(|record| record.bypass);
+            match record.and_then(|record| shared.adopt(&record)) {
+                Some(id) => {
+                    done.connections += 1;
+                    done.bypassed.extend(bypass.map(|number| (ConnectionId(id), number)));
+                }
+                None => done.refused += 1,
             }
             self.pin.leave();
         }
@@ -87,9 +100,10 @@ impl Tracker {
 
 impl Conntrack {
     /// The words of a connection's record. The caller is in a batch.
-    fn record(&self, id: Id, entry: &Entry, now: Nanos) -> Vec<u64> {
+    fn record(&self, id: Id, entry: &Entry, bypasses_stay: bool, now: Nanos) -> Vec<u64> {
         let passed = is_bypassed(entry).then(|| self.catch_up(id, entry)).flatten();
-        let passed = passed.unwrap_or_default();
+        let staying = passed.filter(|_| bypasses_stay).and_then(|_| self.bypass_number(id));
+        let passed = passed.filter(|_| staying.is_none()).unwrap_or_default();
         let load = |word: &std::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
         let (original, reply) = self.table.tuples(entry);
         let kind = entry.kind();
@@ -104,6 +118,7 @@ impl Conntrack {
             words.push(load(&entry.packets[n]).wrapping_add(passed.packets[n]));
             words.push(load(&entry.bytes[n]).wrapping_add(passed.bytes[n]));
         }
+        words.push(staying.map_or(0, |number| u64::from(number) + 1));
         words.push(u64::from(entry.mark()) << 32 | u64::from(entry.in_port()));
         let label = entry.label();
         words.extend([(label >> 64) as u64, label as u64]);
@@ -113,14 +128,12 @@ impl Conntrack {
         words
     }
 
-    /// Adds a connection of a process before; false if it has no room here, or its tuples are
+    /// Adds a connection of a process before; `None` if it has no room here, or its tuples are
     /// taken. The caller is in a batch.
-    fn adopt(&self, record: &Record) -> bool {
+    fn adopt(&self, record: &Record) -> Option<Id> {
         let birth = &record.birth;
         let (zone, in_port) = (birth.kind.zone(), birth.in_port);
-        if self.limits.take(zone).is_err() {
-            return false;
-        }
+        self.limits.take(zone).ok()?;
         let hashes = (
             self.table.hash(&birth.original, zone),
             self.table.hash(&birth.reply, zone),
@@ -138,7 +151,7 @@ impl Conntrack {
         let Some((id, entry)) = made.and_then(|id| Some((id, self.table.entry(id.index)?))) else {
             drop(locked);
             self.limits.give(zone);
-            return false;
+            return None;
         };
         for n in 0..2 {
             entry.packets[n].store(record.packets[n], Ordering::Relaxed);
@@ -154,7 +167,7 @@ impl Conntrack {
             self.limits
                 .note_half_open(zone, in_port, id, |id| self.is_half_open(id));
         }
-        true
+        Some(id)
     }
 }
 
@@ -167,6 +180,7 @@ fn read(bytes: &mut &[u8], ago: Duration, now: Nanos, policy: impl Fn(u16) -> Po
     let stage = word(bytes)? & !BYPASSED;
     let left = word(bytes)?;
     let [first, second] = [[word(bytes)?, word(bytes)?], [word(bytes)?, word(bytes)?]];
+    let bypass = word(bytes)?.checked_sub(1);
     let mark_and_port = word(bytes)?;
     let label = u128::from(word(bytes)?) << 64 | u128::from(word(bytes)?);
     let parent = match kind.has(Kind::RELATED) {
@@ -196,6 +210,7 @@ fn read(bytes: &mut &[u8], ago: Duration, now: Nanos, policy: impl Fn(u16) -> Po
         },
         packets: [first[0], second[0]],
         bytes: [first[1], second[1]],
+        bypass: bypass.and_then(|number| u32::try_from(number).ok()),
     }))
 }
 

@@ -54,18 +54,23 @@ use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, OuterHeaders, PacketKind, Port
 use flows::Flows;
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
-use netdev::{IngressPrograms, Rx};
+use netdev::{IngressPrograms, Kept, Rx};
 use parking_lot::Mutex;
 use shared::SharedArray;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sys::Error;
 use wire::VlanTag;
 
 mod connections;
 mod flows;
+mod left;
 mod shared;
+
+pub use left::Left;
 
 /// The kernel's programs, and the memory that they share with the process.
 pub struct Ebpf {
@@ -80,6 +85,10 @@ pub struct Ebpf {
     epochs: SharedArray,
     filter: OwnedFd,
     redirect: OwnedFd,
+    /// What a process before has left in force.
+    left: Option<Arc<Left>>,
+    /// Another process has what the maps say.
+    ended: AtomicBool,
     /// Whether the kernel can add outer headers.
     adds_outer: bool,
     /// Whether it can remove those of another version of IP.
@@ -174,7 +183,11 @@ impl Ebpf {
     ///
     /// # Errors
     /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` before Linux 5.11.
-    pub fn load() -> sys::Result<Ebpf> {
+    ///
+    /// Until what a process before has left is [ended](Left::end), queues that are attached leave
+    /// its flows in force; flows that are opened here have an effect from the next time on that the
+    /// queues are attached.
+    pub fn load(left: Option<Arc<Left>>) -> sys::Result<Ebpf> {
         let object = loader().load(include_bytes_aligned!("../bpf/offload.o"));
         let mut object = object.map_err(Error::behind(MAP))?;
         let filter: &mut SocketFilter = program(&mut object, "oxvs_offload")?;
@@ -202,11 +215,20 @@ impl Ebpf {
             epochs: array(&mut object, "oxvs_epochs", 1, MAX_EPOCHS as usize)?,
             filter,
             redirect,
+            left,
+            ended: AtomicBool::new(false),
             adds_outer,
             removes_mixed,
             #[cfg(test)]
             object: Mutex::new(object),
         })
+    }
+}
+
+impl Ebpf {
+    /// Whether another process has what the maps say.
+    fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
     }
 }
 
@@ -234,10 +256,29 @@ fn array(object: &mut aya::Ebpf, name: &str, rows: usize, words: usize) -> sys::
 
 impl FlowOffload for Ebpf {
     fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool> {
+        if let Some(left) = self.left.as_ref().filter(|left| !left.has_ended()) {
+            return queue.attach_programs(left.programs());
+        }
         queue.attach_programs(IngressPrograms {
             filter: self.filter.as_fd(),
             redirect: self.redirect.as_fd(),
         })
+    }
+
+    fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        self.ended.store(true, Release);
+        let all = [
+            self.filter.as_fd(),
+            self.redirect.as_fd(),
+            self.connections.fd(),
+            self.epochs.fd(),
+        ];
+        let all: io::Result<_> = all.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
+        all.map(Some)
+    }
+
+    fn keep(&self, queue: &dyn Rx) -> io::Result<Option<Kept>> {
+        queue.keep(self.filter.as_fd())
     }
 
     fn removes_mixed(&self) -> bool {
@@ -245,6 +286,9 @@ impl FlowOffload for Ebpf {
     }
 
     fn open(&self, new: &NewFlow<'_>) -> Result<(), Refused> {
+        if self.has_ended() {
+            return Err(Refused::Unsupported("flows while the process ends"));
+        }
         let count = new.epochs.len().next_multiple_of(EPOCHS_AT_ONCE);
         if count > FLOW_EPOCHS {
             return Err(Refused::Unsupported("flow with so many epochs"));
@@ -306,6 +350,9 @@ impl FlowOffload for Ebpf {
     }
 
     fn resume(&self, flow: u32, sum: u64) {
+        if self.has_ended() {
+            return;
+        }
         self.counters.row(flow)[SUM].store(sum, Release);
     }
 
@@ -314,14 +361,23 @@ impl FlowOffload for Ebpf {
     }
 
     fn settle(&self, flow: u32, given: u64) {
+        if self.has_ended() {
+            return;
+        }
         self.counters.row(flow)[SETTLED].store(given, Release);
     }
 
     fn suspend(&self, flow: u32) {
+        if self.has_ended() {
+            return;
+        }
         self.counters.row(flow)[SUM].store(NEVER, Release);
     }
 
     fn close(&self, flow: u32, kind: &PacketKind) -> io::Result<()> {
+        if self.has_ended() {
+            return Ok(());
+        }
         self.flows.lock().remove(flow, kind)
     }
 
@@ -346,12 +402,18 @@ impl FlowOffload for Ebpf {
     }
 
     fn reset_port(&self, port: u32) {
+        if self.has_ended() {
+            return;
+        }
         for word in self.ports.row(port) {
             word.store(0, Relaxed);
         }
     }
 
     fn reset_connection(&self, number: u32) {
+        if self.has_ended() {
+            return;
+        }
         connections::reset(&self.connections, number);
     }
 
@@ -360,10 +422,16 @@ impl FlowOffload for Ebpf {
     }
 
     fn note(&self, number: u32, numbers: [Numbers; 2]) {
+        if self.has_ended() {
+            return;
+        }
         connections::note(&self.connections, number, numbers);
     }
 
     fn advance(&self, epoch: u32) {
+        if self.has_ended() {
+            return;
+        }
         self.epochs.row(0)[epoch as usize].fetch_add(1, Release);
     }
 

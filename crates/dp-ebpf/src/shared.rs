@@ -3,7 +3,7 @@
 use aya::maps::MapData;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use sys::{Error, Result};
@@ -15,6 +15,7 @@ pub(crate) struct SharedArray {
     words: usize,
     /// Words of a row.
     row: usize,
+    map: MapData,
 }
 
 // SAFETY: the memory belongs to the value, not to a thread, and is reached as atomics only.
@@ -49,7 +50,17 @@ impl SharedArray {
         };
         let memory = memory.map_err(Error::of(CALL))?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| Error::of(CALL)(Errno::NOMEM))?;
-        Ok(SharedArray { memory, words, row })
+        Ok(SharedArray {
+            memory,
+            words,
+            row,
+            map,
+        })
+    }
+
+    /// The map's descriptor.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.map.fd().as_fd()
     }
 
     /// A row.

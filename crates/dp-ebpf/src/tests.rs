@@ -40,7 +40,7 @@ fn packets() -> Vec<Vec<u8>> {
 
 /// A table, and its offload.
 fn table() -> Option<(Arc<OffloadTable>, Arc<Ebpf>)> {
-    let ebpf = Arc::new(Ebpf::load().ok()?);
+    let ebpf = Arc::new(Ebpf::load(None).ok()?);
     Some((OffloadTable::new(ebpf.clone()), ebpf))
 }
 

@@ -36,7 +36,7 @@ impl Port {
 }
 
 fn table() -> Option<Arc<OffloadTable>> {
-    Some(OffloadTable::new(Arc::new(Ebpf::load().ok()?)))
+    Some(OffloadTable::new(Arc::new(Ebpf::load(None).ok()?)))
 }
 
 /// Says that all packets that came here have been sent.

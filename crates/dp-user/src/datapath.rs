@@ -22,6 +22,7 @@ use flow::{Key, Mask, PortNo};
 use hashbrown::HashMap;
 use nanos::Nanos;
 use netdev::{Frame, Netdev, State, Tx};
+pub use offload::LeftFlows;
 use parking_lot::{Mutex, RwLock};
 use qos::PortConfig;
 use qos::police::IngressPolicerConfig;

@@ -45,5 +45,5 @@ mod stats;
 mod upcall_queue;
 mod worker;
 
-pub use datapath::DpUser;
+pub use datapath::{DpUser, LeftFlows};
 pub use options::Options;

@@ -29,12 +29,13 @@
 
 use crate::Carried;
 use conntrack::{Numbers, Passed};
-use netdev::Rx;
+use netdev::{Kept, Rx};
 use parking_lot::Mutex;
 use pool::Pool;
 use smallvec::SmallVec;
 use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tunnel::format::Format;
@@ -45,7 +46,7 @@ mod outer;
 mod pool;
 mod rewrite;
 
-pub use connection::{FlowConnection, NewHeaders};
+pub use connection::{FlowConnection, NewHeaders, epoch as connection_epoch};
 pub use kind::PacketKind;
 pub use outer::{InnerKind, MAX_OUTER, OuterHeaders, TunnelHeader};
 pub use rewrite::{Outputs, PortOutput, Rewrite, is_decided, is_hash_decided};
@@ -88,6 +89,24 @@ pub trait FlowOffload: Send + Sync {
     /// # Errors
     /// The kernel's.
     fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool>;
+
+    /// Ends the control of this process: no call after it changes a flow, so that those in force
+    /// stay so. Returns descriptors of what another process needs to take over, in an order of its
+    /// own; `None` if that cannot be.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        Ok(None)
+    }
+
+    /// Keeps flows from an attached queue in force without it, as long as the result is there.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn keep(&self, _queue: &dyn Rx) -> io::Result<Option<Kept>> {
+        Ok(None)
+    }
 
     /// Whether it can remove outer headers around packets of another version of IP.
     fn removes_mixed(&self) -> bool;
@@ -332,6 +351,14 @@ impl OffloadTable {
         self.dropped.load(Relaxed) + dropped.sum::<u64>()
     }
 
+    /// As [`FlowOffload::leave`].
+    ///
+    /// # Errors
+    /// As those of [`FlowOffload::leave`].
+    pub fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        self.offload.leave()
+    }
+
     /// How many more flows can be offloaded.
     pub fn left(&self) -> u32 {
         self.pool.left()
@@ -369,6 +396,14 @@ impl OffloadPort {
     /// As those of [`FlowOffload::attach`].
     pub fn attach(&self, queue: &mut dyn Rx) -> io::Result<bool> {
         self.table.offload.attach(queue)
+    }
+
+    /// As [`FlowOffload::keep`].
+    ///
+    /// # Errors
+    /// As those of [`FlowOffload::keep`].
+    pub fn keep(&self, queue: &dyn Rx) -> io::Result<Option<Kept>> {
+        self.table.offload.keep(queue)
     }
 
     /// The sum of the epochs of a flow from this port to others whose owner names `epochs`. The

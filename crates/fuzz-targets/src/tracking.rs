@@ -69,7 +69,7 @@ pub fn tracking(data: &[u8]) {
 /// Another tracker takes all connections over, and has the same.
 fn handed_over(tracker: &mut conntrack::Tracker, now: Nanos) {
     let mut records = Vec::new();
-    let number = tracker.hand_over(now, |record| {
+    let number = tracker.hand_over(false, now, |record| {
         records.extend_from_slice(record);
         Ok::<(), ()>(())
     });

@@ -1,9 +1,9 @@
 //! The contract of a device: the interface that every kind of port implements.
 
-use crate::{Dummy, Frame};
+use crate::{Dummy, Frame, LeftDevice};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use tunnel::format::Format;
 use wire::MacAddr;
 
@@ -115,6 +115,14 @@ pub struct IngressPrograms<'a> {
     pub redirect: BorrowedFd<'a>,
 }
 
+/// What runs a queue's programs on when the queue has gone, as long as someone has it.
+pub struct Kept {
+    /// A socket with the filter, which nobody reads.
+    pub socket: OwnedFd,
+    /// The rest.
+    pub device: LeftDevice,
+}
+
 /// A receive queue.
 pub trait Rx: Send {
     /// Readable when there may be packets; for `poll` and `epoll`, level-triggered.
@@ -142,6 +150,15 @@ pub trait Rx: Send {
     /// The kernel's.
     fn attach_programs(&mut self, _programs: IngressPrograms<'_>) -> io::Result<bool> {
         Ok(false)
+    }
+
+    /// Makes what runs the programs of [`Rx::attach_programs`] on when the queue has gone; `None`
+    /// if that cannot be. Call it on a thread of the device's network namespace.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn keep(&self, _filter: BorrowedFd<'_>) -> io::Result<Option<Kept>> {
+        Ok(None)
     }
 
     /// Call it when a descriptor was readable and there was no packet: takes the event that made it

@@ -11,6 +11,9 @@
 //!   [`remove_leftovers`] removes it from other devices. The empty qdisc stays, as it may be
 //!   another program's; it does nothing to packets.
 //!
+//! A process that ends can leave its TCX links to another one ([`LeftDevice`]); the next that opens
+//! the device takes them over ([`take_over`]), in the place among other programs that they have.
+//!
 //! Qdiscs and programs of others stay, and run after ours. An `ingress` or `clsact` qdisc that
 //! exists is used.
 
@@ -18,9 +21,11 @@ use crate::claim;
 use crate::monitor::list_links;
 use crate::netlink::{Netlink, tc};
 use crate::programs;
+use parking_lot::Mutex;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::bpf::{Hook, Link};
 
@@ -50,7 +55,32 @@ pub(crate) struct TcxGuard {
     ifindex: u32,
     /// Comes before the other.
     first: Option<Link>,
-    _drop_all: Link,
+    drop_all: Link,
+}
+
+/// What a process leaves of a device that keeps being forwarded from.
+pub struct LeftDevice {
+    /// The device.
+    pub ifindex: u32,
+    /// The link of the program that forwards.
+    pub first: OwnedFd,
+    /// The link of the one behind it, which drops all.
+    pub drop_all: OwnedFd,
+}
+
+/// The links that a process before has left, by device.
+static LEFT: Mutex<BTreeMap<u32, LeftDevice>> = Mutex::new(BTreeMap::new());
+
+/// Lets those who open these devices next, in the calling process, take over their links. Devices
+/// of one network namespace.
+pub fn take_over(devices: Vec<LeftDevice>) {
+    LEFT.lock()
+        .extend(devices.into_iter().map(|device| (device.ifindex, device)));
+}
+
+/// Gives the links up that nobody has taken over.
+pub fn forget_left() {
+    LEFT.lock().clear();
 }
 
 /// A filter, removed on drop.
@@ -91,15 +121,32 @@ impl Guard {
     pub(crate) fn put_first(&mut self, program: BorrowedFd<'_>) -> io::Result<bool> {
         match self {
             Guard::Tcx(guard) => {
-                // The kernel refuses a program that is on the device already. Meanwhile the other
-                // link drops what arrives.
-                guard.first = None;
-                guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?);
+                if let Some(first) = &guard.first {
+                    first.update(program)?;
+                } else {
+                    guard.first = Some(Link::attach(program, guard.ifindex, Hook::Ingress)?);
+                }
             }
             Guard::Filter(guard) => guard.replace(program)?,
             Guard::Off => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Copies of the links, if there are two.
+    pub(crate) fn left(&self) -> io::Result<Option<LeftDevice>> {
+        match self {
+            Guard::Tcx(TcxGuard {
+                ifindex,
+                first: Some(first),
+                drop_all,
+            }) => Ok(Some(LeftDevice {
+                ifindex: *ifindex,
+                first: first.copy_fd()?,
+                drop_all: drop_all.copy_fd()?,
+            })),
+            _ => Ok(None),
+        }
     }
 
     /// The method in use.
@@ -114,10 +161,23 @@ impl Guard {
 
 impl TcxGuard {
     fn attach(ifindex: u32) -> io::Result<TcxGuard> {
+        let program = programs::drop_all()?;
+        let left = LEFT.lock().remove(&ifindex);
+        if let Some(left) = left {
+            let drop_all = Link::from_fd(left.drop_all);
+            // It fails if the device was another one with this number.
+            if drop_all.update(program).is_ok() {
+                return Ok(TcxGuard {
+                    ifindex,
+                    first: Some(Link::from_fd(left.first)),
+                    drop_all,
+                });
+            }
+        }
         Ok(TcxGuard {
             ifindex,
             first: None,
-            _drop_all: Link::attach(programs::drop_all()?, ifindex, Hook::Ingress)?,
+            drop_all: Link::attach(program, ifindex, Hook::Ingress)?,
         })
     }
 }

@@ -36,11 +36,11 @@ mod tap;
 mod vnet;
 
 pub use afxdp::{Afxdp, AfxdpConfig, XdpMode};
-pub use device::{DeviceDrops, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
+pub use device::{DeviceDrops, IngressPrograms, Kept, Kind, Netdev, Rx, State, Tx, TxReport};
 pub use dummy::{Dummy, DummyKind};
 pub use frame::{Frame, FrameError};
 pub use host_tunnel::{HostTunnel, HostTunnelConfig, OnTooBig, path_mtu};
-pub use isolation::{Isolation, remove_leftovers};
+pub use isolation::{Isolation, LeftDevice, forget_left, remove_leftovers, take_over};
 pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, RouteMonitor, list_links};
 pub use netlink::{KernelRoute, KernelRule, Link, address_of, addresses_of, routes, rules};

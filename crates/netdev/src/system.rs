@@ -18,7 +18,7 @@ use self::rings::{Ring, RingRx};
 use crate::claim::Claim;
 use crate::isolation::{Guard, Isolation};
 use crate::kernel::{KernelDevice, contenders};
-use crate::{DeviceDrops, Error, Frame, IngressPrograms, Kind, Netdev, Rx, State, Tx, TxReport};
+use crate::{DeviceDrops, Error, Frame, IngressPrograms, Kept, Kind, Netdev, Rx, State, Tx, TxReport};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -267,6 +267,21 @@ impl Rx for SystemRx {
             self.socket.attach_filter(programs.filter)?;
         }
         Ok(is_attached)
+    }
+
+    fn keep(&self, filter: BorrowedFd<'_>) -> io::Result<Option<Kept>> {
+        let Some(device) = self.guard.left()? else {
+            return Ok(None);
+        };
+        let socket = PacketSocket::new()?;
+        socket.ignore_outgoing()?;
+        // The smallest: what the filter lets through is nobody's.
+        socket.set_receive_buffer(0)?;
+        socket.attach_filter(filter)?;
+        socket.join_promiscuous(device.ifindex)?;
+        socket.bind(device.ifindex, true)?;
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        Ok(Some(Kept { socket, device }))
     }
 }
 

@@ -116,6 +116,10 @@ fn command() -> ExitCode {
         mgmt::outln!("oxvs {OXVS}, compatible with Open vSwitch {COMPATIBLE}");
         return ExitCode::SUCCESS;
     }
+    // The switch runs this itself.
+    if name == vswitchd::KEEP_FLOWS {
+        return vswitchd::keep_flows();
+    }
     match COMMANDS.iter().find(|c| name == c.name || name == c.program) {
         Some(command) => (command.main)(&mut args),
         None => {

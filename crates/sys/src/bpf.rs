@@ -1,13 +1,14 @@
 //! Attaching BPF programs to devices by links, which the kernel takes away with the process.
 
 use crate::error::{Result, check};
+use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// A program attached to a device; detached when this is dropped, or when the process ends in any
-/// way.
+/// way, unless another process has a copy of its descriptor.
 pub struct Link {
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 /// The place where a program runs.
@@ -23,6 +24,7 @@ pub enum Hook {
 }
 
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_LINK_UPDATE: libc::c_int = 29;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_F_BEFORE: u32 = 1 << 3;
@@ -41,7 +43,46 @@ struct LinkAttr {
     expected_revision: u64,
 }
 
+/// That for `BPF_LINK_UPDATE`.
+#[repr(C)]
+struct UpdateAttr {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
+}
+
 impl Link {
+    /// The link that a descriptor is of. If it is of something else, [`Link::update`] says so.
+    pub fn from_fd(fd: OwnedFd) -> Link {
+        Link { fd }
+    }
+
+    /// A copy of the descriptor, which keeps the program attached.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn copy_fd(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Attaches a program in the place of the one there.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOLINK` if the device has gone, `EINVAL` if the descriptor is not a link's.
+    pub fn update(&self, program: BorrowedFd<'_>) -> Result<()> {
+        let attr = UpdateAttr {
+            link: self.fd.as_raw_fd().cast_unsigned(),
+            program: program.as_raw_fd().cast_unsigned(),
+            flags: 0,
+            old_program: 0,
+        };
+        // SAFETY: the kernel reads the given number of bytes of the attributes, which live through
+        // the call and hold no pointers.
+        let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_UPDATE, &attr, size_of::<UpdateAttr>()) };
+        check("bpf(BPF_LINK_UPDATE)", libc::c_int::try_from(result).unwrap_or(-1)).map(drop)
+    }
+
     /// Attaches a program to a device.
     ///
     /// # Errors
@@ -71,6 +112,6 @@ impl Link {
         let fd = check(call, libc::c_int::try_from(fd).unwrap_or(-1))?;
         // SAFETY: the command makes a descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Link { _fd: fd })
+        Ok(Link { fd })
     }
 }

@@ -116,7 +116,12 @@ pub(crate) struct InterfaceState {
 }
 
 impl Bridges {
-    pub(crate) fn new(shared: Arc<Shared>, datapath: Arc<dyn Datapath>, seed: u64) -> Bridges {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        datapath: Arc<dyn Datapath>,
+        left: Option<Arc<connections::LeftConnections>>,
+        seed: u64,
+    ) -> Bridges {
         Bridges {
             carriers: Monitor::new(shared.clone(), datapath.clone()),
             shared,
@@ -129,7 +134,7 @@ impl Bridges {
             mirror_problems: Vec::new(),
             retries: Retries::default(),
             tunnel_ports: BTreeMap::new(),
-            connections: connections::Applied::default(),
+            connections: connections::Applied::beside(left),
             host_tunnels: BTreeMap::new(),
             ipsec: Ipsec::default(),
         }

@@ -7,7 +7,7 @@ mod flush;
 mod handover;
 
 pub(crate) use flush::flush;
-pub(crate) use handover::hand_over;
+pub(crate) use handover::{LeftConnections, hand_over};
 
 use crate::rows::Tables;
 use conntrack::{Conntrack, PolicyId, Timeout};
@@ -93,11 +93,13 @@ fn number(column: Option<i64>) -> Option<u32> {
 }
 
 /// What is in force.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Applied {
     policies: BTreeMap<Uuid, (PolicyId, Vec<(Timeout, u32)>)>,
     /// Whether connections of the process before were taken over.
     took_over: bool,
+    /// The offloaded flows of the process before, and the connections that they forward packets of.
+    left: Option<Arc<LeftConnections>>,
     /// The numbers of policies, those of dead ones included.
     used: BTreeSet<u16>,
     /// The number that the last new policy got.
@@ -109,6 +111,14 @@ pub(crate) struct Applied {
 }
 
 impl Applied {
+    /// Nothing, while these flows of the process before are in force.
+    pub(crate) fn beside(left: Option<Arc<LeftConnections>>) -> Applied {
+        Applied {
+            left,
+            ..Applied::default()
+        }
+    }
+
     /// Applies the configuration; returns the policies of zones for the translator.
     pub(crate) fn settle(&mut self, wanted: &Wanted, conntrack: &Conntrack) -> BTreeMap<u16, PolicyId> {
         self.settle_limits(wanted, conntrack);
@@ -142,7 +152,8 @@ impl Applied {
     /// Takes over the connections that the process before has left, the first time.
     pub(crate) fn take_over(&mut self, conntrack: &Arc<Conntrack>, now: Nanos, policies: &BTreeMap<u16, PolicyId>) {
         if !std::mem::replace(&mut self.took_over, true) {
-            handover::take_over(conntrack, now, |zone| policies.get(&zone).copied().unwrap_or_default());
+            let policy = |zone: u16| policies.get(&zone).copied().unwrap_or_default();
+            handover::take_over(conntrack, self.left.take().as_deref(), now, policy);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::bridges::Bridges;
 use crate::connections;
 use crate::desired::Desired;
 use crate::keys::Keys;
+use crate::left_flows;
 use crate::own_changes::{OwnChange, OwnChanges};
 use crate::rows::{self, Dummies, Tables};
 use crate::state::State;
@@ -151,6 +152,9 @@ impl Daemon {
             if self.settled()
                 && let Some(ready) = ready.take()
             {
+                if !left_flows::wait_for_rules(&self.desired) {
+                    left_flows::end(&self.state, "the configuration is applied");
+                }
                 ready();
             }
             if self.configured && listen_by.is_none() {
@@ -543,15 +547,26 @@ impl Drop for Daemon {
     /// Releases all devices before the process removes its pidfile.
     fn drop(&mut self) {
         // After a panic they may still be borrowed; then the kernel releases the devices.
+        let state = &self.state;
+        let leaves = self.configured && !self.contended && state.leaves_connections.get();
+        // Flows of the process before are not left a second time, and so far there are no others.
+        let leaves_flows = leaves && state.inheritance.borrow().is_none();
+        let time = Some(self.desired.workers.offload_hand_over).filter(|time| leaves_flows && !time.is_zero());
+        left_flows::end(state, "the switch ends");
+        let hand_over = || connections::hand_over(state.dp().conntrack(), time.is_some(), state.dp().now());
+        if let Some(time) = time {
+            // First: as their flows go here, connections forget that these forward their packets.
+            hand_over();
+            left_flows::leave(&state.datapath, time);
+        }
         if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
             bridges.apply(&Desired::default());
             bridges.end_host_tunnels();
             drop(bridges);
             // Nobody forwards packets any more. With this the lock of the database goes, and
             // another process may go on.
-            let state = &self.state;
-            if self.configured && !self.contended && state.leaves_connections.get() {
-                connections::hand_over(state.dp().conntrack(), state.dp().now());
+            if leaves && time.is_none() {
+                hand_over();
             }
         }
     }

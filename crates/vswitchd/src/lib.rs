@@ -32,6 +32,7 @@ mod fair_queue;
 mod guard;
 mod ipsec;
 mod keys;
+mod left_flows;
 mod mirrors;
 mod numa;
 mod ofport;
@@ -58,4 +59,5 @@ mod tunnels;
 mod unsupported;
 mod workers;
 
+pub use left_flows::keeper::{COMMAND as KEEP_FLOWS, main as keep_flows};
 pub use serve::{main, run};

@@ -6,6 +6,7 @@ use crate::daemon::Daemon;
 use crate::embedded;
 use crate::exports::Exports;
 use crate::keys::Keys;
+use crate::left_flows;
 use crate::openflow::OpenFlow;
 use crate::options::{self, Asked, Options, Program};
 use crate::rows::Dummies;
@@ -133,6 +134,7 @@ async fn switch(program: Program, options: &Options, life: &Life) -> anyhow::Res
     tokio::task::spawn_local(OpenFlow::deliver(state.clone()));
     tokio::task::spawn_local(OpenFlow::watch(state.clone()));
     tokio::task::spawn_local(Exports::run(state.clone()));
+    tokio::task::spawn_local(left_flows::watch(state.clone()));
     tokio::task::spawn_local(mgmt::reclaim::run());
     let control = unixctl::Server::new(Program::NAME);
     commands::register(&control, &state);

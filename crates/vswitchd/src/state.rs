@@ -3,6 +3,7 @@
 use crate::bridges::Bridges;
 use crate::controllers::Controllers;
 use crate::exports::Exports;
+use crate::left_flows::{self, Inheritance};
 use crate::numa::Numa;
 use crate::openflow::OpenFlow;
 use crate::options;
@@ -25,7 +26,7 @@ use tunnel::neighbour::Request;
 /// workers.
 pub(crate) struct State {
     pub(crate) shared: Arc<Shared>,
-    datapath: Arc<dyn Datapath>,
+    pub(crate) datapath: Arc<DpUser>,
     pub(crate) bridges: RefCell<Bridges>,
     /// Which devices are dummies.
     pub(crate) dummies: Dummies,
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub(crate) ufid: Cell<bool>,
     /// Whether an orderly end leaves the tracked connections to the next start.
     pub(crate) leaves_connections: Cell<bool>,
+    /// The offloaded flows of the process before, while they are in force.
+    pub(crate) inheritance: RefCell<Option<Inheritance>>,
     /// Notified when the loop must check earlier.
     pub(crate) rearm: Notify,
     /// Notified when a control command changed something that the loop must check.
@@ -70,8 +73,11 @@ impl State {
         let shared = Shared::new(seed);
         shared.serve_long()?;
         let datapath = DpUser::new(Options::default(), shared.clone(), shared.changes.clone())?;
-        datapath.offload_to(|| Ok(Arc::new(dp_ebpf::Ebpf::load()?)));
-        let bridges = Bridges::new(shared.clone(), datapath.clone(), seed);
+        let inheritance = left_flows::find();
+        let flows = inheritance.as_ref().map(|left| left.flows.clone());
+        datapath.offload_to(move || Ok(Arc::new(dp_ebpf::Ebpf::load(flows.clone())?)));
+        let left = inheritance.as_ref().map(|left| left.connections.clone());
+        let bridges = Bridges::new(shared.clone(), datapath.clone(), left, seed);
         let protocols = Protocols::start(shared.clone(), datapath.clone(), uuid::Uuid::new_v4().as_u128() as u64)?;
         Ok(State {
             shared,
@@ -91,6 +97,7 @@ impl State {
             flow_levels: Cell::new((0, 0)),
             ufid: Cell::new(true),
             leaves_connections: Cell::new(true),
+            inheritance: RefCell::new(inheritance),
             rearm: Notify::new(),
             recheck: Notify::new(),
             exit: Notify::new(),

@@ -4,6 +4,7 @@
 //! when idle, and without `pmd-cpu-mask` none is bound to a core.
 
 use crate::bridges::Bridges;
+use crate::left_flows;
 use crate::numa::Numa;
 use dp::{Assign, AutoBalance, Datapath, QueueRules, SHORTEST_LATENCY_HOLD};
 use ovsdb::rows;
@@ -34,6 +35,8 @@ pub(crate) struct Wanted {
     /// `pmd-rxq-affinity`, by interface.
     affinity: BTreeMap<String, BTreeMap<u32, usize>>,
     offload: bool,
+    /// How long an orderly end leaves offloaded flows in force; zero for not at all.
+    pub(crate) offload_hand_over: Duration,
     /// How long workers poll for more packets before they sleep.
     spin: Duration,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
@@ -89,6 +92,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
         }
     };
     wanted.spin = Duration::from_micros(number("worker-spin", 0, MOST_SPIN));
+    wanted.offload_hand_over = Duration::from_secs(number("offload-hand-over", 0, left_flows::LONGEST));
     if config.get("pmd-auto-lb").is_some_and(|auto| auto == "true") {
         let minutes = number("pmd-auto-lb-rebal-interval", 1, 20_000).max(1);
         wanted.balance = Some(AutoBalance {
@@ -293,6 +297,17 @@ mod tests {
             (balance.interval, balance.improvement_percent),
             (Duration::from_secs(60), 5)
         );
+    }
+
+    #[test]
+    fn flows_are_left_for_a_bounded_time() {
+        let hand_over = |value| {
+            let wanted = read(&[("offload-hand-over", value)]);
+            (wanted.offload_hand_over.as_secs(), wanted.problems)
+        };
+        assert_eq!(hand_over("600"), (600, Vec::new()));
+        let wrong = "other_config:offload-hand-over=601 is not a number from 0 to 600; it is taken for 0";
+        assert_eq!(hand_over("601"), (0, vec![wrong.to_owned()]));
     }
 
     #[test]

@@ -64,7 +64,7 @@ fn busy() -> Bench {
 
 fn records(bench: &mut Bench) -> Vec<u8> {
     let mut all = Vec::new();
-    let number = bench.tracker.hand_over(bench.now, |record| {
+    let number = bench.tracker.hand_over(false, bench.now, |record| {
         all.extend_from_slice(record);
         Ok::<(), ()>(())
     });

@@ -5,8 +5,9 @@ use crate::dep_epochs::{DepEpochs, PortOffload};
 use dp::offload::{FlowOffload, OffloadTable};
 use dp::{DropCause, PortCounters};
 use flow::PortNo;
-use netdev::{Kind, Netdev, Rx};
+use netdev::{Kept, Kind, Netdev, Rx};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 impl DpUser {
@@ -15,6 +16,38 @@ impl DpUser {
     pub fn offload_to(&self, load: impl Fn() -> io::Result<Arc<dyn FlowOffload>> + Send + Sync + 'static) {
         // The first stays.
         let _ = self.load_offload.set(Box::new(load));
+    }
+
+    /// Leaves the offloaded flows in force, as long as the result is there and until another
+    /// process ends them; to be called when the process ends. `None` where there is no offload.
+    ///
+    /// # Errors
+    /// The kernel's. The flows may have been left all the same.
+    pub fn leave_offloaded(&self) -> io::Result<Option<LeftFlows>> {
+        let Some(programs) = self.offload_table().map(OffloadTable::leave).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let mut devices = Ok(Vec::new());
+        self.with_offloaded_queues(|port, queue| {
+            if let Ok(kept) = &mut devices {
+                match port.keep(queue) {
+                    Ok(device) => kept.extend(device),
+                    Err(error) => devices = Err(error),
+                }
+            }
+        });
+        let devices = devices?;
+        Ok(Some(LeftFlows { programs, devices }))
+    }
+
+    /// Attaches the receive queues to the offload once more, when the flows of a process before
+    /// have ended.
+    pub fn attach_again(&self) {
+        self.with_offloaded_queues(|port, queue| {
+            if let Err(error) = port.attach(queue) {
+                *self.unattached.lock() = Some(sys::strerror(&error));
+            }
+        });
     }
 
     fn make_offload(&self) -> io::Result<Arc<DepEpochs>> {
@@ -57,6 +90,14 @@ impl DpUser {
                 device: Some(state),
             })
     }
+}
+
+/// Offloaded flows without the process that made them.
+pub struct LeftFlows {
+    /// What [`FlowOffload::leave`] has returned.
+    pub programs: Vec<OwnedFd>,
+    /// The devices that they come in by.
+    pub devices: Vec<Kept>,
 }
 
 /// Adds what offloaded flows have carried for a port.

@@ -12,9 +12,11 @@ use crate::command::Command;
 use crate::latency_request;
 use crate::placement::{Placed, Wish, improvement, place};
 use crate::worker::clock;
+use dp::offload::OffloadPort;
 use dp::{Assign, QueueRules, SHORTEST_LATENCY_HOLD, WorkerControl, WorkerReport};
 use flow::PortNo;
 use nanos::Nanos;
+use netdev::Rx;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -242,6 +244,40 @@ impl DpUser {
         for ((port, number), to) in ids.into_iter().zip(placed.workers) {
             let from = |id| workers.iter().chain(leaving).find(|worker| worker.id == id);
             self.move_queue((port, number), from, &workers[to]);
+        }
+    }
+
+    /// Does something with all receive queues of the ports that can be offloaded, one after the
+    /// other. Meanwhile its worker does not serve a queue.
+    pub(super) fn with_offloaded_queues(&self, mut act: impl FnMut(&OffloadPort, &mut dyn Rx)) {
+        let _one_at_a_time = self.control.lock();
+        let workers = self.workers.read().clone();
+        let queues: Vec<_> = {
+            let ports = self.ports.read();
+            let offloaded = ports
+                .iter()
+                .filter_map(|(port, known)| Some((*port, known, known.offload.as_ref()?)));
+            offloaded
+                .flat_map(|(port, known, offload)| {
+                    let numbers = (0..).zip(&known.queues);
+                    numbers.map(move |(number, queue)| {
+                        (port, number, queue.worker, known.device.clone(), offload.port.clone())
+                    })
+                })
+                .collect()
+        };
+        for (port, queue, worker, device, offload) in queues {
+            let Some(worker) = workers.iter().find(|handle| handle.id == worker) else {
+                continue;
+            };
+            let (done, answer) = mpsc::channel();
+            worker.commands.push(Command::TakeQueue { port, queue, done });
+            let Ok(mut assigned) = answer.recv() else { continue };
+            act(&offload, &mut *assigned.rx_queue.rx);
+            let (done, answer) = mpsc::channel();
+            worker.commands.push(Command::AddQueue { assigned, device, done });
+            // As in `move_queue`.
+            let _ = answer.recv();
         }
     }
 

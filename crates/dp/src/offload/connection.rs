@@ -38,7 +38,7 @@ impl FlowConnection {
 }
 
 /// The epoch of a connection.
-const fn epoch(number: u32) -> u32 {
+pub const fn epoch(number: u32) -> u32 {
     MAX_PORTS + number
 }
 

@@ -34,8 +34,8 @@ pub mod udp;
 
 pub use client::{Agent, Remote};
 pub use ends::Ends;
-pub use measured::{Account, Measured};
 pub(crate) use measured::may_be_loaded;
+pub use measured::{Account, Measured};
 pub(crate) use run::LOOKS;
 pub use run::{MOST_FLOWS, NEW_FLOW_PORTS, new_flow_ports, ports, run};
 

@@ -8,7 +8,7 @@
 
 use super::{BATCH, Counters, SystemRx, errno};
 use crate::IngressPrograms;
-use crate::{Frame, Rx};
+use crate::{Frame, Kept, Rx};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -111,6 +111,10 @@ impl Rx for RingRx {
 
     fn attach_programs(&mut self, programs: IngressPrograms<'_>) -> io::Result<bool> {
         self.long.attach_programs(programs)
+    }
+
+    fn keep(&self, filter: BorrowedFd<'_>) -> io::Result<Option<Kept>> {
+        self.long.keep(filter)
     }
 
     fn woken_in_vain(&mut self) -> io::Result<()> {

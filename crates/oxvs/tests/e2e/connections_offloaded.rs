@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use testkit::{Capture, Iperf3, Netns, Vswitch, eventually};
 
+mod handover;
+
 const TOOLS: [&str; 5] = ["ip", "tcpdump", "iperf3", "ovs-vsctl", "ovs-ofctl"];
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -490,80 +492,4 @@ fn packets_of_the_kernel_keep_a_connection_and_a_zones_timeouts_count_from_the_n
         lab.connections("")
     );
     lab.wait_for_offload(|| _ = udp.exchange());
-}
-
-#[test]
-fn translated_connections_go_on_behind_a_restart_that_hands_them_over() {
-    let Some(mut lab) = Lab::new() else { return };
-    let inner = lab.inside.mac_of("eth0");
-    lab.outside
-        .ip(&format!("neigh replace 10.9.0.50 lladdr {inner} dev eth0"));
-    let rules = [
-        "priority=5,in_port=1,ip,actions=ct(zone=1,nat,table=1)",
-        "table=1,ct_state=+trk+est,ip,actions=2",
-        "priority=5,in_port=2,ip,actions=ct(zone=1,nat,table=2)",
-        "table=2,ct_state=+trk+est,ip,actions=1",
-    ];
-    rules.iter().for_each(|rule| lab.rule(rule));
-    lab.rule("table=1,ct_state=+trk+new,ip,actions=ct(commit,zone=1,nat(src=10.9.0.50:9000-9999)),2");
-    let (client, server) = lab.tcp((OUTSIDE, 7000), 7000);
-    let udp = Udp::new(&lab, (OUTSIDE, 7000), 7000);
-    let seen = udp.exchange();
-    lab.wait_for_offload(|| {
-        exchange(&client, &server);
-        assert_eq!(udp.exchange(), seen);
-    });
-    // A connection without its counts, and these.
-    let counted = |lab: &Lab, protocol: &str| {
-        let line = lab.connections(protocol).remove(0);
-        let is_count = |part: &&str| part.starts_with("packets=") || part.starts_with("bytes=");
-        let parts: Vec<&str> = line.split([',', '(', ')']).collect();
-        let counts = parts.iter().copied().filter(is_count);
-        let counts = counts.map(|part| part.split('=').nth(1).unwrap().parse().unwrap());
-        let rest = parts
-            .iter()
-            .copied()
-            .filter(|part| !is_count(part) && !part.contains("timeout="));
-        (rest.collect::<Vec<_>>().join(","), counts.collect::<Vec<u64>>())
-    };
-    let before = ["tcp,", "udp,"].map(|protocol| counted(&lab, protocol));
-
-    lab.switch.daemon().terminate();
-    // The kernel sends this again until somebody forwards it.
-    (&client).write_all(&[3; 100]).unwrap();
-    lab.switch.kill();
-    lab.switch.boot();
-    lab.switch.vsctl("set bridge br0 external_ids:restarted=true");
-    // No rule begins connections.
-    rules.iter().for_each(|rule| lab.rule(rule));
-    let mut bytes = [0; 100];
-    (&server).read_exact(&mut bytes).unwrap();
-    assert_eq!(bytes, [3; 100]);
-    (0..50).for_each(|_| {
-        exchange(&client, &server);
-        assert_eq!(udp.exchange(), seen);
-    });
-    lab.wait_for_offload(|| {
-        exchange(&client, &server);
-        assert_eq!(udp.exchange(), seen);
-    });
-    let after = ["tcp,", "udp,"].map(|protocol| counted(&lab, protocol));
-    for ((before, counts), (after, more)) in before.iter().zip(&after) {
-        assert_eq!(after, before);
-        assert_eq!((counts.len(), more.len()), (4, 4));
-        assert!(counts.iter().zip(more).all(|(before, after)| *after > before + 50));
-    }
-    let log = lab.switch.sandbox.read("switch.log");
-    assert!(
-        log.contains("left 2 connections") && log.contains("took over 2 connections"),
-        "{log}"
-    );
-
-    // Whoever wants to begin anew says so.
-    lab.switch.appctl(&["exit", "--cleanup"]);
-    eventually("the switch ends", || (!lab.switch.daemon().is_running()).then_some(()));
-    lab.switch.kill();
-    lab.switch.boot();
-    lab.switch.vsctl("set bridge br0 external_ids:restarted=again");
-    assert_eq!(lab.connections(""), Vec::<String>::new());
 }

@@ -4,8 +4,10 @@
 //! The file says when it was written, by the system's clock. The start that reads it removes it
 //! before, so that no file is read twice.
 
-use conntrack::{Conntrack, PolicyId};
+use conntrack::{Bypass, Bypassing, Conntrack, PolicyId};
+use dp_ebpf::Left;
 use nanos::Nanos;
+use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,26 +16,52 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What the file begins with: its format.
-const FORMAT: &[u8] = b"oxvs connections 1\n";
+const FORMAT: &[u8] = b"oxvs connections 2\n";
 
 fn path() -> PathBuf {
     mgmt::paths::in_rundir("ovs-vswitchd.connections")
 }
 
-/// Leaves all connections to the next start.
-pub(crate) fn hand_over(conntrack: &Arc<Conntrack>, now: Nanos) {
+/// Leaves all connections to the next start. `flows_stay`: the offloaded flows stay in force.
+pub(crate) fn hand_over(conntrack: &Arc<Conntrack>, flows_stay: bool, now: Nanos) {
     if conntrack.is_empty() {
         return;
     }
-    match write(&path(), conntrack, now) {
+    match write(&path(), conntrack, flows_stay, now) {
         Ok(number) => tracing::info!(target: "conntrack", "left {number} connections to the next start"),
         Err(error) => tracing::warn!(target: "conntrack", "cannot leave connections to the next start: {error}"),
     }
 }
 
+/// The offloaded flows of the process before, and the connections that they forward packets of:
+/// these count what passes.
+pub(crate) struct LeftConnections {
+    flows: Arc<Left>,
+    open: Mutex<Vec<Bypassing>>,
+}
+
+impl LeftConnections {
+    /// None yet.
+    pub(crate) fn of(flows: Arc<Left>) -> Arc<LeftConnections> {
+        let open = Mutex::default();
+        Arc::new(LeftConnections { flows, open })
+    }
+
+    /// Gives the connections back to the tracker alone. The flows have ended, some milliseconds
+    /// before.
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+}
+
 /// Takes over the connections of the process before, if it left any. `policy` says which timeout
-/// policy a zone has.
-pub(crate) fn take_over(conntrack: &Arc<Conntrack>, now: Nanos, policy: impl Fn(u16) -> PolicyId) {
+/// policy a zone has. Those that flows forward packets of are opened for them.
+pub(crate) fn take_over(
+    conntrack: &Arc<Conntrack>,
+    left: Option<&LeftConnections>,
+    now: Nanos,
+    policy: impl Fn(u16) -> PolicyId,
+) {
     let records = match read(&path()) {
         Ok(records) => records,
         Err(error) if error.kind() == ErrorKind::NotFound => return,
@@ -46,12 +74,26 @@ pub(crate) fn take_over(conntrack: &Arc<Conntrack>, now: Nanos, policy: impl Fn(
         tracing::warn!(target: "conntrack", "cannot take over connections: another version has left them");
         return;
     };
-    let done = conntrack.tracker().take_over(records, ago, now, policy);
+    let mut tracker = conntrack.tracker();
+    let done = tracker.take_over(records, ago, now, policy);
     let (number, refused) = (done.connections, done.refused);
     tracing::info!(target: "conntrack", "took over {number} connections; {refused} have ended or have no room");
+    let Some(LeftConnections { flows, open }) = left else {
+        return;
+    };
+    let mut open = open.lock();
+    if !flows.has_ended() {
+        let known = done
+            .bypassed
+            .into_iter()
+            .filter(|(_, number)| flows.has_connection(*number));
+        open.extend(known.filter_map(|(connection, number)| {
+            tracker.bypass(connection, || Some((flows.clone() as Arc<dyn Bypass>, number)))
+        }));
+    }
 }
 
-fn write(path: &Path, conntrack: &Arc<Conntrack>, now: Nanos) -> io::Result<usize> {
+fn write(path: &Path, conntrack: &Arc<Conntrack>, flows_stay: bool, now: Nanos) -> io::Result<usize> {
     // A file that is not whole has another name.
     let part = path.with_extension("connections.part");
     match fs::remove_file(&part) {
@@ -66,7 +108,9 @@ fn write(path: &Path, conntrack: &Arc<Conntrack>, now: Nanos) -> io::Result<usiz
     let mut file = BufWriter::new(file);
     file.write_all(FORMAT)?;
     file.write_all(&(since_epoch().as_nanos() as u64).to_le_bytes())?;
-    let number = conntrack.tracker().hand_over(now, |record| file.write_all(record))?;
+    let number = conntrack
+        .tracker()
+        .hand_over(flows_stay, now, |record| file.write_all(record))?;
     file.into_inner()?;
     fs::rename(&part, path)?;
     Ok(number)
@@ -113,8 +157,8 @@ mod tests {
             .tracker()
             .track(&request, &mut Packet::new(&mut packet, false), now);
         assert_eq!(before.len(), 1);
-        assert_eq!(write(&path, &before, now).unwrap(), 1);
-        assert_eq!(fs::metadata(&path).unwrap().len(), 19 + 8 + 16 * 8);
+        assert_eq!(write(&path, &before, false, now).unwrap(), 1);
+        assert_eq!(fs::metadata(&path).unwrap().len(), 19 + 8 + 17 * 8);
 
         let file = read(&path).unwrap();
         assert_eq!(read(&path).unwrap_err().kind(), ErrorKind::NotFound);
@@ -126,6 +170,6 @@ mod tests {
         for len in 0..FORMAT.len() + 8 {
             assert!(age(&file[..len]).is_none(), "{len}");
         }
-        assert!(age(b"oxvs connections 2\n12345678").is_none());
+        assert!(age(b"oxvs connections 1\n12345678").is_none());
     }
 }

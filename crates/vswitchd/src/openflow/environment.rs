@@ -1,7 +1,7 @@
 //! The environment of agents: their interface to the daemon.
 
 use crate::state::State;
-use crate::{connections, dummy_port};
+use crate::{connections, dummy_port, left_flows};
 use dp::{Change, MeterStats, PortNo};
 use nanos::Nanos;
 use ofproto::{Env, PortCounters, QueueInfo};
@@ -16,12 +16,16 @@ impl Env for State {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R {
-        let mut result = None;
+        let (mut result, mut changed) = (None, false);
         self.shared.update(|switch, now| {
             let (value, stale) = change(switch, now);
             result = Some(value);
+            changed = !stale.is_empty();
             stale
         });
+        if changed {
+            left_flows::end(self, "rules have changed");
+        }
         match result {
             Some(value) => value,
             None => unreachable!("an update runs what it is given"),
