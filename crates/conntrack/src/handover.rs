@@ -72,10 +72,13 @@ impl Tracker {
     }
 
     /// Takes over the connections of these records, which were written so long ago. `policy` says
-    /// which timeout policy a zone has. What is behind a record that is cut off is left out.
+    /// which timeout policy a zone has. `bypasses_stay`: what packets have bypassed connections by is
+    /// still known; otherwise their numbers may be behind, and they are refused. What is behind a
+    /// record that is cut off is left out.
     pub fn take_over(
         &mut self,
         mut records: &[u8],
+        bypasses_stay: bool,
         ago: Duration,
         now: Nanos,
         policy: impl Fn(u16) -> PolicyId,
@@ -84,6 +87,7 @@ impl Tracker {
         let mut done = TakenOver::default();
         while let Some(record) = read(&mut records, ago, now, &policy) {
             self.pin.enter(&shared.table.epochs);
+            let record = record.filter(|record| bypasses_stay || record.bypass.is_none());
             let bypass = record.as_ref().and_then(|record| record.bypass);
             match record.and_then(|record| shared.adopt(&record)) {
                 Some(id) => {
@@ -187,6 +191,8 @@ fn read(bytes: &mut &[u8], ago: Duration, now: Nanos, policy: impl Fn(u16) -> Po
         true => Some(get(bytes, kind.is_v6())?),
         false => None,
     };
+    // Packets have bypassed it meanwhile.
+    let ago = if bypass.is_some() { Duration::ZERO } else { ago };
     let left = Duration::from_nanos(left).saturating_sub(ago).min(LONGEST);
     let is_one = [original, reply]
         .iter()

@@ -57,7 +57,7 @@ impl Left {
         self.ended.load(Acquire)
     }
 
-    /// Whether it has a connection with this number.
+    /// Whether this can be the number of a connection.
     pub fn has_connection(&self, number: u32) -> bool {
         number < MAX_CONNECTIONS
     }

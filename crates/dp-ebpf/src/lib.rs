@@ -48,9 +48,9 @@ use aya::{Pod, include_bytes_aligned};
 use connections::{CONNECTION_WORDS, Tracked};
 use conntrack::{Numbers, Passed};
 use dp::Carried;
+use dp::offload::{ANY_GIVEN, NONE_GIVEN, NewFlow, NewOutput, OuterHeaders, PacketKind, PortCarried, Refused, Rewrite};
 use dp::offload::{FLOW_CONNECTIONS, FLOW_EPOCHS, FlowOffload, InnerKind};
 use dp::offload::{MAX_CONNECTIONS, MAX_EPOCHS, MAX_FLOWS, MAX_OUTPUTS, MAX_PORTS, NO_EPOCH};
-use dp::offload::{NONE_GIVEN, NewFlow, NewOutput, OuterHeaders, PacketKind, PortCarried, Refused, Rewrite};
 use flows::Flows;
 use nanos::Nanos;
 use netdev::programs::{loader, missing, own, program};
@@ -181,12 +181,12 @@ impl Ebpf {
     /// Loads the programs, for no flows yet. Needs `CAP_BPF` and `CAP_NET_ADMIN`, or
     /// `CAP_SYS_ADMIN`.
     ///
-    /// # Errors
-    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` before Linux 5.11.
-    ///
     /// Until what a process before has left is [ended](Left::end), queues that are attached leave
     /// its flows in force; flows that are opened here have an effect from the next time on that the
     /// queues are attached.
+    ///
+    /// # Errors
+    /// The kernel's: `EPERM`, `ENOSYS` without BPF, `EINVAL` before Linux 5.11.
     pub fn load(left: Option<Arc<Left>>) -> sys::Result<Ebpf> {
         let object = loader().load(include_bytes_aligned!("../bpf/offload.o"));
         let mut object = object.map_err(Error::behind(MAP))?;
@@ -267,6 +267,10 @@ impl FlowOffload for Ebpf {
 
     fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
         self.ended.store(true, Release);
+        // Nobody will say of packets that lie with a worker that they have left.
+        for flow in 0..MAX_FLOWS {
+            self.counters.row(flow)[SETTLED].store(ANY_GIVEN, Release);
+        }
         let all = [
             self.filter.as_fd(),
             self.redirect.as_fd(),

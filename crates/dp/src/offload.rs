@@ -37,7 +37,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use tunnel::format::Format;
 
 mod connection;
@@ -268,6 +268,8 @@ pub struct OffloadTable {
     free_ports: Mutex<VecDeque<u32>>,
     /// Unused numbers of connections.
     free_connections: Mutex<Vec<u32>>,
+    /// Whether [`OffloadTable::leave`] was called.
+    is_left: AtomicBool,
     /// Unused numbers of epochs.
     free_epochs: Mutex<Vec<u32>>,
     /// [`PortCarried::tx_dropped`] of ports that have gone.
@@ -306,6 +308,7 @@ impl OffloadTable {
             pool: Pool::new(MAX_FLOWS, MAX_PORTS),
             free_ports: Mutex::new((1..MAX_PORTS).collect()),
             free_connections: Mutex::new((0..MAX_CONNECTIONS).rev().collect()),
+            is_left: AtomicBool::new(false),
             free_epochs: Mutex::new((connection::FREE_EPOCHS..NO_EPOCH).rev().collect()),
             dropped: AtomicU64::new(0),
         })
@@ -356,6 +359,7 @@ impl OffloadTable {
     /// # Errors
     /// As those of [`FlowOffload::leave`].
     pub fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        self.is_left.store(true, Relaxed);
         self.offload.leave()
     }
 

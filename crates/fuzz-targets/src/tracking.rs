@@ -76,7 +76,7 @@ fn handed_over(tracker: &mut conntrack::Tracker, now: Nanos) {
     let shared = Conntrack::new(6);
     let done = shared
         .tracker()
-        .take_over(&records, Duration::ZERO, now, |_| PolicyId(0));
+        .take_over(&records, false, Duration::ZERO, now, |_| PolicyId(0));
     assert_eq!((Ok(done.connections), done.refused), (number, 0));
     assert_eq!(shared.len(), done.connections);
 }
@@ -87,7 +87,7 @@ pub fn records(data: &[u8]) {
     let shared = Conntrack::new(7);
     shared.set_max(MAX);
     let (mut tracker, now) = (shared.tracker(), Nanos::from_secs(1));
-    let done = tracker.take_over(data, Duration::from_secs(1), now, PolicyId);
+    let done = tracker.take_over(data, true, Duration::from_secs(1), now, PolicyId);
     assert!(done.connections <= MAX as usize && shared.len() == done.connections);
     unique(&mut tracker, now);
     handed_over(&mut tracker, now);

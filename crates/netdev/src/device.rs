@@ -115,7 +115,7 @@ pub struct IngressPrograms<'a> {
     pub redirect: BorrowedFd<'a>,
 }
 
-/// What runs a queue's programs on when the queue has gone, as long as someone has it.
+/// The socket and the links that keep a queue's programs running after the queue is closed.
 pub struct Kept {
     /// A socket with the filter, which nobody reads.
     pub socket: OwnedFd,
@@ -152,8 +152,8 @@ pub trait Rx: Send {
         Ok(false)
     }
 
-    /// Makes what runs the programs of [`Rx::attach_programs`] on when the queue has gone; `None`
-    /// if that cannot be. Call it on a thread of the device's network namespace.
+    /// Keeps the programs of [`Rx::attach_programs`] running after the queue is closed; `None` if
+    /// that cannot be. Call it on a thread of the device's network namespace.
     ///
     /// # Errors
     /// The kernel's.

@@ -78,6 +78,11 @@ pub fn take_over(devices: Vec<LeftDevice>) {
         .extend(devices.into_iter().map(|device| (device.ifindex, device)));
 }
 
+/// Whether there are links that nobody has taken over.
+pub fn has_left() -> bool {
+    !LEFT.lock().is_empty()
+}
+
 /// Gives the links up that nobody has taken over.
 pub fn forget_left() {
     LEFT.lock().clear();

@@ -40,7 +40,7 @@ pub use device::{DeviceDrops, IngressPrograms, Kept, Kind, Netdev, Rx, State, Tx
 pub use dummy::{Dummy, DummyKind};
 pub use frame::{Frame, FrameError};
 pub use host_tunnel::{HostTunnel, HostTunnelConfig, OnTooBig, path_mtu};
-pub use isolation::{Isolation, LeftDevice, forget_left, remove_leftovers, take_over};
+pub use isolation::{Isolation, LeftDevice, forget_left, has_left, remove_leftovers, take_over};
 pub use memory::Memory;
 pub use monitor::{LinkEvent, LinkMonitor, RouteMonitor, list_links};
 pub use netlink::{KernelRoute, KernelRule, Link, address_of, addresses_of, routes, rules};

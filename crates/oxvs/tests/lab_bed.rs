@@ -8,6 +8,7 @@ use lab::traffic::protocol::{Outcome, Task};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use testkit::skip;
 
 const PAIR: &str = "
@@ -255,9 +256,13 @@ fn a_laboratory_that_is_killed_leaves_nothing() {
     });
 }
 
+/// Held by tests that clean up: each would do so for the others.
+static CLEANING: Mutex<()> = Mutex::new(());
+
 #[test]
 fn clean_removes_what_even_the_warden_could_not_and_leaves_a_run_that_lives_alone() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
+    let _alone = CLEANING.lock();
     let living = joined("");
     let mut lab = busy();
     for warden in processes(&format!("/proc/{}/exe warden", lab.id())) {
@@ -285,6 +290,7 @@ fn clean() {
 #[test]
 fn a_namespace_of_that_name_that_exists_is_an_error_and_stays() {
     skip!(unless root, "ip", "tc", "ethtool");
+    let _alone = CLEANING.lock();
     let script = "ip netns add oxvs-lab-$$-0-host-one && exec \"$0\" lab calibrate";
     let mut lab = Command::new("sh");
     lab.args(["-c", script, env!("CARGO_BIN_EXE_oxvs")])

@@ -18,6 +18,7 @@ use crate::slowpath::Shared;
 use dp::{Datapath, PortNo};
 use netdev::{Netdev, Spec, State};
 use ovsdb::Uuid;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use switch::tables::MeterChange;
@@ -44,6 +45,8 @@ pub(crate) struct Bridges {
     tunnel_ports: BTreeMap<String, PortNo>,
     /// What the database says of tracked connections.
     connections: connections::Applied,
+    /// Whether the switch's configuration has changed since [`Bridges::take_altered`].
+    altered: Cell<bool>,
     /// Sockets of the host's stack for them, by the same names.
     host_tunnels: BTreeMap<String, tunnels::HostPort>,
     /// The policies of tunnels with IPsec.
@@ -116,6 +119,11 @@ pub(crate) struct InterfaceState {
 }
 
 impl Bridges {
+    /// Whether the configuration that packets follow has changed since the last call.
+    pub(crate) fn take_altered(&self) -> bool {
+        self.altered.take()
+    }
+
     pub(crate) fn new(
         shared: Arc<Shared>,
         datapath: Arc<dyn Datapath>,
@@ -135,6 +143,7 @@ impl Bridges {
             retries: Retries::default(),
             tunnel_ports: BTreeMap::new(),
             connections: connections::Applied::beside(left),
+            altered: Cell::new(false),
             host_tunnels: BTreeMap::new(),
             ipsec: Ipsec::default(),
         }
@@ -264,6 +273,7 @@ impl Bridges {
         self.mirror_problems = mirror_problems;
         self.shared.update(|switch, now| {
             let changes = switch.configure(config, now);
+            self.altered.set(self.altered.get() || !changes.is_empty());
             for meter in switch.take_new_meters() {
                 self.set_meter(&meter);
             }

@@ -152,8 +152,8 @@ impl Daemon {
             if self.settled()
                 && let Some(ready) = ready.take()
             {
-                if !left_flows::wait_for_rules(&self.desired) {
-                    left_flows::end(&self.state, "the configuration is applied");
+                if !self.contended {
+                    left_flows::configured(&self.state, &self.desired);
                 }
                 ready();
             }
@@ -425,6 +425,9 @@ impl Daemon {
                     period: self.desired.max_revalidator.unwrap_or(defaults.period).min(idle),
                 });
                 bridges.apply(&self.desired);
+                if bridges.take_altered() && self.configured {
+                    left_flows::end(&self.state, "the configuration has changed");
+                }
                 self.desired
                     .workers
                     .place_queues(self.state.dp(), &bridges, &self.state.numa);
@@ -548,25 +551,27 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         // After a panic they may still be borrowed; then the kernel releases the devices.
         let state = &self.state;
-        let leaves = self.configured && !self.contended && state.leaves_connections.get();
-        // Flows of the process before are not left a second time, and so far there are no others.
-        let leaves_flows = leaves && state.inheritance.borrow().is_none();
-        let time = Some(self.desired.workers.offload_hand_over).filter(|time| leaves_flows && !time.is_zero());
-        left_flows::end(state, "the switch ends");
-        let hand_over = || connections::hand_over(state.dp().conntrack(), time.is_some(), state.dp().now());
-        if let Some(time) = time {
-            // First: as their flows go here, connections forget that these forward their packets.
-            hand_over();
-            left_flows::leave(&state.datapath, time);
+        let leaves = self.configured && !self.contended && state.leaves_connections.get() && !std::thread::panicking();
+        // Flows of the process before are not left a second time. A process that has forwarded
+        // nothing yet does not end them, so that the next one can.
+        let inherits = state.inheritance.borrow().is_some();
+        if self.configured
+            && let Some(tidying) = left_flows::end(state, "the switch ends")
+        {
+            let _ = tidying.join();
         }
+        let time = self.desired.workers.offload_hand_over;
+        let hand_over = |stays| connections::hand_over(state.dp().conntrack(), stays, state.dp().now());
+        let left =
+            leaves && !inherits && !time.is_zero() && left_flows::leave(&state.datapath, time, || hand_over(true));
         if let Ok(mut bridges) = self.state.bridges.try_borrow_mut() {
             bridges.apply(&Desired::default());
             bridges.end_host_tunnels();
             drop(bridges);
             // Nobody forwards packets any more. With this the lock of the database goes, and
             // another process may go on.
-            if leaves && time.is_none() {
-                hand_over();
+            if leaves && !left {
+                hand_over(false);
             }
         }
     }

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use switch::FailMode;
 use sys::watch::Watched;
@@ -50,17 +51,28 @@ fn path() -> PathBuf {
     mgmt::paths::in_rundir("ovs-vswitchd.flows")
 }
 
-/// Leaves the offloaded flows in force for some time. The caller ends.
-pub(crate) fn leave(datapath: &DpUser, time: Duration) {
-    let left = datapath.leave_offloaded();
-    match left.and_then(|left| left.map(|left| start_keeper(&left, time)).transpose()) {
-        Ok(None) => {}
-        Ok(Some(devices)) => {
+/// Leaves the offloaded flows in force for some time, and the connections with them. The caller
+/// ends. False if there are none, or it cannot be.
+pub(crate) fn leave(datapath: &DpUser, time: Duration, leave_connections: impl FnOnce()) -> bool {
+    let left = datapath.leave_offloaded().and_then(|programs| {
+        let Some(programs) = programs else { return Ok(0) };
+        // Before queues change hands, which closes flows: connections would forget their flows.
+        leave_connections();
+        let left = datapath.keep_offloaded(programs);
+        match left.devices.len() {
+            0 => Ok(0),
+            _ => start_keeper(&left, time),
+        }
+    });
+    match &left {
+        Ok(0) => {}
+        Ok(devices) => {
             let seconds = time.as_secs();
             tracing::info!(target: "dpif", "left the offloaded flows of {devices} devices in force for {seconds} s");
         }
         Err(error) => tracing::warn!(target: "dpif", "cannot leave offloaded flows in force: {error}"),
     }
+    left.is_ok_and(|devices| devices > 0)
 }
 
 /// Starts a keeper, and waits until it can be found. Returns the number of devices.
@@ -99,7 +111,7 @@ pub(crate) struct Inheritance {
 /// Takes over the flows that the process before has left, if it has left any. To be called before
 /// devices are opened.
 pub(crate) fn find() -> Option<Inheritance> {
-    let keeper = match wire::connect(&path()) {
+    let keeper = match wire::connect(&path(), PATIENCE) {
         Ok(keeper) => keeper,
         Err(error) => {
             tracing::warn!(target: "dpif", "cannot ask for offloaded flows: {error}");
@@ -128,7 +140,6 @@ fn end_keeper(keeper: &OwnedFd) {
 }
 
 fn take_over(keeper: &OwnedFd) -> io::Result<Arc<Left>> {
-    wire::be_patient(keeper, PATIENCE)?;
     let wrong = || io::Error::other("another version has left them");
     let Some((Message::Begin(FORMAT, _), programs)) = wire::receive(keeper)? else {
         return Err(wrong());
@@ -147,24 +158,33 @@ fn take_over(keeper: &OwnedFd) -> io::Result<Arc<Left>> {
     Ok(flows)
 }
 
-/// Whether rules are still to come when a configuration is applied: some bridge has a controller,
-/// or forwards nothing without one.
-pub(crate) fn wait_for_rules(desired: &Desired) -> bool {
-    let mut bridges = desired.bridges.values();
-    bridges.any(|bridge| bridge.fail_mode == FailMode::Secure || !bridge.controllers.is_empty())
+/// Follows the first configuration, when it is applied: the flows end unless rules are still to
+/// come, since some bridge has a controller, or forwards nothing without one. They end also where a
+/// spanning tree begins anew, and where a device of theirs is not a port any more.
+pub(crate) fn configured(state: &State, desired: &Desired) {
+    if let Some(left) = &*state.inheritance.borrow() {
+        // The queues have the filter now, which counts.
+        let _ = wire::send(&left.keeper, &Message::Sockets, &[]);
+    }
+    let bridges = || desired.bridges.values();
+    let rules = bridges().any(|bridge| bridge.fail_mode == FailMode::Secure || !bridge.controllers.is_empty());
+    if !rules {
+        end(state, "the configuration is applied");
+    } else if bridges().any(|bridge| bridge.tree.is_some()) {
+        end(state, "a spanning tree begins anew");
+    } else if netdev::has_left() {
+        end(state, "a device is not a port any more");
+    }
 }
 
 /// Ends the flows of the process before, if there are any in force: from here on this process
-/// forwards alone.
-pub(crate) fn end(state: &State, why: &str) {
-    let Some(Inheritance {
+/// forwards alone. Returns the thread that tidies up.
+pub(crate) fn end(state: &State, why: &str) -> Option<JoinHandle<()>> {
+    let Inheritance {
         flows,
         connections,
         keeper,
-    }) = state.inheritance.take()
-    else {
-        return;
-    };
+    } = state.inheritance.take()?;
     flows.end();
     tracing::info!(target: "dpif", "the offloaded flows of the process before end: {why}");
     let datapath = state.datapath.clone();
@@ -176,9 +196,10 @@ pub(crate) fn end(state: &State, why: &str) {
         netdev::forget_left();
         end_keeper(&keeper);
     };
-    if let Err(error) = std::thread::Builder::new().name("end-flows".to_owned()).spawn(tidy) {
-        tracing::error!(target: "dpif", "cannot start a thread: {error}; flows are not offloaded");
-    }
+    let thread = std::thread::Builder::new().name("end-flows".to_owned()).spawn(tidy);
+    thread
+        .map_err(|error| tracing::error!(target: "dpif", "cannot start a thread: {error}; flows are not offloaded"))
+        .ok()
 }
 
 /// Ends the flows of the process before when their keeper does.

@@ -76,7 +76,7 @@ fn take_over(bench: &mut Bench, records: &[u8], ago: u64) -> TakenOver {
     let ago = Duration::from_secs(ago);
     bench
         .tracker
-        .take_over(records, ago, bench.now, |zone| PolicyId(zone % 5000 * 10))
+        .take_over(records, false, ago, bench.now, |zone| PolicyId(zone % 5000 * 10))
 }
 
 /// What does not depend on where connections are in memory, in an order of its own.

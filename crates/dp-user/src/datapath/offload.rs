@@ -18,32 +18,31 @@ impl DpUser {
         let _ = self.load_offload.set(Box::new(load));
     }
 
-    /// Leaves the offloaded flows in force, as long as the result is there and until another
-    /// process ends them; to be called when the process ends. `None` where there is no offload.
+    /// Leaves the offloaded flows as they are: nothing that this process does changes them any
+    /// more. To be called when it ends, before [`DpUser::keep_offloaded`]. `None` where there is no
+    /// offload.
     ///
     /// # Errors
-    /// The kernel's. The flows may have been left all the same.
-    pub fn leave_offloaded(&self) -> io::Result<Option<LeftFlows>> {
-        let Some(programs) = self.offload_table().map(OffloadTable::leave).transpose()?.flatten() else {
-            return Ok(None);
-        };
-        let mut devices = Ok(Vec::new());
-        self.with_offloaded_queues(|port, queue| {
-            if let Ok(kept) = &mut devices {
-                match port.keep(queue) {
-                    Ok(device) => kept.extend(device),
-                    Err(error) => devices = Err(error),
-                }
-            }
-        });
-        let devices = devices?;
-        Ok(Some(LeftFlows { programs, devices }))
+    /// The kernel's. The flows have been left all the same.
+    pub fn leave_offloaded(&self) -> io::Result<Option<Vec<OwnedFd>>> {
+        let left = self.offload_table().map(OffloadTable::leave);
+        Ok(left.transpose()?.flatten())
+    }
+
+    /// Keeps the flows that were left in force, as long as the result is there and until another
+    /// process ends them. Devices that have gone are left out.
+    pub fn keep_offloaded(&self, programs: Vec<OwnedFd>) -> LeftFlows {
+        let mut devices = Vec::new();
+        self.with_offloaded_queues(|port, queue| devices.extend(port.keep(queue).ok().flatten()));
+        LeftFlows { programs, devices }
     }
 
     /// Attaches the receive queues to the offload once more, when the flows of a process before
     /// have ended.
     pub fn attach_again(&self) {
         self.with_offloaded_queues(|port, queue| {
+            // Flows that are open already have not counted what lies in the queue.
+            port.suspend();
             if let Err(error) = port.attach(queue) {
                 *self.unattached.lock() = Some(sys::strerror(&error));
             }

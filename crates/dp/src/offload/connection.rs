@@ -18,6 +18,7 @@ use conntrack::{Bypass, Checks, Numbers, Passed, Tuple};
 use flow::Field;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A connection of an offloaded flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +74,11 @@ impl Bypass for OffloadTable {
     }
 
     fn free(&self, number: u32) {
-        self.free_connections.lock().push(number);
+        let mut free = self.free_connections.lock();
+        // When flows are left, their numbers stay what they are.
+        if !self.is_left.load(Relaxed) {
+            free.push(number);
+        }
     }
 }
 

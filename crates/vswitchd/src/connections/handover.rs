@@ -75,21 +75,23 @@ pub(crate) fn take_over(
         return;
     };
     let mut tracker = conntrack.tracker();
-    let done = tracker.take_over(records, ago, now, policy);
+    let done = tracker.take_over(records, left.is_some(), ago, now, policy);
     let (number, refused) = (done.connections, done.refused);
     tracing::info!(target: "conntrack", "took over {number} connections; {refused} have ended or have no room");
     let Some(LeftConnections { flows, open }) = left else {
         return;
     };
     let mut open = open.lock();
-    if !flows.has_ended() {
-        let known = done
-            .bypassed
-            .into_iter()
-            .filter(|(_, number)| flows.has_connection(*number));
-        open.extend(known.filter_map(|(connection, number)| {
-            tracker.bypass(connection, || Some((flows.clone() as Arc<dyn Bypass>, number)))
-        }));
+    let known = done
+        .bypassed
+        .into_iter()
+        .filter(|(_, number)| flows.has_connection(*number));
+    open.extend(known.filter_map(|(connection, number)| {
+        tracker.bypass(connection, || Some((flows.clone() as Arc<dyn Bypass>, number)))
+    }));
+    if flows.has_ended() {
+        // They have caught up with what has passed.
+        open.clear();
     }
 }
 
@@ -165,7 +167,7 @@ mod tests {
         let (ago, records) = age(&file).unwrap();
         assert!(ago < Duration::from_secs(30));
         let after = Conntrack::new(2);
-        let done = after.tracker().take_over(records, ago, now, |_| PolicyId(0));
+        let done = after.tracker().take_over(records, false, ago, now, |_| PolicyId(0));
         assert_eq!((done.connections, done.refused, after.len()), (1, 0, 1));
         for len in 0..FORMAT.len() + 8 {
             assert!(age(&file[..len]).is_none(), "{len}");

@@ -1,8 +1,8 @@
 //! The process that has offloaded flows between two processes of the switch.
 //!
-//! It does nothing with its descriptors but to have them: the kernel takes flows away with the last
-//! copy. One process at a time can take them over; if that ends before it has ended the flows, the
-//! next one can.
+//! It only keeps descriptors open: the kernel takes flows away when the last copy is closed. One
+//! process at a time can take them over; if that ends before it has ended the flows, the next one
+//! can.
 
 use super::wire::{self, Message};
 use super::{FORMAT, PATIENCE, path};
@@ -33,14 +33,15 @@ pub fn main() -> ExitCode {
 /// What is kept.
 struct Kept {
     programs: Vec<OwnedFd>,
-    _sockets: Vec<OwnedFd>,
+    /// With the filter, until other queues have it.
+    sockets: Vec<OwnedFd>,
     devices: Vec<LeftDevice>,
     until: Instant,
 }
 
 fn keep() -> io::Result<()> {
     let from = rustix::stdio::stdin().try_clone_to_owned()?;
-    let kept = receive(&from)?;
+    let mut kept = receive(&from)?;
     // It may lead a session already.
     let _ = setsid();
     umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
@@ -57,8 +58,15 @@ fn keep() -> io::Result<()> {
         if give(&asker, &kept).is_err() {
             continue;
         }
-        if !wait(&asker, kept.until)? || matches!(wire::receive(&asker), Ok(Some((Message::End, _)))) {
-            break;
+        loop {
+            if !wait(&asker, kept.until)? {
+                return Ok(());
+            }
+            match wire::receive(&asker) {
+                Ok(Some((Message::Sockets, _))) => kept.sockets.clear(),
+                Ok(Some((Message::End, _))) => return Ok(()),
+                _ => break,
+            }
         }
     }
     Ok(())
@@ -81,7 +89,7 @@ fn receive(from: &OwnedFd) -> io::Result<Kept> {
     }
     Ok(Kept {
         programs,
-        _sockets: sockets,
+        sockets,
         devices,
         until: Instant::now() + Duration::from_secs(seconds.into()),
     })

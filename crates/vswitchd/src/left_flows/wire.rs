@@ -23,7 +23,8 @@ pub(super) enum Message {
     /// The format, and for how many seconds the flows are kept; with the descriptors of
     /// [`Left`](dp_ebpf::Left).
     Begin(u32, u32),
-    /// With sockets that are to be kept.
+    /// With sockets that are to be kept. To a keeper that has sent all: they need not be kept any
+    /// longer.
     Sockets,
     /// The numbers of devices, with two links of each.
     Devices(Vec<u32>),
@@ -63,9 +64,11 @@ pub(super) fn be_patient(socket: &OwnedFd, time: Duration) -> io::Result<()> {
     Ok(set_socket_timeout(socket, Timeout::Send, Some(time))?)
 }
 
-/// Connects to a keeper; `None` if there is none.
-pub(super) fn connect(path: &Path) -> io::Result<Option<OwnedFd>> {
+/// Connects to a keeper; `None` if there is none. Neither this nor a message waits longer than
+/// `patience`.
+pub(super) fn connect(path: &Path, patience: Duration) -> io::Result<Option<OwnedFd>> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    be_patient(&socket, patience)?;
     match connect_to(&socket, &SocketAddrUnix::new(path)?) {
         Ok(()) => Ok(Some(socket)),
         Err(Errno::NOENT | Errno::CONNREFUSED) => Ok(None),

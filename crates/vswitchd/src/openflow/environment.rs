@@ -20,7 +20,8 @@ impl Env for State {
         self.shared.update(|switch, now| {
             let (value, stale) = change(switch, now);
             result = Some(value);
-            changed = !stale.is_empty();
+            // The greeting of a controller changes what becomes of misses.
+            changed = !stale.is_empty() && has_rules(switch);
             stale
         });
         if changed {
@@ -160,6 +161,12 @@ impl Env for State {
         self.recheck.notify_one();
         Ok(())
     }
+}
+
+/// Whether some bridge has rules.
+fn has_rules(switch: &Switch) -> bool {
+    let mut bridges = switch.bridge_names().filter_map(|name| switch.bridge(name));
+    bridges.any(|bridge| !bridge.tables().is_empty())
 }
 
 impl State {
