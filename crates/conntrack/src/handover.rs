@@ -72,7 +72,7 @@ impl Tracker {
     }
 
     /// Takes over the connections of these records, which were written so long ago. `policy` says
-    /// which timeout policy a zone has. `bypasses_stay`: what packets have bypassed connections by is
+    /// which timeout policy a zone has. `bypasses_stay`: what packets bypassed connections by is
     /// still known; otherwise their numbers may be behind, and they are refused. What is behind a
     /// record that is cut off is left out.
     pub fn take_over(
