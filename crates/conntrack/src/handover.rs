@@ -191,7 +191,7 @@ fn read(bytes: &mut &[u8], ago: Duration, now: Nanos, policy: impl Fn(u16) -> Po
         true => Some(get(bytes, kind.is_v6())?),
         false => None,
     };
-    // Packets have bypassed it meanwhile.
+    // Its packets were forwarded meanwhile, so it was not idle.
     let ago = if bypass.is_some() { Duration::ZERO } else { ago };
     let left = Duration::from_nanos(left).saturating_sub(ago).min(LONGEST);
     let is_one = [original, reply]

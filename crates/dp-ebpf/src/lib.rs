@@ -87,7 +87,7 @@ pub struct Ebpf {
     redirect: OwnedFd,
     /// What a process before has left in force.
     left: Option<Arc<Left>>,
-    /// Another process has what the maps say.
+    /// Whether the flows were left to another process: then nothing here changes them.
     ended: AtomicBool,
     /// Whether the kernel can add outer headers.
     adds_outer: bool,
@@ -226,7 +226,7 @@ impl Ebpf {
 }
 
 impl Ebpf {
-    /// Whether another process has what the maps say.
+    /// Whether the flows were left to another process.
     fn has_ended(&self) -> bool {
         self.ended.load(Acquire)
     }
@@ -267,7 +267,7 @@ impl FlowOffload for Ebpf {
 
     fn leave(&self) -> io::Result<Option<Vec<OwnedFd>>> {
         self.ended.store(true, Release);
-        // Nobody will say of packets that lie with a worker that they have left.
+        // Workers do not report any more which packets they have sent.
         for flow in 0..MAX_FLOWS {
             self.counters.row(flow)[SETTLED].store(ANY_GIVEN, Release);
         }

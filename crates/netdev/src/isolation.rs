@@ -58,7 +58,7 @@ pub(crate) struct TcxGuard {
     drop_all: Link,
 }
 
-/// What a process leaves of a device that keeps being forwarded from.
+/// The links of a device whose flows stay in force when a process ends.
 pub struct LeftDevice {
     /// The device.
     pub ifindex: u32,
@@ -170,7 +170,7 @@ impl TcxGuard {
         let left = LEFT.lock().remove(&ifindex);
         if let Some(left) = left {
             let drop_all = Link::from_fd(left.drop_all);
-            // It fails if the device was another one with this number.
+            // It fails if that device has gone and another one has its number.
             if drop_all.update(program).is_ok() {
                 return Ok(TcxGuard {
                     ifindex,

@@ -186,7 +186,7 @@ impl Capture {
 
     /// Ends the capture and returns all frames. tcpdump leaves what it has not read when it is
     /// ended, so it has time to write what has come: until it waits for more and nothing comes, or
-    /// has waited half a second's checks in between, as packets come all the time.
+    /// was found waiting ten times, since packets can come all the time.
     pub fn finish(mut self) -> Vec<Vec<u8>> {
         let written = || std::fs::metadata(self.sandbox.path("capture")).map_or(0, |file| file.len());
         // Behind its name in parentheses: S is a process that waits.
@@ -196,8 +196,9 @@ impl Capture {
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(50));
             let now = written();
-            waited += u32::from(waits());
-            if now == before && waits() || waited >= 10 {
+            let is_waiting = waits();
+            waited += u32::from(is_waiting);
+            if now == before && is_waiting || waited >= 10 {
                 break;
             }
             before = now;

@@ -1,8 +1,8 @@
 //! Offloaded flows that an orderly end leaves in force until the next start has its rules.
 //!
 //! Only where the configuration asks for it (`other_config:offload-hand-over`).
-//! - The process that ends starts a [`keeper`], a small process that has what the flows need, and
-//!   ends itself after so many seconds.
+//! - The process that ends starts a [`keeper`], a small process that keeps open what the flows
+//!   need, for so many seconds.
 //! - The next process finds the keeper by its socket, and attaches its queues to the old programs:
 //!   it sees the packets that the flows do not forward. The connections that it takes over count
 //!   what the flows forward.
@@ -134,7 +134,7 @@ pub(crate) fn find() -> Option<Inheritance> {
 
 /// Lets a keeper end.
 fn end_keeper(keeper: &OwnedFd) {
-    // It ends by itself if it does not hear.
+    // Without the message it ends when its time is over.
     let _ = wire::send(keeper, &Message::End, &[]);
     let _ = fs::remove_file(path());
 }

@@ -75,7 +75,7 @@ impl Bypass for OffloadTable {
 
     fn free(&self, number: u32) {
         let mut free = self.free_connections.lock();
-        // When flows are left, their numbers stay what they are.
+        // A flow that was left to another process goes on with its number.
         if !self.is_left.load(Relaxed) {
             free.push(number);
         }

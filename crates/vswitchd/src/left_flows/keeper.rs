@@ -1,4 +1,4 @@
-//! The process that has offloaded flows between two processes of the switch.
+//! The process that keeps offloaded flows in force from the end of the switch to its next start.
 //!
 //! It only keeps descriptors open: the kernel takes flows away when the last copy is closed. One
 //! process at a time can take them over; if that ends before it has ended the flows, the next one
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// The word behind `oxvs` that runs it.
+/// The subcommand of `oxvs` that runs it.
 pub const COMMAND: &str = "keep-flows";
 
 /// Runs the keeper. Its standard input is a socket of the process that ends.
@@ -47,7 +47,7 @@ fn keep() -> io::Result<()> {
     umask(Mode::RWXG | Mode::RWXO | Mode::XUSR);
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let path = path();
-    // That of one that ended when nobody had asked it.
+    // A keeper whose time was over has left its socket behind.
     let _ = std::fs::remove_file(&path);
     bind(&listener, &SocketAddrUnix::new(&path)?)?;
     listen(&listener, 1)?;

@@ -17,11 +17,12 @@ impl Env for State {
 
     fn change<R>(&self, change: impl FnOnce(&mut Switch, Nanos) -> (R, Vec<Change>)) -> R {
         let (mut result, mut changed) = (None, false);
+        let inherits = self.inheritance.borrow().is_some();
         self.shared.update(|switch, now| {
             let (value, stale) = change(switch, now);
             result = Some(value);
             // The greeting of a controller changes what becomes of misses.
-            changed = !stale.is_empty() && has_rules(switch);
+            changed = inherits && !stale.is_empty() && has_rules(switch);
             stale
         });
         if changed {
