@@ -10,6 +10,10 @@ needs ipsec qemu-system-x86_64 tcpdump openssl
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
+download() {
+    (cd "$dir/packages" && apt-get -qq download "$@") >"$dir/apt" 2>&1
+}
+
 # fetch PACKAGE...: unpacks them, the monitor, the Python that runs it, and certificates, into
 # $dir/ike.tar.
 fetch() {
@@ -21,8 +25,9 @@ fetch() {
     }
     rm -rf "$dir/packages" "$root"
     mkdir -p "$dir/packages" "$root/usr/bin"
-    (cd "$dir/packages" && apt-get -qq download openvswitch-ipsec "$@" >"$dir/apt" 2>&1) || {
-        echo "apt-get cannot fetch openvswitch-ipsec and $1"
+    download openvswitch-ipsec "$@" || { apt-get -qq update && download openvswitch-ipsec "$@"; } || {
+        echo "apt-get cannot fetch openvswitch-ipsec and $1:"
+        cat "$dir/apt"
         return 1
     }
     for package in "$dir"/packages/*.deb; do dpkg-deb -x "$package" "$root"; done

@@ -60,6 +60,15 @@ files() {
     cp -r /var/lib/. /tmp/$side/lib
     [ $ike = libreswan ] || cat >/tmp/$side/etc/strongswan.d/log.conf <<LOG
 charon {
+    # Where both ends delete a connection at once, each gives up after some seconds.
+    retransmit_timeout = 1.0
+    retransmit_tries = 3
+    plugins {
+        kernel-netlink {
+            # Seconds until it asks again for keys that the other end, not ready yet, has refused.
+            xfrm_acq_expires = 5
+        }
+    }
     filelog {
         log {
             path = /tmp/$side/charon.log
@@ -103,12 +112,13 @@ forgotten() {
     ! at $1 oxvs appctl -t ovs-monitor-ipsec tunnels/show | grep -q t0 &&
         ! at $1 oxvs appctl -t ovs-monitor-ipsec ipsec/status | grep -q t0-
 }
-# up: pings; Libreswan does not try again if both ends negotiate at once, and restarts now and then.
+# up: pings. Where both ends negotiate at once, Libreswan does not try again, and strongSwan may keep
+# keys that the other has given up: they restart now and then.
 missed=0
 up() {
     pings && return
     missed=$((missed + 1))
-    [ $ike = strongswan ] || [ $((missed % 30)) != 0 ] || restart_both
+    [ $((missed % 30)) != 0 ] || restart_both
     return 1
 }
 # secured WHAT TYPE VERSION NEAR FAR [BOTH]
@@ -174,7 +184,7 @@ flood() {
     ends "$what"
     # One IKE daemon may go on with keys that the other has forgotten.
     pings >/dev/null || pings >/dev/null || restart_both >/dev/null 2>&1 || true
-    until_it "$what: pings again" pings
+    until_it "$what: pings again" up
 }
 restart_both() { for side in far near; do at $side ipsec restart; done; }
 restart_switch() {
