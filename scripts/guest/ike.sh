@@ -240,7 +240,11 @@ done
 for side in near far; do
     vsctl $side set open_vswitch . other_config:certificate=/certificates/$side-ca.pem \
         other_config:ca_cert=/certificates/ca.pem
-    [ $ike = strongswan ] || at $side ipsec restart
+    # The monitor's section of the authority has no auto=add, without which strongSwan ignores it.
+    case $ike in
+    strongswan) cp /certificates/ca.pem /tmp/$side/etc/ipsec.d/cacerts/ && at $side ipsec rereadcacerts ;;
+    *) at $side ipsec restart ;;
+    esac
 done
 for type in geneve vxlan; do
     secured "$type with certificates of an authority" $type 4 options:remote_name=far options:remote_name=near
