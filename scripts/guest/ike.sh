@@ -100,13 +100,16 @@ tunnels() {
     vsctl far add-port br0 t0 -- set interface t0 type=$1 options:key=42 options:local_ip=$far \
         options:remote_ip=$near $4 ${5:-}
 }
+restart_both() { for side in far near; do at $side ipsec restart; done; }
 no_tunnels() {
     local side
-    for side in near far; do vsctl $side del-port t0; done
     # Libreswan can hang in the removal if the other end removes its tunnel at the same time, and
     # does not try again if that takes the next one for this one.
+    for side in near far; do
+        vsctl $side del-port t0
+        until_it "$side has forgotten the tunnel" forgotten $side
+    done
     [ $ike = strongswan ] || restart_both >/dev/null 2>&1 || true
-    for side in near far; do until_it "$side has forgotten the tunnel" forgotten $side; done
 }
 forgotten() {
     ! at $1 oxvs appctl -t ovs-monitor-ipsec tunnels/show | grep -q t0 &&
@@ -186,7 +189,6 @@ flood() {
     pings >/dev/null || pings >/dev/null || restart_both >/dev/null 2>&1 || true
     until_it "$what: pings again" up
 }
-restart_both() { for side in far near; do at $side ipsec restart; done; }
 restart_switch() {
     kill -9 "$(cat /tmp/$1/ovs-vswitchd.pid)"
     sleep 1
