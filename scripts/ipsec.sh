@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
 . scripts/guest/needs.sh
-needs ipsec qemu-system-x86_64 tcpdump openssl
+needs ipsec qemu-system-x86_64 tcpdump openssl nft
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -76,10 +76,10 @@ certificates() {
 
 # guest WHAT: runs a script in a guest.
 guest() {
-    local options=(--memory 1536 --timeout 3600 --program "$OXVS" --program tcpdump)
+    local options=(--memory 1536 --timeout 3600 --program "$OXVS" --program tcpdump --program nft)
     [ "$1" = ipsec ] || options+=(--program "$dir/ike.tar")
     # ESP, and what AES with SHA-2 and AES-GCM need.
-    for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve xfrm_user esp4 esp6 authenc echainiv \
+    for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve nf_tables xfrm_user esp4 esp6 authenc echainiv \
         seqiv gcm ctr ghash_generic sha512_generic drbg jitterentropy_rng; do
         options+=(--module "$module")
     done

@@ -85,6 +85,7 @@ if [ "$goal" = guest ]; then
     need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
     need dpkg-deb dpkg "unpacks that kernel"
     need openssl openssl "makes the certificates of tunnels with IPsec"
+    need nft nftables "keeps their packets from passing unencrypted"
     need tshark tshark "reads the packets of tunnels"
 fi
 if [ "$goal" = systemd ]; then

@@ -115,8 +115,8 @@ forgotten() {
     ! at $1 oxvs appctl -t ovs-monitor-ipsec tunnels/show | grep -q t0 &&
         ! at $1 oxvs appctl -t ovs-monitor-ipsec ipsec/status | grep -q t0-
 }
-# up: pings. Where both ends negotiate at once, Libreswan does not try again, and strongSwan may keep
-# keys that the other has given up: they restart now and then.
+# up: pings. Where both ends negotiate at once, Libreswan does not try again, and strongSwan may
+# keep keys that the other has given up: they restart now and then.
 missed=0
 up() {
     pings && return

@@ -4,18 +4,24 @@
 //! tunnel the switch installs policies that block, outward and inward, with a larger number of
 //! priority: the kernel applies the one with the smallest. So only what the daemon's policies
 //! encrypt passes, also before the daemon has installed them and after it has removed them. A third
-//! policy keeps ICMP errors that quote decrypted packets from leaving.
+//! policy keeps ICMP errors that quote decrypted packets from leaving. A table of the kernel's
+//! [firewall](firewall) has the same rules, for the time between the removal of all policies by
+//! somebody else and their return.
 //!
 //! Policies outlive the process, so a killed switch leaves no gap. Their priority names their
 //! owner: the upper half says that they are oxvs's, the lower half is a hash of its run directory.
 //! The next process with that directory finds them by it.
 
+mod firewall;
+
 use crate::netlink::xfrm;
 use crate::netlink::{Netlink, parse};
+use firewall::Firewall;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tunnel::vport::IpsecPeer;
@@ -28,6 +34,9 @@ const PRIORITY: u32 = 0x6f78_0000;
 pub struct IpsecBlocks {
     requests: Netlink,
     events: Netlink,
+    firewall: Firewall,
+    /// Of both parts' events.
+    either: OwnedFd,
     priority: u32,
 }
 
@@ -38,6 +47,8 @@ pub struct Blocked {
     pub added: BTreeSet<IpsecPeer>,
     /// The other ends whose unencrypted packets cannot be blocked, and why.
     pub failed: BTreeMap<IpsecPeer, io::Error>,
+    /// Why the firewall does not block them too.
+    pub unguarded: Option<io::Error>,
 }
 
 impl IpsecBlocks {
@@ -46,10 +57,19 @@ impl IpsecBlocks {
     /// # Errors
     /// The kernel's; `EPROTONOSUPPORT` if it has no IPsec.
     pub fn open(rundir: &Path) -> io::Result<IpsecBlocks> {
+        let priority = priority(rundir);
+        let events = xfrm::subscribe()?;
+        let firewall = Firewall::open(priority & 0xffff)?;
+        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for fd in [events.as_fd(), firewall.fd()] {
+            epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
         Ok(IpsecBlocks {
-            events: xfrm::subscribe()?,
             requests: xfrm::open()?,
-            priority: priority(rundir),
+            events,
+            firewall,
+            either,
+            priority,
         })
     }
 
@@ -62,6 +82,7 @@ impl IpsecBlocks {
         if peers.is_empty() {
             return Ok(done);
         }
+        done.unguarded = self.firewall.add(peers).err();
         let present = xfrm::blocking(&mut self.requests, self.priority)?;
         let mut present: BTreeSet<_> = present.iter().map(|own| (own.direction, own.selector)).collect();
         for peer in peers {
@@ -91,7 +112,16 @@ impl IpsecBlocks {
     pub fn keep(&mut self, peers: &BTreeSet<IpsecPeer>) -> io::Result<()> {
         let all = peers.iter().flat_map(xfrm::selectors);
         let kept: BTreeSet<_> = all.map(|(direction, selector)| (direction as u8, selector)).collect();
-        for policy in xfrm::blocking(&mut self.requests, self.priority)? {
+        let present = xfrm::blocking(&mut self.requests, self.priority)?;
+        // Without policies there was no table, unless somebody has just removed them.
+        if !present.is_empty() || self.firewall.blocks() {
+            // Without `nft` there is none.
+            let _ = match peers.is_empty() {
+                true => self.firewall.remove(),
+                false => self.firewall.set(peers),
+            };
+        }
+        for policy in present {
             if !kept.contains(&(policy.direction, policy.selector)) {
                 match self.requests.request(xfrm::unblock(&policy)) {
                     Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => return Err(error),
@@ -104,12 +134,28 @@ impl IpsecBlocks {
 
     /// Readable when policies may have gone.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.either.as_fd()
+    }
+
+    /// How many packets the kernel has dropped in its network namespace because of policies, by
+    /// cause: those of tunnels and all others, and those that the firewall dropped instead of a
+    /// policy. `None` if it does not count them.
+    pub fn blocked_by_kernel(&self) -> Option<Vec<(&'static str, u64)>> {
+        let mut counted = count(&std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").ok()?);
+        let (received, sent) = self.firewall.dropped();
+        for (name, packets) in &mut counted {
+            *packets += match *name {
+                "ipsec_in_blocked" => received,
+                "ipsec_out_blocked" => sent,
+                _ => 0,
+            };
+        }
+        Some(counted)
     }
 
     /// Whether policies may have gone since the last call. Never waits.
     pub fn may_have_lost(&mut self) -> bool {
-        let mut lost = false;
+        let mut lost = self.firewall.may_be_gone();
         let mut buffer = vec![0; 32 * 1024];
         loop {
             match self.events.receive(&mut buffer) {
@@ -131,12 +177,6 @@ pub fn probe_esp(ipv6: bool) -> io::Result<()> {
         Err(error) if Errno::from_io_error(&error) != Some(Errno::INVAL) => Err(error),
         _ => Ok(()),
     }
-}
-
-/// How many packets the kernel has dropped in the process's network namespace because of policies,
-/// by cause: those of tunnels and all others. `None` if it does not count them.
-pub fn blocked_by_kernel() -> Option<Vec<(&'static str, u64)>> {
-    Some(count(&std::fs::read_to_string("/proc/net/xfrm_stat").ok()?))
 }
 
 /// Names of the kernel's counters (`Documentation/networking/xfrm_proc.rst`), and ours.

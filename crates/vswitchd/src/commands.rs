@@ -122,9 +122,7 @@ fn connection_events(state: &State) -> Vec<(&'static str, u64)> {
 fn counted_events(state: &State) -> Vec<(&'static str, u64)> {
     let mut events = state.dp().offload_events();
     events.extend(connection_events(state));
-    if state.bridges.borrow().ipsec_events().is_some() {
-        events.extend(netdev::ipsec::blocked_by_kernel().unwrap_or_default());
-    }
+    events.extend(state.bridges.borrow().blocked_by_kernel());
     events
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Ipsec {
     /// The other ends whose policies stayed last; `None` while those of a process before may be
     /// there.
     kept: Option<BTreeSet<IpsecPeer>>,
+    /// Why the kernel's firewall does not stand in for policies that others have removed, as last
+    /// logged.
+    unguarded: Option<String>,
     /// Whether there is ESP over IPv4 and over IPv6, and when that was asked.
     esp: BTreeMap<bool, (Instant, Result<(), String>)>,
 }
@@ -40,7 +43,11 @@ impl Ipsec {
         if peers.is_empty() {
             return secured;
         }
-        let Blocked { added, failed } = match self.open().and_then(|blocks| blocks.add(peers)) {
+        let Blocked {
+            added,
+            failed,
+            unguarded,
+        } = match self.open().and_then(|blocks| blocks.add(peers)) {
             Ok(blocked) => blocked,
             Err(error) => {
                 let text = format!("IPsec: the kernel has no policies ({error}): all packets are dropped");
@@ -49,6 +56,7 @@ impl Ipsec {
             }
         };
         secured.added = added;
+        self.tell(unguarded);
         for peer in peers {
             let error = match failed.get(peer) {
                 Some(error) => Some(format!("IPsec: cannot block unencrypted packets ({error})")),
@@ -91,6 +99,23 @@ impl Ipsec {
     /// Whether policies may have gone since the last call.
     pub(crate) fn may_have_lost(&mut self) -> bool {
         self.blocks.as_mut().is_some_and(IpsecBlocks::may_have_lost)
+    }
+
+    /// What the kernel has dropped, by cause; nothing while there were no policies.
+    pub(crate) fn blocked_by_kernel(&self) -> Vec<(&'static str, u64)> {
+        let counted = self.blocks.as_ref().and_then(IpsecBlocks::blocked_by_kernel);
+        counted.unwrap_or_default()
+    }
+
+    fn tell(&mut self, unguarded: Option<io::Error>) {
+        let unguarded = unguarded.map(|error| error.to_string());
+        if let Some(error) = unguarded.as_ref().filter(|_| unguarded != self.unguarded) {
+            tracing::warn!(
+                target: "tunnel",
+                "{error}: packets of tunnels with IPsec can pass unencrypted while other programs remove policies"
+            );
+        }
+        self.unguarded = unguarded;
     }
 
     fn open(&mut self) -> io::Result<&mut IpsecBlocks> {

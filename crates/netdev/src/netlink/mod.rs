@@ -3,6 +3,7 @@
 mod address;
 mod link;
 mod message;
+pub(crate) mod nftables;
 mod route;
 mod rule;
 pub(crate) mod tc;

@@ -2,7 +2,7 @@
 //! encrypts, `scripts/ipsec.sh` tries them.
 
 use crate::fixture::{in_namespace, stand_in};
-use testkit::{Capture, Netns, Vswitch, eventually, ping, skip};
+use testkit::{Capture, Daemon, Netns, Vswitch, eventually, ping, skip};
 
 /// A switch in a namespace whose device `p0` has the address 172.31.0.1, with a cable to a peer,
 /// 172.31.0.2, whose VXLAN of the kernel encrypts nothing. A host behind `br-int` has 10.9.0.1, the
@@ -190,5 +190,52 @@ fn a_bridge_of_the_underlay_takes_no_unencrypted_packet_for_the_tunnels() {
         "set interface t0 options:remote_ip=172.31.0.3 options:key=1 -- add-port br-int t1 -- set interface t1 \
          type=vxlan options:key=42 options:remote_ip=172.31.0.2",
     );
+    lab.reaches();
+}
+
+#[test]
+fn nothing_passes_unencrypted_while_somebody_removes_all_policies_again_and_again() {
+    skip!(unless root, "ip", "ping", "tcpdump", "nft", "ovs-vsctl");
+    if stand_in() {
+        skip!("Open vSwitch's userspace datapath encrypts nothing");
+    }
+    let mut lab = Lab::new();
+    lab.switch.vsctl(&format!(
+        "add-port br-int t0 -- set interface t0 {VXLAN} options:psk=swordfish"
+    ));
+    lab.awaits_blocks(&["in", "out"]);
+    let flood = |from: &Netns, to: &str| {
+        let mut words = from.prefix();
+        words.extend(["ping", "-q", "-n", "-i", "0.002", to].map(str::to_owned));
+        Daemon::start("ping", &words, &lab.switch.sandbox)
+    };
+    let _pings = [flood(&lab.host, "10.9.0.2"), flood(&lab.peer, "10.9.0.1")];
+    let sent = Capture::start(&lab.peer, "p1", "udp port 4789 and src 172.31.0.1");
+    let received = Capture::start(&lab.host, "eth0", "src 10.9.0.2");
+    for _ in 0..20 {
+        lab.ns.ip("xfrm policy flush");
+        lab.awaits_blocks(&["in", "out"]);
+    }
+    // The table alone keeps them back where the switch cannot put its policies back.
+    lab.switch.kill();
+    lab.ns.ip("xfrm policy flush");
+    lab.switch.boot();
+    lab.awaits_blocks(&["in", "out"]);
+    // And the policies, where somebody removes all tables.
+    for _ in 0..5 {
+        lab.ns.run(&["nft", "flush", "ruleset"]);
+        eventually("the table is back", || {
+            lab.ns
+                .run(&["nft", "list", "tables"])
+                .contains("oxvs-ipsec")
+                .then_some(())
+        });
+    }
+    assert_eq!(sent.finish(), Vec::<Vec<u8>>::new(), "sent in the clear");
+    assert_eq!(received.finish(), Vec::<Vec<u8>>::new(), "received in the clear");
+    lab.counts("ipsec_in_blocked");
+    lab.switch.vsctl("remove interface t0 options psk");
+    lab.awaits_blocks(&[]);
+    assert_eq!(lab.ns.run(&["nft", "list", "tables"]), "");
     lab.reaches();
 }

@@ -142,6 +142,11 @@ impl Bridges {
         self.ipsec.events()
     }
 
+    /// Packets that the kernel has dropped because of IPsec, by cause.
+    pub(crate) fn blocked_by_kernel(&self) -> Vec<(&'static str, u64)> {
+        self.ipsec.blocked_by_kernel()
+    }
+
     /// Whether policies of IPsec may have gone.
     pub(crate) fn may_have_lost_ipsec(&mut self) -> bool {
         self.ipsec.may_have_lost()
