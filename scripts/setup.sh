@@ -2,8 +2,8 @@
 # Installs what is missing for `build`, `demo`, `test`, `long` (client libraries with tests of their
 # own, beside what `test` has), `fuzz`, `guest` (virtual machines with Debian's kernel), `systemd`
 # (a container that systemd boots) or `peers` (what `oxvs lab` measures beside oxvs: Open vSwitch
-# with DPDK, and Mininet; the applications that it runs): prints the reasons, asks no questions,
-# and changes no installed program.
+# with DPDK, and Mininet; the applications, containers and guests that it runs): prints the reasons,
+# asks no questions, and changes no installed program.
 set -eu
 cd "$(dirname "$0")/.."
 goal=${1:?usage: setup.sh build|demo|test|long|fuzz|guest|systemd|peers}
@@ -42,11 +42,14 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr* | *nginx*)
+    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr* | *nginx* | *podman* | *libvirt*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host \
             ovn-controller-vtep nftables dpdk \
-            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr nginx; do
+            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr nginx \
+            podman podman.socket podman-restart podman-auto-update.timer \
+            libvirtd libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirt-guests \
+            virtlogd.socket virtlogd-admin.socket virtlockd.socket virtlockd-admin.socket; do
             ./scripts/as-root update-rc.d $service disable >/dev/null 2>&1 ||
                 ./scripts/as-root systemctl disable $service >/dev/null 2>&1 || true
         done
@@ -103,6 +106,11 @@ if [ "$goal" = peers ]; then
     need wrk wrk "loads that server"
     need dnsmasq dnsmasq-base "is the DNS server of an experiment"
     need dnsperf dnsperf "loads that server"
+    need virt-qemu-run libvirt-clients-qemu "runs hosts as guests of libvirt"
+    getent passwd libvirt-qemu >/dev/null || need - libvirt-daemon-system "has the driver of those guests (its services stay off)"
+    need podman podman "runs hosts as containers (its services stay off)"
+    need crun crun "is the runtime of those containers"
+    need runc runc "is their runtime on a machine with both versions of control groups, where crun refuses"
     for part in net_pcap:librte-net-pcap23 net_null:librte-net-null23 mempool_ring:librte-mempool-ring23; do
         ls "$drivers"/librte_"${part%:*}".so* >/dev/null 2>&1 || need - "${part#*:}" "lets DPDK move packets without a network card"
     done

@@ -210,7 +210,7 @@ pub struct Address {
     pub prefix: u8,
     /// On a subinterface with this VLAN's tag; none: untagged.
     pub vlan: Option<u16>,
-    /// An IPv6 address beside it, in a network of [`PREFIX6`] bits; only of a host in a namespace.
+    /// An IPv6 address beside it, in a network of [`PREFIX6`] bits; not of a guest.
     pub ip6: Option<Ipv6Addr>,
 }
 
@@ -218,17 +218,39 @@ pub struct Address {
 pub(crate) const PREFIX6: u8 = 64;
 
 /// How a host is attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Attachment {
     /// A network namespace, by veth.
     #[default]
     Container,
+    /// The same, and the host's programs run in a container of Podman that joins the namespace.
+    Podman,
     /// A virtual machine, by TAP.
     Guest {
         /// Its memory in MiB.
         memory: u32,
     },
+    /// The same, started by libvirt.
+    Libvirt {
+        /// Its memory in MiB.
+        memory: u32,
+    },
+}
+
+impl Attachment {
+    /// The memory of a virtual machine in MiB; none of others.
+    pub fn memory(self) -> Option<u32> {
+        match self {
+            Attachment::Guest { memory } | Attachment::Libvirt { memory } => Some(memory),
+            Attachment::Container | Attachment::Podman => None,
+        }
+    }
+
+    /// Whether the host is a virtual machine, with a kernel of its own.
+    pub fn is_guest(self) -> bool {
+        self.memory().is_some()
+    }
 }
 
 /// A switch.

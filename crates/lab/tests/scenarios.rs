@@ -494,6 +494,58 @@ fn observations_and_ports_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_host_is_a_namespace_a_container_or_a_guest() {
+    let with = |attachment: &str, more: &str| {
+        let host = format!("{{ name = \"B\", attachment = {attachment}, address");
+        let text = SMALL.replacen("{ name = \"B\", address", &host, 1) + more;
+        Scenario::parse("small.toml", &text).map_err(|error| error.to_string())
+    };
+    let scenario = with("\"podman\"", "").unwrap();
+    let hosts = &scenario.cells(Profile::Full)[0].setup.topology.hosts;
+    let attachments = [hosts[0].attachment, hosts[1].attachment];
+    assert_eq!(attachments, [Attachment::Container, Attachment::Podman]);
+    let scenario = with("{ libvirt = { memory = 512 } }", "").unwrap();
+    let managed = scenario.cells(Profile::Full)[0].setup.topology.hosts[1].attachment;
+    assert_eq!(managed, Attachment::Libvirt { memory: 512 });
+    assert!(managed.is_guest());
+    let web = "\n[[observe]]\nname = 'web'\nobserve = 'application'\napplication = 'web'\nconnections = 1\n\
+               from = 'A'\nto = 'B'\n";
+    assert!(with("\"container\"", web).is_ok());
+    for (attachment, more, message) in [
+        (
+            "\"docker\"",
+            "",
+            "7:32: unknown variant `docker`, expected one of `container`, `podman`, `guest`, `libvirt`",
+        ),
+        ("{ podman = { memory = 512 } }", "", "7:43: this name takes no values"),
+        (
+            "{ guest = { memory = 1 } }",
+            "",
+            "7:32: a guest's memory is 64 to 65 536 MiB, not 1",
+        ),
+        (
+            "{ libvirt = { memory = 1 } }",
+            "",
+            "7:32: a guest's memory is 64 to 65 536 MiB, not 1",
+        ),
+        (
+            "\"podman\"",
+            web,
+            "'B' is a container of Podman, which has no files of the application: \
+             applications run on hosts with attachment = \"container\"",
+        ),
+        (
+            "{ guest = { memory = 512 } }",
+            web,
+            "'B' is a guest, which has no programs: applications run on hosts with attachment = \"container\"",
+        ),
+    ] {
+        let error = with(attachment, more).expect_err(attachment);
+        assert!(error.contains(message), "{attachment}: {error}");
+    }
+}
+
+#[test]
 fn tunnels_that_no_host_or_port_can_have_are_refused() {
     let plain = SMALL.replacen(", qos = { kind = \"htb\", rate = 1000 }", "", 1);
     let with = |old: &str, new: &str| {

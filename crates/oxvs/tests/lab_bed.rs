@@ -1,7 +1,7 @@
 //! Testbeds of the laboratory match their topology, and leave nothing behind.
 
 use lab::bed::{self, Bed, DEVICE};
-use lab::topology::Topology;
+use lab::topology::{Attachment, Topology};
 use lab::traffic::Remote;
 use lab::traffic::capture::{Capture, Captured};
 use lab::traffic::protocol::{Outcome, Task};
@@ -316,10 +316,34 @@ fn a_namespace_of_that_name_that_exists_is_an_error_and_stays() {
 #[test]
 fn guests_are_reached_across_cables_by_their_agents() {
     skip!(unless root, "ip", "tc", "ethtool", "qemu-system-x86_64");
+    reach_each_other(Attachment::Guest { memory: 512 });
+}
+
+#[test]
+fn guests_of_libvirt_are_reached_as_those_of_the_laboratory() {
+    skip!(unless root, "ip", "tc", "ethtool", "qemu-system-x86_64", "virt-qemu-run");
+    let attachment = Attachment::Libvirt { memory: 512 };
+    let mut topology = topology("{ a = { at = 'PC1' }, b = { at = 's1' } }");
+    topology.hosts[0].attachment = attachment;
+    if let Some(reason) = bed::missing(&topology) {
+        skip!("{reason}");
+    }
+    reach_each_other(attachment);
+    let own = format!("oxvs-guest-{}-", std::process::id());
+    let lines = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = lines.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    let left: Vec<String> = lines
+        .filter(|line| line.contains(&own) && line.contains("/libvirt/"))
+        .collect();
+    assert_eq!(left, [""; 0]);
+}
+
+/// Two guests, a bridge and two kinds of cables.
+fn reach_each_other(attachment: Attachment) {
     let links = "{ a = { at = 'PC1' }, b = { at = 's1' } }, { a = { at = 'PC2' }, b = { at = 's1' }, rate = 10_000_000, serial = true }";
     let mut topology = topology(links);
     for host in &mut topology.hosts {
-        host.attachment = lab::topology::Attachment::Guest { memory: 512 };
+        host.attachment = attachment;
     }
     let bed = Bed::build(&topology).unwrap();
     bridge(&bed, "s1");

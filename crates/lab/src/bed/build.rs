@@ -2,6 +2,7 @@
 
 use super::cable::{Cable, OFFLOADS};
 use super::command::{batch, known, run};
+use super::container;
 use super::delay::Delay;
 use super::guest;
 use super::host::{DEVICE, UNDERLAY};
@@ -25,7 +26,7 @@ pub fn missing(topology: &Topology) -> Option<String> {
             return Some(error);
         }
     }
-    if let Some(reason) = guest::missing(topology) {
+    if let Some(reason) = guest::missing(topology).or_else(|| container::missing(topology)) {
         return Some(reason);
     }
     let tagged = topology

@@ -4,11 +4,12 @@
 use super::cable::{Cable, Plug};
 use super::host::{DEVICE, Host};
 use super::program;
-use crate::guest::{Accelerator, Guest, Kernel, Machine, Network, find};
+use crate::guest::{Accelerator, Guest, Kernel, LIBVIRT, Machine, Manager, Network, find};
 use crate::results::Acceleration;
 use crate::topology::{self, Attachment, Topology};
 use crate::traffic::Agent;
 use anyhow::{Context, Result, ensure};
+use std::fs;
 use std::sync::Arc;
 use std::thread;
 
@@ -44,20 +45,32 @@ impl Running {
 pub(crate) fn missing(topology: &Topology) -> Option<String> {
     let guest = topology.hosts.iter().find(|host| memory(host).is_some())?;
     let qemu = "qemu-system-x86_64";
-    find(qemu).is_none().then(|| {
-        format!(
+    if find(qemu).is_none() {
+        return Some(format!(
             "host {} is a guest, and {qemu} is not installed (Debian's qemu-system-x86)",
             guest.name
-        )
-    })
+        ));
+    }
+    let managed = topology.hosts.iter().find(|host| is_managed(host))?;
+    let (package, user) = ("libvirt-daemon-system", "libvirt-qemu");
+    let has_user = fs::read_to_string("/etc/passwd").is_ok_and(|all| all.contains(&format!("\n{user}:")));
+    let reason = if find(LIBVIRT).is_none() {
+        format!("{LIBVIRT} is not installed (Debian's libvirt-clients-qemu)")
+    } else if !has_user {
+        format!("its driver for QEMU is not installed (Debian's {package})")
+    } else {
+        return None;
+    };
+    Some(format!("host {} is a guest of libvirt, and {reason}", managed.name))
+}
+
+fn is_managed(host: &topology::Host) -> bool {
+    matches!(host.attachment, Attachment::Libvirt { .. })
 }
 
 /// A guest's memory in MiB; none of a host that is no guest.
 pub(crate) fn memory(host: &topology::Host) -> Option<u32> {
-    match host.attachment {
-        Attachment::Guest { memory } => Some(memory),
-        Attachment::Container => None,
-    }
+    host.attachment.memory()
 }
 
 impl Cable {
@@ -115,6 +128,11 @@ fn boot(host: &topology::Host, made: &Host, cable: Option<&Cable>, mut lines: Ve
     let mut guest = Guest {
         modules: MODULES.iter().map(|name| (*name).to_owned()).collect(),
         memory: memory(host).unwrap_or_default(),
+        manager: if is_managed(host) {
+            Manager::Libvirt
+        } else {
+            Manager::Lab
+        },
         ..Guest::default()
     };
     ensure!(

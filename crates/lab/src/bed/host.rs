@@ -1,5 +1,6 @@
 //! Machines at the edge of a testbed.
 
+use super::container::{Container, PROGRAM};
 use super::guest::Running;
 use super::namespace;
 use super::process;
@@ -18,6 +19,8 @@ pub struct Host {
     pub(crate) mac: [u8; 6],
     /// Of a host that is a virtual machine, once it runs.
     pub(crate) guest: Option<Arc<Running>>,
+    /// Of a host whose programs run in a container, once it runs.
+    pub(crate) container: Option<Container>,
 }
 
 /// The device of a host, which has its addresses.
@@ -42,7 +45,8 @@ impl Host {
         self.mac
     }
 
-    /// A command that runs on it, the program first.
+    /// A command that runs in its namespace, the program first; not in its container, as an
+    /// administrator of this machine runs it.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace]).args(words);
@@ -73,13 +77,19 @@ impl Host {
         self.guest.as_ref().map(|guest| guest.acceleration())
     }
 
-    /// An agent on the host: started, or of a guest the one that runs in it.
+    /// An agent on the host: started, in its container if it has one, or of a guest the one that
+    /// runs in it.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn agent(&self) -> Result<Agent> {
         if let Some(guest) = &self.guest {
             return Ok(guest.agent());
+        }
+        if let Some(container) = &self.container {
+            let agent = process::spawn(container.command(true, &[PROGRAM, "agent"]));
+            let (to, from) = agent.with_context(|| format!("host {}", self.name))?;
+            return Agent::new(&self.name, from, to);
         }
         let (to, from) = process::start(&self.namespace, &["agent"]).with_context(|| format!("host {}", self.name))?;
         Agent::new(&self.name, from, to)

@@ -1,13 +1,15 @@
 //! Namespaces, hosts and cables of a testbed on this machine.
 //!
 //! All bridges of a testbed live in one namespace, each host in its own, each cable with a rate or
-//! a delay in another, outside every switch. Everything is named `oxvs-lab-…`, and removed when the
-//! [`Bed`] is dropped, when its process ends in whatever way (a [warden](warden::watch) sees to
-//! that), or by [`clean`].
+//! a delay in another, outside every switch. A host's programs run in its namespace, in a container
+//! of Podman that joins it, or in a virtual machine. Everything is named `oxvs-lab-…`, and removed
+//! when the [`Bed`] is dropped, when its process ends in whatever way (a [warden](warden::watch)
+//! sees to that), or by [`clean`].
 
 mod build;
 mod cable;
 pub mod command;
+pub(crate) mod container;
 mod counters;
 pub mod delay;
 mod guest;
@@ -78,6 +80,11 @@ impl Bed {
         for (name, running) in guest::start(topology, &hosts, &bed.plan.cables, set_up)? {
             if let Some(host) = bed.plan.hosts.get_mut(&name) {
                 host.guest = Some(running);
+            }
+        }
+        for (name, container) in container::start(topology, &hosts, bed.record.directory(), bed.record.id())? {
+            if let Some(host) = bed.plan.hosts.get_mut(&name) {
+                host.container = Some(container);
             }
         }
         Ok(bed)

@@ -29,6 +29,7 @@ impl Plan {
                 namespace: namespace(id, &format!("host-{}", host.name)),
                 mac: address(1, i),
                 guest: None,
+                container: None,
             };
             if hosts.insert(host.name.clone(), made).is_some() {
                 bail!("two hosts are named {}", host.name);

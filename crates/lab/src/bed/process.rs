@@ -1,10 +1,11 @@
 //! Processes of the laboratory in namespaces of a testbed, with a line to them.
 
+use super::command::cannot_start;
 use super::program;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to end when its input has ended, before it is ended.
@@ -12,11 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts `oxvs lab ARGS…` in a namespace.
 pub(crate) fn start(namespace: &str, args: &[impl AsRef<OsStr>]) -> Result<(Input, ChildStdout)> {
-    let mut command = program::in_namespace(namespace, args)?;
+    spawn(program::in_namespace(namespace, args)?).with_context(|| format!("namespace {namespace}"))
+}
+
+/// Starts a command.
+pub(crate) fn spawn(mut command: Command) -> Result<(Input, ChildStdout)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .with_context(|| format!("namespace {namespace}: cannot start its program"))?;
+    let mut child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
     let (to, from) = (child.stdin.take(), child.stdout.take());
     Ok((Input { to, child }, from.context("no standard output")?))
 }

@@ -1,10 +1,12 @@
 //! Records the parts of a bed before they are made, so that a later process can remove them.
 //!
 //! A bed has a directory under `/run/oxvs-lab`, named after its id: its file `owner` has the
-//! process id and start time, `namespaces` a name on each line, `hugepages` their previous number.
+//! process id and start time, `namespaces` a name on each line, `hugepages` their previous number,
+//! `podman` all that its containers consist of.
 //! Files of a system under test in it are removed with it.
 
 use super::command::run_words;
+use super::container;
 use super::names::{PREFIX, maker};
 use super::namespace::NAMES;
 use anyhow::{Context, Result, bail};
@@ -16,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Where the directories of beds are.
-const ROOT: &str = "/run/oxvs-lab";
+pub(super) const ROOT: &str = "/run/oxvs-lab";
 
 /// How many huge pages of 2 MB the kernel sets apart.
 const HUGEPAGES: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
@@ -108,9 +110,10 @@ impl Record {
         Ok(())
     }
 
-    /// Ends the processes of the bed, removes its namespaces and its directory, in this order. A
-    /// missing part is no error.
+    /// Removes the containers of the bed, ends its processes, removes its namespaces and its
+    /// directory, in this order. A missing part is no error.
     pub(crate) fn remove(&self) -> Result<()> {
+        let containers = container::remove(&self.directory, &self.id);
         let list = fs::read_to_string(self.directory.join("namespaces")).unwrap_or_default();
         for name in list.lines().filter(|name| name.starts_with(PREFIX)) {
             remove_namespace(name)?;
@@ -124,7 +127,7 @@ impl Record {
             Err(error) if error.kind() != ErrorKind::NotFound && self.directory.exists() => {
                 Err(error).with_context(|| self.directory.display().to_string())
             }
-            _ => Ok(()),
+            _ => containers.context("containers"),
         }
     }
 

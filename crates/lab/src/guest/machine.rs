@@ -2,6 +2,7 @@
 
 use super::image::{Image, find};
 use super::kernel::Kernel;
+use super::libvirt::{self, Lines};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -17,6 +18,10 @@ const QEMU: &str = "qemu-system-x86_64";
 /// Programs that every guest has: those that start others, since busybox's would start its own `ip`
 /// and `tc`, and these.
 const PROGRAMS: &[&str] = &["sh", "env", "timeout", "unshare", "ip", "tc"];
+
+/// The kernel's command line. Emulated on a busy machine, the timer is later than the kernel's
+/// check of it allows.
+pub(super) const CMDLINE: &str = "console=ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check";
 
 /// The options of a device without offloads.
 const NO_OFFLOADS: &str = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off,\
@@ -50,6 +55,18 @@ pub struct Guest {
     pub networks: Vec<Network>,
     /// Network namespace in which the devices' other ends are; none: this one.
     pub namespace: Option<String>,
+    /// What starts and ends it.
+    pub manager: Manager,
+}
+
+/// What starts QEMU, and ends it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Manager {
+    /// The laboratory.
+    #[default]
+    Lab,
+    /// libvirt.
+    Libvirt,
 }
 
 /// An Ethernet device of a guest.
@@ -101,6 +118,7 @@ pub struct Machine {
     files: TempDir,
     stream: UnixStream,
     accelerator: Accelerator,
+    manager: Manager,
 }
 
 impl Default for Guest {
@@ -114,6 +132,7 @@ impl Default for Guest {
             virtual_time: false,
             networks: Vec::new(),
             namespace: None,
+            manager: Manager::default(),
         }
     }
 }
@@ -210,7 +229,8 @@ impl Guest {
             BOOT
         };
         let qemu = find(QEMU).with_context(|| format!("{QEMU} is not installed (Debian's qemu-system-x86)"))?;
-        let files = tempfile::Builder::new().prefix("oxvs-guest-").tempdir()?;
+        let prefix = directory_prefix(std::process::id());
+        let files = tempfile::Builder::new().prefix(&prefix).tempdir()?;
         let at = |name: &str| files.path().join(name);
         self.write_image(kernel, command, matches!(out, Output::Archive(_)), &at("initramfs"))?;
         let left = match out {
@@ -218,14 +238,61 @@ impl Guest {
             Output::Archive(_) | Output::None => at("left"),
         };
         let listener = UnixListener::bind(at("input-output"))?;
-        let mut run = match &self.namespace {
-            Some(namespace) => {
-                let mut run = Command::new("ip");
-                run.args(["netns", "exec", namespace]).arg(qemu);
-                run
-            }
-            None => Command::new(qemu),
+        let lines = Lines {
+            console: &at("console"),
+            input_output: &at("input-output"),
+            status: &at("status"),
+            left: &left,
         };
+        let run = match self.manager {
+            Manager::Lab => self.qemu(kernel, accelerator, &qemu, &at("initramfs"), &lines),
+            Manager::Libvirt => libvirt::command(self, kernel, accelerator, &qemu, files.path(), &lines)?,
+        };
+        let mut run = self.in_namespace(run);
+        run.stdin(Stdio::null())
+            .stdout(File::create(at("qemu"))?)
+            .stderr(File::create(at("qemu-errors"))?);
+        let mut child = run.spawn().with_context(|| format!("starting {QEMU}"))?;
+        let stream = accept(&listener, &mut child).with_context(|| read_file(&at("qemu-errors")));
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                // It is not to outlive the error; it may have ended already.
+                end(self.manager, &mut child, files.path());
+                return Err(error);
+            }
+        };
+        let mut machine = Machine {
+            child,
+            files,
+            stream,
+            accelerator,
+            manager: self.manager,
+        };
+        machine.wait_until_ready(boot)?;
+        Ok(machine)
+    }
+
+    fn in_namespace(&self, command: Command) -> Command {
+        let Some(namespace) = &self.namespace else {
+            return command;
+        };
+        let mut run = Command::new("ip");
+        run.args(["netns", "exec", namespace]).arg(command.get_program());
+        run.args(command.get_args());
+        run
+    }
+
+    /// The command that runs it without another manager.
+    fn qemu(
+        &self,
+        kernel: &Kernel,
+        accelerator: Accelerator,
+        qemu: &Path,
+        initramfs: &Path,
+        lines: &Lines<'_>,
+    ) -> Command {
+        let mut run = Command::new(qemu);
         run.args([
             "-accel",
             accelerator.option(self),
@@ -244,12 +311,8 @@ impl Guest {
         .arg("-kernel")
         .arg(kernel.image())
         .arg("-initrd")
-        .arg(at("initramfs"))
-        // Emulated on a busy machine, the timer is later than the kernel's check of it allows.
-        .args([
-            "-append",
-            "console=ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check",
-        ]);
+        .arg(initramfs)
+        .args(["-append", CMDLINE]);
         if self.virtual_time {
             run.args([
                 "-icount",
@@ -272,43 +335,22 @@ impl Guest {
         }
         let serial = |kind: &str, file: &Path, more: &str| format!("{kind},id=c{kind},path={}{more}", file.display());
         run.arg("-serial")
-            .arg(format!("file:{}", at("console").display()))
+            .arg(format!("file:{}", lines.console.display()))
             .args([
                 "-chardev",
-                &serial("socket", &at("input-output"), ""),
+                &serial("socket", lines.input_output, ""),
                 "-serial",
                 "chardev:csocket",
             ])
             .arg("-serial")
-            .arg(format!("file:{}", at("status").display()))
+            .arg(format!("file:{}", lines.status.display()))
             .args([
                 "-chardev",
-                &serial("file", &left, ",append=on"),
+                &serial("file", lines.left, ",append=on"),
                 "-serial",
                 "chardev:cfile",
-            ])
-            .stdin(Stdio::null())
-            .stdout(File::create(at("qemu"))?)
-            .stderr(File::create(at("qemu-errors"))?);
-        let mut child = run.spawn().with_context(|| format!("starting {QEMU}"))?;
-        let stream = accept(&listener, &mut child).with_context(|| read_file(&at("qemu-errors")));
-        let stream = match stream {
-            Ok(stream) => stream,
-            Err(error) => {
-                // It is not to outlive the error; it may have ended already.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(error);
-            }
-        };
-        let mut machine = Machine {
-            child,
-            files,
-            stream,
-            accelerator,
-        };
-        machine.wait_until_ready(boot)?;
-        Ok(machine)
+            ]);
+        run
     }
 
     fn write_image(&self, kernel: &Kernel, command: &[String], collect: bool, file: &Path) -> Result<()> {
@@ -470,8 +512,28 @@ fn read_file(file: &Path) -> String {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(self.manager, &mut self.child, self.files.path());
     }
+}
+
+/// Ends a guest, which may have ended by itself.
+fn end(manager: Manager, child: &mut Child, files: &Path) {
+    if manager == Manager::Libvirt {
+        libvirt::end(child, files);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The beginning of the names of directories with the files of a process's guests.
+pub(super) fn directory_prefix(maker: u32) -> String {
+    format!("oxvs-guest-{maker}-")
+}
+
+/// Whether a process is QEMU of a guest that the process `maker` has started with libvirt: that one
+/// is no descendant of the maker.
+pub(crate) fn is_emulator(maker: u32, pid: u32, name: &str) -> bool {
+    let arguments = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // The kernel cuts names to 15 bytes.
+    QEMU.starts_with(name) && String::from_utf8_lossy(&arguments()).contains(&directory_prefix(maker))
 }

@@ -9,9 +9,12 @@
 mod image;
 mod kernel;
 mod laboratory;
+mod libvirt;
 mod machine;
 
 pub(crate) use image::find;
 pub use kernel::Kernel;
 pub use laboratory::run;
-pub use machine::{Accelerator, Finished, Guest, Machine, Network, Output};
+pub(crate) use libvirt::PROGRAM as LIBVIRT;
+pub(crate) use machine::is_emulator;
+pub use machine::{Accelerator, Finished, Guest, Machine, Manager, Network, Output};

@@ -1,9 +1,10 @@
 //! Controls: what the instruments of a cell find on a bare cable, without any switch.
 //!
 //! Each flow of a cell is measured alone, with the same options as in the cell, between two hosts
-//! of the cell's kind: namespaces, or guests with the same memory. An instrument is measured once
-//! in a run, and again after a while, since the machine changes. The quick profile has time for
-//! those of latencies only, whose floor is in each of their results, and not for two more guests.
+//! of the cell's kind: namespaces, containers of Podman, or guests with the same memory. An
+//! instrument is measured once in a run, and again after a while, since the machine changes. The
+//! quick profile has time for those of latencies only, whose floor is in each of their results, and
+//! not for two more guests.
 
 use crate::bed::Bed;
 use crate::results::Acceleration;
@@ -46,12 +47,9 @@ const KEPT: &[&str] = &[
 pub(crate) struct Controls {
     seconds: f64,
     full: bool,
-    beds: HashMap<Kind, Pair>,
-    found: HashMap<(Kind, String), (Instant, BTreeMap<String, f64>)>,
+    beds: HashMap<Attachment, Pair>,
+    found: HashMap<(Attachment, String), (Instant, BTreeMap<String, f64>)>,
 }
-
-/// What the two hosts are: the memory of guests.
-type Kind = Option<u32>;
 
 /// Two hosts and a cable. Agents go first.
 struct Pair {
@@ -81,7 +79,7 @@ impl Controls {
     pub(crate) fn of(&mut self, setup: &Setup) -> Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
         for flow in &setup.measured {
-            let wanted = |kind: &Kind| self.full || kind.is_none() && flow.test.is_latency();
+            let wanted = |kind: &Attachment| self.full || !kind.is_guest() && flow.test.is_latency();
             let Some(kind) = kind(&setup.topology, flow).filter(wanted) else {
                 continue;
             };
@@ -92,7 +90,7 @@ impl Controls {
         Ok(all)
     }
 
-    fn instrument(&mut self, kind: Kind, test: &Test, setup: &Setup) -> Result<BTreeMap<String, f64>> {
+    fn instrument(&mut self, kind: Attachment, test: &Test, setup: &Setup) -> Result<BTreeMap<String, f64>> {
         let key = (kind, serde_json::to_string(test)?);
         if let Some((_, found)) = self.found.get(&key).filter(|(at, _)| at.elapsed() < OLD) {
             return Ok(found.clone());
@@ -124,29 +122,30 @@ impl Controls {
 }
 
 /// What the flow's two hosts are; none: they are not alike.
-fn kind(topology: &Topology, flow: &Flow) -> Option<Kind> {
-    let memory = |name: &str| {
-        topology.host(name).map(|host| match host.attachment {
-            Attachment::Container => None,
-            Attachment::Guest { memory } => Some(memory),
-        })
-    };
-    let (from, to) = (memory(&flow.from)?, memory(&flow.to)?);
+fn kind(topology: &Topology, flow: &Flow) -> Option<Attachment> {
+    let attachment = |name: &str| topology.host(name).map(|host| host.attachment);
+    let (from, to) = (attachment(&flow.from)?, attachment(&flow.to)?);
     (from == to).then_some(from)
 }
 
 impl Pair {
-    fn build(kind: Kind) -> Result<Pair> {
-        let guest = kind.map_or_else(String::new, |memory| {
-            format!(", attachment = {{ guest = {{ memory = {memory} }} }}")
-        });
-        // A cable between two guests is no veth pair; of this rate the shaper never holds a frame.
-        let rate = kind.map_or("", |_| ", rate = 100_000_000_000");
-        let ip6 = |number: u32| kind.map_or_else(|| format!(", ip6 = 'fd00:9::{number}'"), |_| String::new());
-        let (one, other) = (ip6(1), ip6(2));
+    fn build(kind: Attachment) -> Result<Pair> {
+        let what = match kind {
+            Attachment::Container => String::new(),
+            Attachment::Podman => ", attachment = 'podman'".to_owned(),
+            Attachment::Guest { memory } => format!(", attachment = {{ guest = {{ memory = {memory} }} }}"),
+            Attachment::Libvirt { memory } => format!(", attachment = {{ libvirt = {{ memory = {memory} }} }}"),
+        };
+        let (one, other, rate) = if kind.is_guest() {
+            // A cable between two guests is no veth pair; of this rate the shaper never holds a
+            // frame.
+            ("", "", ", rate = 100_000_000_000")
+        } else {
+            (", ip6 = 'fd00:9::1'", ", ip6 = 'fd00:9::2'", "")
+        };
         let text = format!(
-            "host = [{{ name = '{ONE}', address = [{{ ip = '10.9.0.1', prefix = 24{one} }}]{guest} }},\n\
-             {{ name = '{OTHER}', address = [{{ ip = '10.9.0.2', prefix = 24{other} }}]{guest} }}]\n\
+            "host = [{{ name = '{ONE}', address = [{{ ip = '10.9.0.1', prefix = 24{one} }}]{what} }},\n\
+             {{ name = '{OTHER}', address = [{{ ip = '10.9.0.2', prefix = 24{other} }}]{what} }}]\n\
              link = [{{ a = {{ at = '{ONE}' }}, b = {{ at = '{OTHER}' }}{rate} }}]"
         );
         let topology: Topology = toml::from_str(&text).context("the testbed of controls")?;
@@ -185,7 +184,7 @@ mod tests {
     fn hosts_of_two_kinds_have_no_control() {
         let topology: Topology = toml::from_str(
             "host = [{ name = 'a', address = [] }, { name = 'b', address = [], attachment = { guest = { memory = 512 } } },\n\
-             { name = 'c', address = [] }]",
+             { name = 'c', address = [] }, { name = 'd', address = [], attachment = 'podman' }]",
         )
         .unwrap();
         let flow = |from: &str, to: &str| Flow {
@@ -197,8 +196,12 @@ mod tests {
                 payload: 64,
             },
         };
-        assert_eq!(kind(&topology, &flow("a", "c")), Some(None));
-        assert_eq!(kind(&topology, &flow("b", "b")), Some(Some(512)));
+        assert_eq!(kind(&topology, &flow("a", "c")), Some(Attachment::Container));
+        assert_eq!(
+            kind(&topology, &flow("b", "b")),
+            Some(Attachment::Guest { memory: 512 })
+        );
         assert_eq!(kind(&topology, &flow("a", "b")), None);
+        assert_eq!(kind(&topology, &flow("a", "d")), None);
     }
 }

@@ -1,5 +1,8 @@
 //! Processor time by user.
 
+use crate::bed::container;
+use crate::guest::is_emulator;
+
 /// Clock ticks a second in /proc, on every Linux that this builds for.
 const TICKS: f64 = 100.0;
 
@@ -13,7 +16,8 @@ pub(crate) struct Usage {
     pub(crate) nice: f64,
     /// The kernel's own threads for packets (`ksoftirqd`).
     pub(crate) packets: f64,
-    /// This process, all that it started and that they started, and those of them that have ended.
+    /// This process, all that it started and that they started, its containers, and those of them
+    /// that have ended.
     pub(crate) own: f64,
 }
 
@@ -30,7 +34,7 @@ impl Usage {
             all: busy(&stat) - awake,
             nice: columns(&stat, &[1]),
             packets: packets.map(|process| process.seconds).sum(),
-            own: family(&processes, std::process::id()) - awake,
+            own: family(&processes, own(&processes)) - awake,
         }
     }
 
@@ -121,9 +125,21 @@ fn all_in(directory: &str) -> Vec<Process> {
     stats.filter_map(|stat| process(&stat)).collect()
 }
 
-/// The usage of a process and its descendants.
-fn family(processes: &[Process], pid: u32) -> f64 {
-    let mut family = vec![pid];
+/// This process, the monitors of its containers, which have left it (what runs in the containers
+/// descends from them), and what libvirt runs for it.
+fn own(processes: &[Process]) -> Vec<u32> {
+    let pid = std::process::id();
+    let monitors = processes
+        .iter()
+        .filter(|Process { pid: other, name, .. }| {
+            container::is_monitor(pid, *other, name) || is_emulator(pid, *other, name)
+        })
+        .map(|process| process.pid);
+    [pid].into_iter().chain(monitors).collect()
+}
+
+/// The usage of some processes and their descendants.
+fn family(processes: &[Process], mut family: Vec<u32>) -> f64 {
     let mut next = 0;
     while let Some(parent) = family.get(next).copied() {
         next += 1;
@@ -170,8 +186,9 @@ mod tests {
         let lines = [(10, 1), (11, 10), (12, 11), (13, 1), (10, 12)]
             .map(|(pid, parent)| line(pid, "x", parent, [100, 0, 0, 0]));
         let processes: Vec<Process> = lines[..4].iter().filter_map(|line| process(line)).collect();
-        assert_eq!(family(&processes, 10), 3.0);
-        assert_eq!(family(&processes, 99), 0.0);
+        assert_eq!(family(&processes, vec![10]), 3.0);
+        assert_eq!(family(&processes, vec![10, 13]), 4.0);
+        assert_eq!(family(&processes, vec![99]), 0.0);
     }
 
     #[test]

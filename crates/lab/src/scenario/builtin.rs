@@ -58,6 +58,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-overlay.toml",
     "s5-stateful.toml",
     "s5-cluster.toml",
+    "s5-containers.toml",
 ];
 
 /// All scenarios of the program.

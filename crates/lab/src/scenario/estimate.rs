@@ -10,6 +10,8 @@ const CABLE_SECONDS: f64 = 0.15;
 /// To start and stop the guests of a testbed, all at the same time, in seconds; also under
 /// emulation, on two processors.
 const GUEST_SECONDS: f64 = 6.0;
+/// To start and remove a container of Podman, in seconds.
+const CONTAINER_SECONDS: f64 = 0.4;
 /// To start, set up and stop a switch, in seconds.
 const SWITCH_SECONDS: f64 = 0.6;
 /// To start and stop OVN's daemons, and until they have told the switches, in seconds.
@@ -31,9 +33,14 @@ pub(crate) fn bed(topology: &Topology, new: bool) -> f64 {
     if !new {
         return switch;
     }
-    let mut hosts = topology.hosts.iter();
-    let guests = hosts.any(|host| host.attachment != Attachment::Container);
-    switch + CABLE_SECONDS * topology.links.len() as f64 + if guests { GUEST_SECONDS } else { 0.0 }
+    let hosts = || topology.hosts.iter().map(|host| host.attachment);
+    let containers = hosts().filter(|attachment| *attachment == Attachment::Podman).count();
+    let guests = if hosts().any(Attachment::is_guest) {
+        GUEST_SECONDS
+    } else {
+        0.0
+    };
+    switch + CABLE_SECONDS * topology.links.len() as f64 + CONTAINER_SECONDS * containers as f64 + guests
 }
 
 /// How long these scenarios take on this many systems. Each set-up starts a switch, and all

@@ -375,7 +375,9 @@ fn host_lines(host: &Host) -> Vec<String> {
     let mut lines: Vec<String> = host.addresses.iter().map(address).collect();
     let kind = match host.attachment {
         Attachment::Guest { memory } => format!("guest of {memory} MiB"),
+        Attachment::Libvirt { memory } => format!("libvirt guest, {memory} MiB"),
         Attachment::Container => "container".into(),
+        Attachment::Podman => "Podman container".into(),
     };
     lines.push(if host.forwards { format!("router, {kind}") } else { kind });
     lines

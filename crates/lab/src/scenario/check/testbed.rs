@@ -1,7 +1,7 @@
 //! Rules of a testbed.
 
 use super::{Faults, Filled, is_name};
-use crate::topology::{Address, Attachment, Control, End, Link, Port, Qos, QosKind, Stateful, Topology, UNDERLAYS};
+use crate::topology::{Address, Control, End, Link, Port, Qos, QosKind, Stateful, Topology, UNDERLAYS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -70,14 +70,14 @@ pub(super) fn addresses(topology: &Topology, filled: &Filled, faults: &mut Fault
         }
     }
     for (n, host) in topology.hosts.iter().enumerate() {
-        if let Attachment::Guest { memory } = host.attachment
+        if let Some(memory) = host.attachment.memory()
             && !(64..=65_536).contains(&memory)
         {
             let message = format!("a guest's memory is 64 to 65 536 MiB, not {memory}");
             faults.say(&filled.host, n, &["attachment"], message);
         }
         let has_ip6 = host.addresses.iter().any(|address| address.ip6.is_some());
-        if has_ip6 && host.attachment != Attachment::Container {
+        if has_ip6 && host.attachment.is_guest() {
             let message = format!("'{}' is a guest, which has no IPv6", host.name);
             faults.say(&filled.host, n, &["address"], message);
         }
@@ -322,7 +322,7 @@ pub(super) fn tunnels(topology: &Topology, filled: &Filled, faults: &mut Faults)
                 format!("a switch has 1 to 1000 tunnels to a host, not {}", tunnel.number),
             );
         }
-        if host.attachment != Attachment::Container {
+        if host.attachment.is_guest() {
             say(&["tunnel"], "only a container is attached through a tunnel".to_owned());
         }
     }
@@ -436,7 +436,7 @@ pub(super) fn cluster(topology: &Topology, filled: &Filled, faults: &mut Faults)
     }
     let first = topology.hosts.first().and_then(|host| host.addresses.first());
     for (n, host) in topology.hosts.iter().enumerate() {
-        let plain = host.attachment == Attachment::Container && host.tunnel.is_none();
+        let plain = !host.attachment.is_guest() && host.tunnel.is_none();
         let alike = |own: &Address| own.vlan.is_none() && first.is_none_or(|first| same_network(first, own.ip));
         if !plain || !host.addresses.iter().all(alike) {
             let message = "hosts of a cluster are containers in one network, untagged".to_owned();

@@ -291,13 +291,17 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
             } => {
                 two_hosts(from, to, &mut say);
                 for name in [from, to] {
-                    let known = setup.topology.host(name);
-                    if known.is_some_and(|host| host.attachment != Attachment::Container) {
-                        say(
-                            &["from"],
-                            format!("'{name}' is a guest, which has no programs: applications run on containers"),
-                        );
-                    }
+                    let what = match setup.topology.host(name).map(|host| host.attachment) {
+                        Some(Attachment::Guest { .. } | Attachment::Libvirt { .. }) => {
+                            "is a guest, which has no programs"
+                        }
+                        Some(Attachment::Podman) => "is a container of Podman, which has no files of the application",
+                        Some(Attachment::Container) | None => continue,
+                    };
+                    say(
+                        &["from"],
+                        format!("'{name}' {what}: applications run on hosts with attachment = \"container\""),
+                    );
                 }
                 if !(1..=1000).contains(connections) {
                     say(
