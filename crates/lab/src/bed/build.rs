@@ -9,6 +9,7 @@ use super::host::{DEVICE, UNDERLAY};
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
+use super::wire;
 use crate::topology::{self, PREFIX6, TUNNEL_KEY, Topology, UNDERLAY_PREFIX};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -18,15 +19,8 @@ use std::process::Command;
 
 /// Why this machine cannot have such a testbed; none if it can.
 pub fn missing(topology: &Topology) -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("testbeds need root: they are made of network namespaces".to_owned());
-    }
-    for (tool, version) in [("ip", "-V"), ("tc", "-V"), ("ethtool", "--version")] {
-        if let Err(error) = known(&[tool, version]) {
-            return Some(error);
-        }
-    }
-    if let Some(reason) = guest::missing(topology).or_else(|| container::missing(topology)) {
+    let others = || guest::missing(topology).or_else(|| container::missing(topology));
+    if let Some(reason) = missing_tools().or_else(others) {
         return Some(reason);
     }
     let tagged = topology
@@ -42,7 +36,20 @@ pub fn missing(topology: &Topology) -> Option<String> {
     ))
 }
 
-fn has_8021q() -> bool {
+/// Why this machine cannot have the bridges of a testbed, whatever its hosts; none if it can.
+pub(crate) fn missing_tools() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("testbeds need root: they are made of network namespaces".to_owned());
+    }
+    for (tool, version) in [("ip", "-V"), ("tc", "-V"), ("ethtool", "--version")] {
+        if let Err(error) = known(&[tool, version]) {
+            return Some(error);
+        }
+    }
+    None
+}
+
+pub(super) fn has_8021q() -> bool {
     let there = || Path::new("/proc/net/vlan").exists();
     there() || (known(&["modprobe", "-q", "8021q"]).is_ok() && there())
 }
@@ -60,6 +67,9 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
     }
     let links: Vec<String> = plan.cables.iter().flat_map(Cable::links).collect();
     batch("ip", &plan.switch, &links)?;
+    for line in plan.cables.iter().filter_map(|cable| cable.to_wire.as_deref()) {
+        wire::make(line)?;
+    }
     for cable in &plan.cables {
         if let Some(own) = &cable.namespace {
             set_offloads(cable, false)?;
@@ -69,13 +79,16 @@ pub(crate) fn build(topology: &Topology, plan: &Plan, record: &Record) -> Result
     }
     for namespace in plan.of_switches() {
         let plugs = plan.cables.iter().flat_map(|cable| [&cable.a, &cable.b]);
-        let ports = plugs.filter(|plug| plug.namespace == namespace);
+        let ports = plugs.filter(|plug| plug.namespace == namespace && !plug.is_far);
         let up = ["lo"].into_iter().chain(ports.map(|plug| plug.device.as_str()));
         let up: Vec<String> = up.map(|device| format!("link set {device} up")).collect();
         batch("ip", namespace, &up)?;
     }
     for host in topology.hosts.iter().filter(|host| guest::memory(host).is_none()) {
-        let made = plan.hosts.get(&host.name).context("every host is planned")?;
+        // A host of another machine is not planned.
+        let Some(made) = plan.hosts.get(&host.name) else {
+            continue;
+        };
         batch("ip", &made.namespace, &set_up(host, topology, plan))?;
         add_ipv6(host, made)?;
         if host.forwards {

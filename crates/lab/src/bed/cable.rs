@@ -39,6 +39,8 @@ pub(crate) struct Cable {
     pub(crate) delay: u64,
     /// Frames take their time to pass.
     pub(crate) serial: bool,
+    /// Of a cable to the other machine: makes the device at the wire.
+    pub(crate) to_wire: Option<String>,
 }
 
 /// Where a cable ends.
@@ -51,6 +53,8 @@ pub(crate) struct Plug {
     pub(crate) mac: [u8; 6],
     /// It is a virtual machine's, which has its device inside.
     pub(crate) is_guest: bool,
+    /// It is at the other machine, and has no device here.
+    pub(crate) is_far: bool,
     /// The device at the cable's side, in the cable's namespace.
     pub(crate) inner: String,
 }
@@ -117,24 +121,29 @@ impl Cable {
         let pair = |one: String, other: String| {
             format!("link add {one} numtxqueues 1 numrxqueues 1 type veth peer {other} numtxqueues 1 numrxqueues 1")
         };
-        let outer = |plug: &Plug| {
-            format!(
-                "index {} name {} address {} netns {}",
-                index(plug.mac),
-                plug.device,
-                mac(plug.mac),
-                plug.namespace
-            )
-        };
         let plugs = [&self.a, &self.b];
         match &self.namespace {
-            None if plugs.iter().any(|plug| plug.is_guest) => Vec::new(),
-            None => vec![pair(outer(&self.a), outer(&self.b))],
+            None if plugs.iter().any(|plug| plug.is_guest || plug.is_far) => Vec::new(),
+            None => vec![pair(self.a.outer(), self.b.outer())],
             Some(own) => plugs
                 .iter()
-                .filter(|plug| !plug.is_guest)
-                .map(|plug| pair(outer(plug), format!("name {} netns {own}", plug.inner)))
+                .filter(|plug| !plug.is_guest && !plug.is_far)
+                .map(|plug| pair(plug.outer(), format!("name {} netns {own}", plug.inner)))
                 .collect(),
+        }
+    }
+
+    /// The name and the namespace of the device at the wire to the other machine: the near end's
+    /// own, or in the cable's namespace the far end's.
+    pub(crate) fn at_wire(&self) -> String {
+        let (near, far) = if self.a.is_far {
+            (&self.b, &self.a)
+        } else {
+            (&self.a, &self.b)
+        };
+        match &self.namespace {
+            None => near.outer(),
+            Some(own) => format!("name {} netns {own}", far.inner),
         }
     }
 
@@ -175,7 +184,7 @@ impl Cable {
     pub(crate) fn devices(&self) -> Vec<(&str, &str)> {
         let mut devices = Vec::new();
         for plug in [&self.a, &self.b] {
-            if !plug.is_guest {
+            if !plug.is_guest && !plug.is_far {
                 devices.push((plug.namespace.as_str(), plug.device.as_str()));
             }
             if let Some(own) = &self.namespace {
@@ -189,6 +198,19 @@ impl Cable {
     pub(crate) fn direction(&self, device: &str) -> String {
         let to = if device == self.a.inner { &self.a } else { &self.b };
         format!("{} towards {}", self.name, to.at)
+    }
+}
+
+impl Plug {
+    /// Its device's number, name, address and namespace, as `ip link add` wants them.
+    fn outer(&self) -> String {
+        format!(
+            "index {} name {} address {} netns {}",
+            index(self.mac),
+            self.device,
+            mac(self.mac),
+            self.namespace
+        )
     }
 }
 

@@ -21,7 +21,9 @@ mod process;
 mod program;
 mod record;
 pub mod warden;
+mod wire;
 
+pub(crate) use build::missing_tools;
 pub use build::{missing, offloads};
 pub use counters::{Counters, Fragments};
 pub(crate) use counters::{DeviceCounters, HostRate, cpu as process_cpu, devices as device_counters};
@@ -30,6 +32,8 @@ pub use host::{DEVICE, Host};
 pub use program::use_program;
 pub(crate) use program::{Build, lab as lab_program, switch as switch_program, switch_build, use_switch};
 pub use record::clean;
+pub use wire::Tag;
+pub(crate) use wire::{Side, Wire, is_name as is_device_name};
 
 use crate::results::Loss;
 use crate::topology::Topology;
@@ -56,11 +60,28 @@ impl Bed {
     /// # Errors
     /// What [`missing`] returns; a name in use; a failed command. All set-up is undone.
     pub fn build(topology: &Topology) -> Result<Bed> {
-        if let Some(reason) = missing(topology) {
+        Bed::build_part(topology, None)
+    }
+
+    /// Makes the part of a testbed that is on this machine of two; none: all of it.
+    ///
+    /// # Errors
+    /// As [`Bed::build`].
+    pub(crate) fn build_part(topology: &Topology, part: Option<(Side, &Wire)>) -> Result<Bed> {
+        let reason = match part {
+            Some((Side::Switch, _)) => missing_tools(),
+            _ => missing(topology),
+        };
+        if let Some(reason) = reason {
             anyhow::bail!("{reason}");
         }
         let record = Record::begin()?;
-        let plan = Plan::of(topology, record.id()).and_then(|plan| Ok((plan, Warden::start(record.id())?)));
+        let plan = Plan::of(topology, record.id()).and_then(|mut plan| {
+            if let Some((side, wire)) = part {
+                plan.keep(side, wire)?;
+            }
+            Ok((plan, Warden::start(record.id())?))
+        });
         let (plan, warden) = match plan {
             Ok(made) => made,
             Err(error) => {
@@ -160,13 +181,10 @@ impl Bed {
     }
 
     fn ends(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.plan.cables.iter().flat_map(|cable| {
-            let (a, b) = (&cable.a, &cable.b);
-            [
-                (a.at.as_str(), b.at.as_str(), a.device.as_str()),
-                (b.at.as_str(), a.at.as_str(), b.device.as_str()),
-            ]
-        })
+        let both = self.plan.cables.iter();
+        let both = both.flat_map(|cable| [(&cable.a, &cable.b), (&cable.b, &cable.a)]);
+        both.filter(|(own, _)| !own.is_far)
+            .map(|(own, other)| (own.at.as_str(), other.at.as_str(), own.device.as_str()))
     }
 
     /// A host.

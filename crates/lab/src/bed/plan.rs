@@ -5,6 +5,7 @@ use super::cable::{Cable, Plug, Rate, inner};
 use super::guest::memory;
 use super::host::{DEVICE, Host, UNDERLAY};
 use super::names::{device, namespace};
+use super::wire::{Side, Wire};
 use crate::topology::{Control, Topology};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -61,6 +62,7 @@ impl Plan {
                 rate: Rate::of(link, topology),
                 delay: link.delay,
                 serial: link.serial,
+                to_wire: None,
                 name,
             };
             plan.cables.push(cable);
@@ -98,6 +100,7 @@ impl Plan {
                     .hosts
                     .iter()
                     .any(|host| host.name == at && memory(host).is_some()),
+                is_far: false,
                 inner: inner(at),
             });
         }
@@ -110,8 +113,31 @@ impl Plan {
             device: device(at, to, ordinal),
             mac: address(2, number),
             is_guest: false,
+            is_far: false,
             inner: inner(at),
         })
+    }
+
+    /// Leaves what is on one of two machines. Rates and delays of cables between them are on the
+    /// hosts' side.
+    pub(crate) fn keep(&mut self, side: Side, wire: &Wire) -> Result<()> {
+        let is_far = |at: &str| self.hosts.contains_key(at) == (side == Side::Switch);
+        for (number, cable) in self.cables.iter_mut().enumerate() {
+            cable.a.is_far = is_far(&cable.a.at);
+            cable.b.is_far = is_far(&cable.b.at);
+            if cable.a.is_far == cable.b.is_far {
+                continue;
+            }
+            if side == Side::Switch {
+                (cable.namespace, cable.rate, cable.delay, cable.serial) = (None, None, 0, false);
+            }
+            cable.to_wire = Some(wire.link(number, &cable.at_wire())?);
+        }
+        self.cables.retain(|cable| !(cable.a.is_far && cable.b.is_far));
+        if side == Side::Switch {
+            self.hosts.clear();
+        }
+        Ok(())
     }
 
     /// The namespaces in which switches run.
@@ -178,6 +204,42 @@ mod tests {
                 "oxvs-lab-1-0-switch/s1-s2.2",
             ]
         );
+    }
+
+    #[test]
+    fn two_machines_have_the_hosts_and_the_bridges_with_the_rates_on_the_hosts_side() {
+        use crate::bed::wire::Tag;
+        let text = "host = [{ name = 'A', address = [] }, { name = 'B', address = [] }, { name = 'C', address = [] }, { name = 'D', address = [] }]
+             bridge = [{ name = 's1' }, { name = 's2' }]
+             link = [{ a = { at = 's1' }, b = { at = 's2' }, delay = 5 }, { a = { at = 'A' }, b = { at = 's1' } },
+                     { a = { at = 's2' }, b = { at = 'B' }, rate = 1000000 }, { a = { at = 'C' }, b = { at = 'D' } }]";
+        let part = |side| {
+            let mut plan = plan(text).unwrap();
+            plan.keep(side, &Wire::new("w", Tag::Vlan, (None, None))).unwrap();
+            plan
+        };
+        let lines = |plan: &Plan| -> Vec<String> { plan.cables.iter().filter_map(|c| c.to_wire.clone()).collect() };
+        let hosts = part(Side::Hosts);
+        assert_eq!(
+            lines(&hosts),
+            [
+                "link add link w index 1001 name eth0 address 02:00:00:01:00:01 netns oxvs-lab-1-0-host-A mtu 1500 type vlan id 101",
+                "link add link w name to-s2 netns oxvs-lab-1-0-cable-s2-B mtu 1500 type vlan id 102",
+            ]
+        );
+        let made = |plan: &Plan| -> usize { plan.cables.iter().map(|cable| cable.links().len()).sum() };
+        assert_eq!((hosts.cables.len(), hosts.hosts.len(), made(&hosts)), (3, 4, 2));
+        let switch = part(Side::Switch);
+        assert_eq!(
+            lines(&switch),
+            [
+                "link add link w index 1004 name s1-A address 02:00:00:02:00:04 netns oxvs-lab-1-0-switch mtu 1500 type vlan id 101",
+                "link add link w index 1005 name s2-B address 02:00:00:02:00:05 netns oxvs-lab-1-0-switch mtu 1500 type vlan id 102",
+            ]
+        );
+        assert_eq!((switch.cables.len(), switch.hosts.len(), made(&switch)), (3, 0, 2));
+        let names = switch.namespaces();
+        assert_eq!(names, ["oxvs-lab-1-0-switch", "oxvs-lab-1-0-cable-s1-s2"]);
     }
 
     #[test]

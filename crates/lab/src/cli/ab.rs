@@ -76,6 +76,7 @@ impl Ab {
             budget: self.budget.map(|minutes| minutes * 60.0),
             until_decided: false,
             in_guest: false,
+            remote: None,
         };
         let outcome = run_turns(&options, programs, self.repetitions, &stop)?;
         ensure!(outcome.wanted > 0, "nothing of this can be run here");

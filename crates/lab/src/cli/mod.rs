@@ -22,6 +22,8 @@ Examples:
   oxvs lab run S0.rtt.l3 --switch oxvs --switch bridge
   oxvs lab run my.toml --full --out results      an experiment of your own, at length
   oxvs lab run --full --out results --budget 60  an hour of everything; the same command continues it
+  oxvs lab run S0.rtt.l3 --remote root@far --wire eth1=eth1
+                                                 the switch on another machine, the hosts on this one
   oxvs lab watch results                         the run live in a terminal
   oxvs lab report results                        a page with figures, tables and verdicts
   oxvs lab compare results-before results-after  the differences between two runs
@@ -115,6 +117,9 @@ enum Command {
     /// Removes a testbed when the run that made it has ended; started by `run`
     #[command(hide = true)]
     Warden { id: String },
+    /// Runs switches for `run --remote` of another machine, over its input and output
+    #[command(hide = true)]
+    RemoteSwitch,
     /// Delays frames in a cable's namespace; started by `run`
     #[command(hide = true)]
     Cable {
@@ -166,6 +171,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
         Command::Warden { id } => crate::bed::warden::watch(&id),
+        Command::RemoteSwitch => crate::systems::remote::main(std::io::stdin(), std::io::stdout().lock()),
         Command::Cable { a, b, pace } => crate::bed::delay::main(pace, &a, &b),
     };
     told(done.map(|()| ExitCode::SUCCESS))

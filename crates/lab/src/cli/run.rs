@@ -1,9 +1,11 @@
 //! `oxvs lab run`.
 
+use crate::bed::Tag;
 use crate::guest;
 use crate::results;
 use crate::run::{End, Options, Outcome, Stop, decisions, reasons, run, span};
 use crate::scenario::{Profile, Scenario, built_in, find};
+use crate::systems::remote;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::fs::File;
@@ -42,6 +44,22 @@ pub(super) struct Run {
     /// Run in a virtual machine, with all that Debian's kernel has
     #[arg(long)]
     in_guest: bool,
+    /// Run the switches on another machine, reached by ssh as root and without a password; the
+    /// hosts stay on this one. It needs the same build of oxvs
+    #[arg(long, value_name = "HOST", requires = "wire", conflicts_with_all = ["in_guest", "inside"])]
+    remote: Option<String>,
+    /// The network devices that join the two machines, here and there
+    #[arg(long, value_name = "HERE=THERE", requires = "remote", value_parser = remote::Options::wire)]
+    wire: Option<(String, String)>,
+    /// What tells the cables apart on the wire
+    #[arg(long, value_enum, default_value_t, requires = "remote")]
+    tag: Tag,
+    /// The program on the other machine
+    #[arg(long, value_name = "PATH", default_value = "oxvs", requires = "remote")]
+    remote_program: String,
+    /// What is started in place of ssh, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "remote")]
+    ssh: String,
     /// This is the virtual machine; said by `--in-guest`
     #[arg(long, hide = true)]
     inside: bool,
@@ -78,9 +96,22 @@ impl Run {
             budget: self.budget.map(|minutes| minutes * 60.0),
             until_decided: self.until_decided,
             in_guest: self.inside,
+            remote: self.remote(),
         };
         let outcome = run(&options, &stop)?;
         self.tell(&options, &outcome)
+    }
+
+    fn remote(&self) -> Option<remote::Options> {
+        let (here, there) = self.wire.clone()?;
+        Some(remote::Options {
+            host: self.remote.clone()?,
+            program: self.remote_program.clone(),
+            ssh: self.ssh.clone(),
+            here,
+            there,
+            tag: self.tag,
+        })
     }
 
     /// The same in virtual machines, which needs neither root nor features of this machine's

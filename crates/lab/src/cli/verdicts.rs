@@ -57,6 +57,7 @@ fn against_itself(budget: f64) -> Result<Rates> {
         budget: Some(60.0 * budget),
         until_decided: false,
         in_guest: false,
+        remote: None,
     };
     eprintln!("A against A: {EXPERIMENT}, at most {budget} minutes");
     let outcome = run_turns(&options, Builds::of_one()?, REPETITIONS, &Stop::on_signals()?)?;

@@ -9,7 +9,7 @@ mod difference;
 mod itself;
 mod junit;
 
-use crate::results::{Results, Sample};
+use crate::results::{Remote, Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
 use crate::stats::{Repeated, Series};
 use difference::{Difference, delta, spread};
@@ -278,6 +278,11 @@ fn remarks(a: &Results, b: &Results) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(difference) = b.run.machine.differs(&a.run.machine) {
         remarks.push(format!("the second run was made on another machine: {difference}"));
+    }
+    if let Some(difference) = Remote::differ(b.run.remote.as_ref(), a.run.remote.as_ref()) {
+        remarks.push(format!(
+            "the second run was made with another machine for the switch: {difference}"
+        ));
     }
     if a.run.profile != b.run.profile {
         remarks.push(

@@ -3,7 +3,7 @@
 use super::looks;
 use super::summary::Summary;
 use super::svg::number;
-use crate::results::{Machine, Results};
+use crate::results::{Machine, Results, Run};
 use crate::scenario::{Profile, Scenario};
 use std::collections::BTreeMap;
 
@@ -27,21 +27,29 @@ pub(crate) fn summary(results: &Results, scenarios: &[Scenario]) -> String {
         Profile::Full => "It is the full profile, with the studies' own values, durations and repetitions.",
     };
     let place = if run.in_guest { "in a virtual machine on" } else { "on" };
-    let machine = &run.machine;
+    let of = |machine: &Machine| {
+        format!(
+            "{} {} ({}), Linux {}",
+            machine.cores,
+            if machine.cores == 1 { "processor" } else { "processors" },
+            machine.cpu,
+            machine.kernel.split(' ').next().unwrap_or_default(),
+        )
+    };
+    let second = run.remote.as_ref().map_or_else(String::new, |remote| {
+        format!(", the switches on another with {}", of(&remote.machine))
+    });
     let names = if names.is_empty() {
         "no switch yet".to_owned()
     } else {
         names.join(", ")
     };
     format!(
-        "{} samples from {} of {} experiments on {names}, {place} a machine with {} {} ({}), Linux {}.{when} {profile}",
+        "{} samples from {} of {} experiments on {names}, {place} a machine with {}{second}.{when} {profile}",
         results.samples.len(),
         measured.count(),
         scenarios.len(),
-        machine.cores,
-        if machine.cores == 1 { "processor" } else { "processors" },
-        machine.cpu,
-        machine.kernel.split(' ').next().unwrap_or_default(),
+        of(&run.machine),
     )
 }
 
@@ -54,8 +62,20 @@ pub(crate) fn list(things: &[String]) -> String {
     }
 }
 
-/// The description of the machine.
-pub(crate) fn machine(machine: &Machine, in_guest: bool) -> Vec<(String, String)> {
+/// The description of a run's machine, or of both.
+pub(crate) fn machines(run: &Run) -> Vec<(String, String)> {
+    let mut facts = machine(&run.machine, run.in_guest);
+    if let Some(remote) = &run.remote {
+        facts.push(("The switches' machine".to_owned(), remote.host.clone()));
+        facts.push(("Wire to it".to_owned(), remote.wire.clone()));
+        let its = |(name, text): (String, String)| (format!("Its {}", name.to_lowercase()), text);
+        facts.extend(machine(&remote.machine, false).into_iter().map(its));
+    }
+    facts
+}
+
+/// The description of a machine.
+fn machine(machine: &Machine, in_guest: bool) -> Vec<(String, String)> {
     let memory = format!("{:.1} GiB", machine.memory as f64 / (1u64 << 30) as f64);
     let kind = match (in_guest, machine.virtualized) {
         (true, _) => "a virtual machine of the laboratory's own",

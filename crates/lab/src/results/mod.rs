@@ -30,6 +30,9 @@ pub struct Run {
     pub in_guest: bool,
     /// Where, as it was found at the beginning.
     pub machine: Machine,
+    /// The machine that the switches ran on; none: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
     /// Descriptions of the systems under test, by name.
     pub systems: BTreeMap<String, String>,
     /// By id.
@@ -50,9 +53,40 @@ impl Run {
             seed,
             in_guest: false,
             machine: Machine::default(),
+            remote: None,
             systems: BTreeMap::new(),
             scenarios: BTreeMap::new(),
             invocations: Vec::new(),
+        }
+    }
+}
+
+/// A second machine, which the switches run on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remote {
+    /// Its name, as ssh takes it.
+    pub host: String,
+    /// The devices of the wire, here and there, and how it carries cables.
+    pub wire: String,
+    /// The machine.
+    pub machine: Machine,
+}
+
+impl Remote {
+    /// The differences of two runs' second machines that forbid mixing their results; none if there
+    /// are none.
+    pub fn differ(one: Option<&Remote>, other: Option<&Remote>) -> Option<String> {
+        match (one, other) {
+            (None, None) => None,
+            (None, Some(there)) => Some(format!("its switch was here, not on {}", there.host)),
+            (Some(there), None) => Some(format!("its switch was on {}, not here", there.host)),
+            (Some(one), Some(other)) if one.wire != other.wire => {
+                Some(format!("wire '{}', not '{}'", one.wire, other.wire))
+            }
+            (Some(one), Some(other)) => {
+                let difference = one.machine.differs(&other.machine);
+                difference.map(|difference| format!("the switch's {difference}"))
+            }
         }
     }
 }
@@ -154,7 +188,8 @@ pub struct Sample {
     /// Where packets were lost.
     #[serde(default)]
     pub losses: Vec<Loss>,
-    /// Processor seconds by user: the system, `lab`, all.
+    /// Processor seconds by user: the system, `lab`, all; of a switch on another machine `remote`,
+    /// all of that one.
     #[serde(default)]
     pub cpu: BTreeMap<String, f64>,
     /// Average number of processors busy with other work.

@@ -6,7 +6,7 @@
 //! - `run.json` is replaced whole.
 //! - Two processes never write to one directory: the writer holds a lock on `lock`.
 
-use super::{Experiment, FORMAT, Record, Run, Sample, Skipped};
+use super::{Experiment, FORMAT, Record, Remote, Run, Sample, Skipped};
 use crate::scenario::Profile;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -377,6 +377,9 @@ fn same(old: Run, fresh: &Run) -> Result<Run> {
     );
     if let Some(difference) = old.machine.differs(&fresh.machine) {
         bail!("it was made on another machine: {difference}");
+    }
+    if let Some(difference) = Remote::differ(old.remote.as_ref(), fresh.remote.as_ref()) {
+        bail!("it was made with another machine for the switch: {difference}");
     }
     Ok(old)
 }

@@ -20,6 +20,7 @@ mod stop;
 mod turns;
 mod validity;
 
+pub(crate) use cpu::Usage;
 pub use decide::decisions;
 pub use engine::{End, Outcome};
 pub(crate) use progress::span;
@@ -30,6 +31,7 @@ use crate::awake::Awake;
 use crate::results::{Experiment, Invocation, Machine, Record, Run, Skipped, Store};
 use crate::scenario::{Profile, Scenario};
 use crate::systems::System;
+use crate::systems::remote::{self, Peer};
 use anyhow::{Context, Result};
 use engine::{Engine, Stage};
 use plan::Job;
@@ -53,6 +55,8 @@ pub struct Options {
     pub until_decided: bool,
     /// This is a virtual machine of the laboratory's own.
     pub in_guest: bool,
+    /// The machine that the switches run on; none: this one.
+    pub remote: Option<remote::Options>,
 }
 
 /// Runs everything without a sample.
@@ -62,25 +66,27 @@ pub struct Options {
 /// written. Recorded results are kept.
 pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let began = Instant::now();
-    let systems = crate::systems::all();
+    let peer = options.remote.as_ref().map(Peer::connect).transpose()?;
+    let systems = peer.as_ref().map_or_else(crate::systems::all, Peer::systems);
     let chosen = select::choose(&options.scenarios, &systems, &options.switches, options.profile)?;
-    let mut store = open(options)?;
+    let mut store = open(options, peer.as_deref())?;
     enter(&mut store, options, &systems, &chosen)?;
     begin(&mut store)?;
     for skipped in &chosen.skipped {
         store.append(Record::Skipped(skipped.clone()))?;
     }
-    let mut stage = stage::Here::new(systems, options.profile);
+    let mut stage = stage::Here::new(systems, options.profile, peer.as_ref().map(|peer| peer.wire().clone()));
     go(options, chosen.jobs, &mut store, &mut stage, stop, began)
 }
 
 /// The store of a run: a new one, or the one to go on with.
-fn open(options: &Options) -> Result<Store> {
+fn open(options: &Options, peer: Option<&Peer>) -> Result<Store> {
     let mut machine = Machine::here();
     machine.offloads = crate::bed::offloads();
     let fresh = Run {
         in_guest: options.in_guest,
         machine,
+        remote: peer.map(Peer::described),
         ..Run::new(options.profile, seed())
     };
     Store::open(&options.out, fresh)

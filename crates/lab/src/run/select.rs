@@ -143,9 +143,7 @@ fn consider(scenario: &Scenario, system: &dyn System, cells: &[Cell]) -> Conside
             }
         };
         let reason = reason.or_else(|| super::observe::missing(&cell.setup));
-        let openflow =
-            || (cell.setup.needs_openflow() && system.name() == "bridge").then(|| "it has no OpenFlow".to_owned());
-        reasons.push(reason.or_else(openflow));
+        reasons.push(reason.or_else(|| system.cannot_observe(&cell.setup)));
     }
     let skip = |at, reason: &str| Skipped {
         scenario: scenario.id.clone(),

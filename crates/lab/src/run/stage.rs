@@ -8,11 +8,11 @@ use super::observe;
 use super::series::{Recorded, Recorder};
 use super::stop::Stop;
 use super::validity::{self, Clocks};
-use crate::bed::{Bed, Fragments, Host};
+use crate::bed::{Bed, Fragments, Host, Side, Wire};
 use crate::controller::{self, Learning};
 use crate::results::{Acceleration, Loss};
 use crate::scenario::{Profile, Setup};
-use crate::systems::{Running, System};
+use crate::systems::{Elsewhere, Running, System};
 use crate::topology::{self, Topology};
 use crate::traffic::{Ends, Measured};
 use anyhow::{Context, Result, anyhow, bail};
@@ -26,6 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// This machine. A testbed stays for the next system with the same hosts and cables.
 pub(crate) struct Here {
     pub(crate) systems: Vec<Box<dyn System>>,
+    /// The wire to the switches' machine; none: they are here.
+    wire: Option<Wire>,
     ground: Option<Rc<Ground>>,
     controls: Rc<RefCell<Controls>>,
 }
@@ -40,9 +42,10 @@ pub(crate) struct Ground {
 }
 
 impl Here {
-    pub(crate) fn new(systems: Vec<Box<dyn System>>, profile: Profile) -> Here {
+    pub(crate) fn new(systems: Vec<Box<dyn System>>, profile: Profile, wire: Option<Wire>) -> Here {
         Here {
             systems,
+            wire,
             ground: None,
             controls: Rc::new(RefCell::new(Controls::new(profile))),
         }
@@ -54,7 +57,8 @@ impl Here {
             return Ok(ground.clone());
         }
         self.ground = None;
-        let bed = Bed::build(topology).context("the testbed")?;
+        let part = self.wire.as_ref().map(|wire| (Side::Hosts, wire));
+        let bed = Bed::build_part(topology, part).context("the testbed")?;
         let ends = Ends::of(&bed, topology).context("the testbed's hosts")?;
         let (acceleration, guest_speed) = controls::acceleration(&bed, &ends).context("the testbed's guests")?;
         let ground = Rc::new(Ground {
@@ -178,6 +182,8 @@ pub(crate) struct Table {
 struct Counted {
     usage: Usage,
     system: f64,
+    /// Of the switch's machine, if it is another.
+    elsewhere: Option<Elsewhere>,
     at: Instant,
 }
 
@@ -302,6 +308,7 @@ impl Table {
         Counted {
             usage: Usage::now(),
             system: self.running.cpu(),
+            elsewhere: self.running.elsewhere(),
             at: Instant::now(),
         }
     }
@@ -423,16 +430,25 @@ impl Measurement {
         self.seconds = to.at.saturating_duration_since(from.at).as_secs_f64();
         let usage = to.usage.since(from.usage);
         let system = (to.system - from.system).max(0.0);
-        // The system's processes descend from this one too.
-        let lab = (usage.own - system).max(0.0);
+        // The system's processes descend from this one too, unless they are elsewhere.
+        let here = if to.elsewhere.is_none() { system } else { 0.0 };
+        let lab = (usage.own - here).max(0.0);
         self.cpu = BTreeMap::from(
             [("system", system), ("lab", lab), ("all", usage.all)].map(|(name, seconds)| (name.to_owned(), seconds)),
         );
         if self.seconds > 0.0 {
-            self.load = (usage.all - system - lab - usage.packets).max(0.0) / self.seconds;
+            self.load = (usage.all - here - lab - usage.packets).max(0.0) / self.seconds;
             let urgent = (self.load - usage.nice / self.seconds).max(0.0);
             let processors = std::thread::available_parallelism().map_or(1.0, |number| number.get() as f64);
             self.validity.void.extend(validity::load(processors, urgent));
+        }
+        if let (Some(from), Some(to)) = (from.elsewhere, to.elsewhere) {
+            self.cpu.insert("remote".to_owned(), (to.all - from.all).max(0.0));
+            let other = (to.other - from.other) - (to.nice - from.nice).max(0.0);
+            let void = validity::load(to.processors as f64, other.max(0.0) / self.seconds.max(0.1));
+            self.validity
+                .void
+                .extend(void.map(|why| format!("on the switch's machine, {why}")));
         }
     }
 }

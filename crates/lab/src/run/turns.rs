@@ -69,7 +69,7 @@ pub fn run_turns(options: &Options, builds: Builds, repetitions: u32, stop: &Sto
     let began = Instant::now();
     let systems = crate::systems::all();
     let chosen = select::choose(&options.scenarios, &systems, &[SWITCH.to_owned()], options.profile)?;
-    let mut store = super::open(options)?;
+    let mut store = super::open(options, None)?;
     let mut jobs: Vec<Job> = chosen.jobs;
     for (scenario, job) in options.scenarios.iter().zip(&mut jobs) {
         job.rebuilds = true;
@@ -94,7 +94,7 @@ pub fn run_turns(options: &Options, builds: Builds, repetitions: u32, stop: &Sto
         store.append(Record::Skipped(skipped))?;
     }
     let mut stage = Turns {
-        here: stage::Here::new(systems, options.profile),
+        here: stage::Here::new(systems, options.profile, None),
         builds,
     };
     super::go(options, jobs, &mut store, &mut stage, stop, began)

@@ -8,6 +8,7 @@
 //!   features. `kernel_drops`: its drop counters.
 //! - `openvswitch`: oxvs, Open vSwitch in its kinds, and Mininet's switch, set up by `ovs-vsctl`.
 //!   `bridge`: the kernel's bridge, set up by `ip`, `bridge` and `tc`.
+//! - [`remote`]: each of them on another machine.
 
 mod bridge;
 pub(crate) mod daemon;
@@ -16,13 +17,15 @@ mod kernel;
 mod kernel_drops;
 mod layout;
 pub(crate) mod openvswitch;
+pub mod remote;
 pub(crate) mod script;
 
 use crate::bed::Bed;
 use crate::results::Loss;
-use crate::scenario::Watcher;
+use crate::scenario::{Setup, Watcher};
 use crate::topology::Topology;
 use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::process::Command;
 
@@ -45,6 +48,16 @@ pub trait System {
     /// Why it cannot run such a topology on this machine; none if it can.
     fn missing(&self, topology: &Topology) -> Option<String>;
 
+    /// Why it cannot do what a cell observes or wants of it; none if it can.
+    fn cannot_observe(&self, _setup: &Setup) -> Option<String> {
+        None
+    }
+
+    /// Why hosts of such a topology must be on its machine; none if they need not.
+    fn sets_up_hosts(&self, _topology: &Topology) -> Option<String> {
+        None
+    }
+
     /// Makes the bridges of a testbed with its hosts and cables, and waits until they forward.
     ///
     /// # Errors
@@ -59,6 +72,19 @@ pub struct Counted {
     pub datagrams: u64,
     /// Bytes of all frames. A segment that crosses the switch whole has one header.
     pub bytes: u64,
+}
+
+/// What has used the processors of a switch's machine so far, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Elsewhere {
+    /// Everything.
+    pub all: f64,
+    /// Neither the switch, nor the laboratory, nor the kernel's threads for packets.
+    pub other: f64,
+    /// Of `other`, processes of a lower priority than usual.
+    pub nice: f64,
+    /// How many processors the switch may use.
+    pub processors: usize,
 }
 
 /// What happens to a member of a bond.
@@ -89,6 +115,11 @@ pub trait Running {
 
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
+
+    /// The processors of its machine; none: it runs on this one.
+    fn elsewhere(&self) -> Option<Elsewhere> {
+        None
+    }
 
     /// Its drops so far, by cause and place: `port`, `policer`, `queue` and `upcall` at the port
     /// `BRIDGE:NEIGHBOUR`, or at an internal device, or `datapath` if it gives no more detail.

@@ -142,7 +142,7 @@ impl Page {
             rates: input.rates.as_ref().map(|rates| method::wrong(rates)),
             power: input.power.as_ref().map(|power| method::decides(power)),
             experiments: experiments.collect(),
-            machine: words::machine(&results.run.machine, results.run.in_guest),
+            machine: words::machines(&results.run),
             systems: results
                 .run
                 .systems

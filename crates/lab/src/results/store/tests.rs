@@ -11,6 +11,33 @@ fn run() -> Run {
     }
 }
 
+#[test]
+fn a_run_with_a_second_machine_goes_on_with_the_same_one_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let remote = |host: &str, wire: &str, kernel: &str| {
+        let machine = Machine {
+            kernel: kernel.to_owned(),
+            ..Machine::here()
+        };
+        Some(Remote {
+            host: host.to_owned(),
+            wire: wire.to_owned(),
+            machine,
+        })
+    };
+    let open = |remote| Store::open(&dir.path().join("run"), Run { remote, ..run() });
+    drop(open(remote("far", "a=b", "6.1")).unwrap());
+    drop(open(remote("far.example", "a=b", "6.1")).unwrap());
+    for (other, expected) in [
+        (None, "its switch was on far, not here"),
+        (remote("far", "a=c", "6.1"), "wire 'a=b', not 'a=c'"),
+        (remote("far", "a=b", "6.2"), "the switch's kernel '6.1', not '6.2'"),
+    ] {
+        let refused = format!("{:#}", open(other).unwrap_err());
+        assert!(refused.contains(expected), "{refused}");
+    }
+}
+
 fn sample(repetition: u32) -> Sample {
     Sample {
         scenario: "S0.x".to_owned(),

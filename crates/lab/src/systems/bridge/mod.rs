@@ -14,6 +14,7 @@ use super::script::Script;
 use super::{Gauge, MemberChange, Running, System};
 use crate::bed::{Bed, command};
 use crate::results::Loss;
+use crate::scenario::Setup;
 use crate::topology::{Control, QosKind, Topology, Tree};
 use anyhow::{Result, bail};
 use std::net::SocketAddr;
@@ -67,6 +68,10 @@ impl System for LinuxBridge {
             .or_else(|| lacks(Part::Bridge))
             .or_else(|| vlans(topology))
             .or_else(|| qos(topology))
+    }
+
+    fn cannot_observe(&self, setup: &Setup) -> Option<String> {
+        setup.needs_openflow().then(|| "it has no OpenFlow".to_owned())
     }
 
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>> {

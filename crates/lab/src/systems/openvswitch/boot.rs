@@ -245,9 +245,7 @@ fn other_tunnels(switch: &mut RunningSwitch, bridge: &str, tunnel: &TunnelLayout
 /// Hosts leave checksums and segmentation to their devices, which this datapath does not make up
 /// for: it would pass on packets with wrong checksums, and TCP would hang.
 pub(super) fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &Topology, bed: &Bed) -> Result<()> {
-    // Nor do Open vSwitch's tunnels, with TSO either.
-    let tunnels = kind == Kind::Tso && (topology.has_tunnels() || topology.is_cluster());
-    if !matches!(kind, Kind::Userspace | Kind::Afxdp) && !tunnels {
+    if !sets_up_hosts(kind, topology) {
         return Ok(());
     }
     for host in &topology.hosts {
@@ -266,6 +264,13 @@ pub(super) fn prepare_hosts(switch: &mut RunningSwitch, kind: Kind, topology: &T
         }
     }
     Ok(())
+}
+
+/// Whether hosts need to be told so.
+pub(super) fn sets_up_hosts(kind: Kind, topology: &Topology) -> bool {
+    // Open vSwitch's tunnels do not make up for it with TSO either.
+    let tunnels = kind == Kind::Tso && (topology.has_tunnels() || topology.is_cluster());
+    matches!(kind, Kind::Userspace | Kind::Afxdp) || tunnels
 }
 
 /// Why Mininet cannot be used.

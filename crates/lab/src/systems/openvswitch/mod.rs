@@ -237,6 +237,11 @@ impl System for Kind {
             .or_else(|| self.no_qos(topology))
     }
 
+    fn sets_up_hosts(&self, topology: &Topology) -> Option<String> {
+        boot::sets_up_hosts(*self, topology)
+            .then(|| "its hosts compute checksums and cut segments, which is set up on its own machine only".to_owned())
+    }
+
     fn start(&self, topology: &Topology, bed: &Bed) -> Result<Box<dyn Running>> {
         if let Some(reason) = self.missing(topology) {
             bail!("{reason}");
