@@ -79,7 +79,7 @@ guest() {
     local options=(--memory 1536 --timeout 3600 --program "$OXVS" --program tcpdump --program nft)
     [ "$1" = ipsec ] || options+=(--program "$dir/ike.tar")
     # ESP, and what AES with SHA-2 and AES-GCM need.
-    for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve nf_tables xfrm_user esp4 esp6 authenc echainiv \
+    for module in veth tun sch_ingress cls_bpf ip_gre ip6_gre geneve nf_tables nft_objref xfrm_user esp4 esp6 authenc echainiv \
         seqiv gcm ctr ghash_generic sha512_generic drbg jitterentropy_rng; do
         options+=(--module "$module")
     done
