@@ -238,6 +238,8 @@ fn a_switch_is_measured_over_real_ssh() {
 /// In a guest, whose kernel has VLAN devices: both machines are there, one of them a namespace.
 const GUEST: &str = r#"
 set -e
+# The two share their processors.
+export OXVS_LAB_ANY_LOAD=
 cat >/ssh <<'END'
 while [ "$1" = -o ]; do shift 2; done
 machine=$1; shift
