@@ -34,9 +34,9 @@ const PRIORITY: u32 = 0x6f78_0000;
 pub struct IpsecBlocks {
     requests: Netlink,
     events: Netlink,
-    firewall: Firewall,
-    /// Of both parts' events.
-    either: OwnedFd,
+    firewall: io::Result<Firewall>,
+    /// Says when either has events.
+    any_event: OwnedFd,
     priority: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct Blocked {
     /// The other ends whose unencrypted packets cannot be blocked, and why.
     pub failed: BTreeMap<IpsecPeer, io::Error>,
     /// Why the firewall does not block them too.
-    pub unguarded: Option<io::Error>,
+    pub firewall_error: Option<io::Error>,
 }
 
 impl IpsecBlocks {
@@ -59,16 +59,16 @@ impl IpsecBlocks {
     pub fn open(rundir: &Path) -> io::Result<IpsecBlocks> {
         let priority = priority(rundir);
         let events = xfrm::subscribe()?;
-        let firewall = Firewall::open(priority & 0xffff)?;
-        let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for fd in [events.as_fd(), firewall.fd()] {
-            epoll::add(&either, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        let firewall = Firewall::open(priority & 0xffff);
+        let any_event = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for fd in [events.as_fd()].into_iter().chain(firewall.iter().map(Firewall::fd)) {
+            epoll::add(&any_event, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         Ok(IpsecBlocks {
             requests: xfrm::open()?,
             events,
             firewall,
-            either,
+            any_event,
             priority,
         })
     }
@@ -82,7 +82,10 @@ impl IpsecBlocks {
         if peers.is_empty() {
             return Ok(done);
         }
-        done.unguarded = self.firewall.add(peers).err();
+        done.firewall_error = match &mut self.firewall {
+            Ok(firewall) => firewall.add(peers).err(),
+            Err(error) => Some(io::Error::new(error.kind(), format!("the kernel's firewall: {error}"))),
+        };
         let present = xfrm::blocking(&mut self.requests, self.priority)?;
         let mut present: BTreeSet<_> = present.iter().map(|own| (own.direction, own.selector)).collect();
         for peer in peers {
@@ -113,14 +116,12 @@ impl IpsecBlocks {
         let all = peers.iter().flat_map(xfrm::selectors);
         let kept: BTreeSet<_> = all.map(|(direction, selector)| (direction as u8, selector)).collect();
         let present = xfrm::blocking(&mut self.requests, self.priority)?;
-        // Without policies there was no table, unless somebody has just removed them.
-        if !present.is_empty() || self.firewall.blocks() {
-            // Without `nft` there is none.
-            let _ = match peers.is_empty() {
-                true => self.firewall.remove(),
-                false => self.firewall.set(peers),
-            };
-        }
+        let firewall = match &mut self.firewall {
+            Ok(firewall) if !firewall.is_there() => Ok(()),
+            Ok(firewall) if peers.is_empty() => firewall.remove(),
+            Ok(firewall) => firewall.set(peers),
+            Err(_) => Ok(()),
+        };
         for policy in present {
             if !kept.contains(&(policy.direction, policy.selector)) {
                 match self.requests.request(xfrm::unblock(&policy)) {
@@ -129,12 +130,12 @@ impl IpsecBlocks {
                 }
             }
         }
-        Ok(())
+        firewall
     }
 
     /// Readable when policies may have gone.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.either.as_fd()
+        self.any_event.as_fd()
     }
 
     /// How many packets the kernel has dropped in its network namespace because of policies, by
@@ -142,7 +143,7 @@ impl IpsecBlocks {
     /// policy. `None` if it does not count them.
     pub fn blocked_by_kernel(&self) -> Option<Vec<(&'static str, u64)>> {
         let mut counted = count(&std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").ok()?);
-        let (received, sent) = self.firewall.dropped();
+        let [received, sent] = self.firewall.as_ref().map(Firewall::dropped).unwrap_or_default();
         for (name, packets) in &mut counted {
             *packets += match *name {
                 "ipsec_in_blocked" => received,
@@ -155,7 +156,7 @@ impl IpsecBlocks {
 
     /// Whether policies may have gone since the last call. Never waits.
     pub fn may_have_lost(&mut self) -> bool {
-        let mut lost = self.firewall.may_be_gone();
+        let mut lost = self.firewall.as_mut().is_ok_and(Firewall::may_be_gone);
         let mut buffer = vec![0; 32 * 1024];
         loop {
             match self.events.receive(&mut buffer) {

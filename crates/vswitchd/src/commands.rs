@@ -118,11 +118,14 @@ fn connection_events(state: &State) -> Vec<(&'static str, u64)> {
     conntrack.statistics().named().chain(fragments).collect()
 }
 
-/// What workers and the kernel count of events, with their names.
-fn counted_events(state: &State) -> Vec<(&'static str, u64)> {
+/// What workers and the kernel count of events, with their names; `wanted`: only that one is looked
+/// at.
+fn counted_events(state: &State, wanted: Option<&str>) -> Vec<(&'static str, u64)> {
     let mut events = state.dp().offload_events();
     events.extend(connection_events(state));
-    events.extend(state.bridges.borrow().blocked_by_kernel());
+    if wanted.is_none_or(|name| name.starts_with("ipsec_")) {
+        events.extend(state.bridges.borrow().blocked_by_kernel());
+    }
     events
 }
 
@@ -137,7 +140,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         }
         let drops = counted.dp().drops();
         let drops = drops.into_iter().map(|(cause, packets)| (cause.name(), packets));
-        for (name, count) in drops.chain(counted_events(&counted)) {
+        for (name, count) in drops.chain(counted_events(&counted, None)) {
             if count > 0 {
                 let _ = writeln!(out, "{name:<24} total: {count}");
             }
@@ -150,7 +153,7 @@ fn coverage(server: &Server, state: &Rc<State>) {
         let name = args.first().map(String::as_str).unwrap_or_default();
         let cause = DropCause::ALL.iter().position(|cause| cause.name() == name);
         let drops = cause.map(|at| counted.dp().drops()[at].1);
-        let mut events = counted_events(&counted).into_iter();
+        let mut events = counted_events(&counted, Some(name)).into_iter();
         let event = events.find(|(known, _)| *known == name).map(|(_, count)| count);
         match drops.or(event).or_else(|| telemetry::coverage::read(name)) {
             Some(total) => Ok(format!("{total}\n")),

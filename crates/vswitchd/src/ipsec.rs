@@ -20,7 +20,7 @@ pub(crate) struct Ipsec {
     kept: Option<BTreeSet<IpsecPeer>>,
     /// Why the kernel's firewall does not stand in for policies that others have removed, as last
     /// logged.
-    unguarded: Option<String>,
+    firewall_error: Option<String>,
     /// Whether there is ESP over IPv4 and over IPv6, and when that was asked.
     esp: BTreeMap<bool, (Instant, Result<(), String>)>,
 }
@@ -46,7 +46,7 @@ impl Ipsec {
         let Blocked {
             added,
             failed,
-            unguarded,
+            firewall_error,
         } = match self.open().and_then(|blocks| blocks.add(peers)) {
             Ok(blocked) => blocked,
             Err(error) => {
@@ -56,7 +56,7 @@ impl Ipsec {
             }
         };
         secured.added = added;
-        self.tell(unguarded);
+        self.warn_once(firewall_error);
         for peer in peers {
             let error = match failed.get(peer) {
                 Some(error) => Some(format!("IPsec: cannot block unencrypted packets ({error})")),
@@ -107,15 +107,15 @@ impl Ipsec {
         counted.unwrap_or_default()
     }
 
-    fn tell(&mut self, unguarded: Option<io::Error>) {
-        let unguarded = unguarded.map(|error| error.to_string());
-        if let Some(error) = unguarded.as_ref().filter(|_| unguarded != self.unguarded) {
+    fn warn_once(&mut self, error: Option<io::Error>) {
+        let error = error.map(|error| error.to_string());
+        if let Some(text) = error.as_ref().filter(|_| error != self.firewall_error) {
             tracing::warn!(
                 target: "tunnel",
-                "{error}: packets of tunnels with IPsec can pass unencrypted while other programs remove policies"
+                "{text}: packets of tunnels with IPsec can pass unencrypted while other programs remove policies"
             );
         }
-        self.unguarded = unguarded;
+        self.firewall_error = error;
     }
 
     fn open(&mut self) -> io::Result<&mut IpsecBlocks> {

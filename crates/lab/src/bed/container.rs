@@ -79,7 +79,10 @@ pub(super) fn start(
 ) -> Result<Vec<(String, Container)>> {
     let mut started = Vec::new();
     let mut podman = None;
-    for host in topology.hosts.iter().filter(|host| is_container(host)) {
+    // Another machine may have the hosts.
+    let planned = |host: &&crate::topology::Host| hosts.iter().any(|made| made.name == host.name);
+    let containers = topology.hosts.iter().filter(|host| is_container(host));
+    for host in containers.filter(planned) {
         let podman = match &podman {
             Some(podman) => podman,
             None => {
@@ -128,6 +131,9 @@ pub(crate) fn is_monitor(maker: u32, pid: u32, name: &str) -> bool {
 /// Podman's program that keeps a container. It is no descendant of the process that starts it.
 const MONITOR: &str = "conmon";
 
+/// Podman's programs.
+const PROCESSES: [&str; 4] = ["podman", MONITOR, "crun", "runc"];
+
 /// The runtime with which Podman can run a container here, tried once; otherwise the reason why
 /// none can.
 fn runtime() -> &'static Result<&'static str, String> {
@@ -150,13 +156,14 @@ fn runtime() -> &'static Result<&'static str, String> {
     })
 }
 
-/// Runs a program in a container without a network.
+/// Runs the laboratory's program in a container without a network; the bed's file system may not
+/// let programs run.
 fn attempt(runtime: &str) -> Result<()> {
     let record = Record::begin()?;
     let warden = Warden::start(record.id());
     let tried = Podman::set_up(record.directory(), record.id(), runtime)
         .and_then(|podman| podman.start("attempt", "none"))
-        .and_then(|container| run(&mut container.command(false, &["true"])));
+        .and_then(|container| run(&mut container.command(false, &[PROGRAM, "--help"])));
     let removed = record.remove();
     drop(warden?);
     tried.map_err(|error| anyhow::anyhow!(last_line(&format!("{error:#}"))))?;
@@ -290,13 +297,14 @@ fn make_root(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Ends the processes whose command line names a path: Podman's own, its monitors and those that
-/// clean up after a container, which would make the directory again.
+/// Ends the processes of Podman whose command line names a path: its own, its monitors and those
+/// that clean up after a container, which would make the directory again.
 fn end_processes(place: &Path) -> Result<()> {
     let place = place.display().to_string();
     let end = Instant::now() + PATIENCE;
     loop {
-        let left: Vec<u32> = process_ids().filter(|&pid| arguments(pid).contains(&place)).collect();
+        let is_left = |&pid: &u32| PROCESSES.contains(&name(pid).as_str()) && arguments(pid).contains(&place);
+        let left: Vec<u32> = process_ids().filter(is_left).collect();
         if left.is_empty() {
             return Ok(());
         }
@@ -314,6 +322,12 @@ fn process_ids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter(|&pid| pid != std::process::id())
+}
+
+/// The name of a process's program; empty if it has ended.
+fn name(pid: u32) -> String {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// The command line of a process; empty if it has ended.

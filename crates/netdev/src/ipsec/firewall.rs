@@ -4,21 +4,38 @@
 
 use crate::netlink::{Netlink, nftables, parse};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tunnel::vport::IpsecPeer;
 
 const UDP: u8 = 17;
+
+/// How long `nft` may take; it takes some ms.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long what has failed is not tried again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Where `nft` is looked for where the environment says nothing.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The table of one owner.
 pub(super) struct Firewall {
     table: String,
     /// The other ends that it blocks, as far as is known.
     blocked: BTreeSet<IpsecPeer>,
+    /// Whether the table is there; it may be one of a process before.
+    is_there: bool,
+    /// When it could not be written, and why.
+    failed: Option<(Instant, ErrorKind, String)>,
+    /// What the counters last said, and all that they have counted: received and sent packets.
+    counters: Cell<([u64; 2], [u64; 2])>,
     events: Netlink,
 }
 
@@ -28,10 +45,15 @@ impl Firewall {
     /// # Errors
     /// The kernel's; it may have no such firewall.
     pub(super) fn open(owner: u32) -> io::Result<Firewall> {
+        let events = nftables::subscribe()?;
+        let table = format!("oxvs-ipsec-{owner:04x}");
         Ok(Firewall {
-            table: format!("oxvs-ipsec-{owner:04x}"),
+            is_there: nftables::exists(&table),
+            table,
             blocked: BTreeSet::new(),
-            events: nftables::subscribe()?,
+            failed: None,
+            counters: Cell::default(),
+            events,
         })
     }
 
@@ -43,8 +65,9 @@ impl Firewall {
         if self.blocked == *peers {
             return Ok(());
         }
-        nft(&["-f", "-"], &rules(&self.table, peers))?;
+        self.write(&rules(&self.table, peers))?;
         self.blocked.clone_from(peers);
+        self.is_there = true;
         Ok(())
     }
 
@@ -63,17 +86,17 @@ impl Firewall {
     pub(super) fn remove(&mut self) -> io::Result<()> {
         // What is not there cannot be deleted.
         let table = &self.table;
-        nft(
-            &["-f", "-"],
-            &format!("add table inet {table}\ndelete table inet {table}\n"),
-        )?;
+        let text = format!("add table inet {table}\ndelete table inet {table}\n");
+        self.dropped();
+        self.write(&text)?;
+        self.is_there = false;
         self.blocked.clear();
         Ok(())
     }
 
-    /// Whether it blocks anything, as far as is known.
-    pub(super) fn blocks(&self) -> bool {
-        !self.blocked.is_empty()
+    /// Whether the table is there, as far as is known.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
     }
 
     /// Readable when somebody has removed tables.
@@ -94,48 +117,79 @@ impl Firewall {
                 Ok(0) | Err(_) => break,
             }
         }
-        let gone = gone && self.blocks();
+        let gone = gone && self.is_there;
         if gone {
             self.blocked.clear();
+            self.is_there = false;
         }
         gone
     }
 
-    /// How many packets it has dropped, received and sent; none if nobody can say.
-    pub(super) fn dropped(&self) -> (u64, u64) {
-        if !self.blocks() {
-            return (0, 0);
+    /// How many packets it has dropped since the start, received and sent ones, as far as is known.
+    pub(super) fn dropped(&self) -> [u64; 2] {
+        let (last, mut all) = self.counters.get();
+        if !self.is_there {
+            return all;
         }
-        let said = nft(&["list", "counters", "table", "inet", &self.table], "").unwrap_or_default();
-        (packets(&said, "in"), packets(&said, "out"))
+        let Ok(said) = nft(&["list", "counters", "table", "inet", &self.table], "") else {
+            return all;
+        };
+        let now = ["in", "out"].map(|counter| packets(&said, counter));
+        for ((all, now), last) in all.iter_mut().zip(now).zip(last) {
+            // A table that was made again counts from 0.
+            *all += if now >= last { now - last } else { now };
+        }
+        self.counters.set((now, all));
+        all
+    }
+
+    /// Has `nft` carry out commands, unless the last ones have just failed.
+    fn write(&mut self, commands: &str) -> io::Result<()> {
+        if let Some((since, kind, error)) = &self.failed
+            && since.elapsed() < AGAIN
+        {
+            return Err(io::Error::new(*kind, error.clone()));
+        }
+        let written = nft(&["-f", "-"], commands);
+        let failure = written.as_ref().err();
+        self.failed = failure.map(|error| (Instant::now(), error.kind(), error.to_string()));
+        written.map(drop)
     }
 }
 
 /// Runs `nft`, and gives what it prints.
 fn nft(args: &[&str], input: &str) -> io::Result<String> {
     // Daemons may be started without the directories of root's programs.
-    let path = std::env::var("PATH").unwrap_or_default();
+    let path = std::env::var("PATH").map_or_else(|_| PATH.to_owned(), |path| format!("{path}:{PATH}"));
     let mut child = Command::new("nft")
         .args(args)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("PATH", path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("nft: {error}")))?;
     if let Some(mut stdin) = child.stdin.take() {
+        let input = input.to_owned();
         // It says itself why it does not read to the end.
-        let _ = stdin.write_all(input.as_bytes());
+        std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    }
+    let end = Instant::now() + PATIENCE;
+    while child.try_wait()?.is_none() {
+        if Instant::now() > end {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::new(ErrorKind::TimedOut, "nft: it does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
     let output = child.wait_with_output()?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!(
-        "nft: {}",
-        said.lines().next().unwrap_or_default()
-    )))
+    let said = said.lines().next().unwrap_or_default();
+    Err(io::Error::other(format!("nft: {said}")))
 }
 
 /// Commands that give the table these rules, in one transaction. A table that is there keeps its

@@ -26,8 +26,6 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write) -> Result<()>
 }
 
 fn serve(input: impl Read + Send + 'static, mut output: impl Write, idle: Duration) -> Result<()> {
-    // As on the machine with the hosts.
-    let _awake = Awake::begin().context("the processors cannot be kept awake")?;
     let mut agent = Agent::default();
     let lines = lines(input);
     loop {
@@ -54,6 +52,8 @@ struct Agent {
     wire: Option<Wire>,
     running: Option<Box<dyn Running>>,
     bed: Option<Bed>,
+    /// As on the machine with the hosts, while there is a testbed.
+    awake: Option<Awake>,
 }
 
 impl Agent {
@@ -110,6 +110,7 @@ impl Agent {
         let wire = self.wire.as_ref().context("the wire is not named yet")?;
         let bed = Bed::build_part(topology, Some((Side::Switch, wire))).context("the testbed")?;
         let bed = self.bed.insert(bed);
+        self.awake = Some(Awake::begin().context("the processors cannot be kept awake")?);
         let running = match named(system)?.start(topology, bed) {
             Ok(running) => running,
             Err(error) => {
@@ -128,6 +129,7 @@ impl Agent {
     fn stop(&mut self) {
         self.running = None;
         self.bed = None;
+        self.awake = None;
     }
 
     fn running(&mut self) -> Result<&mut Box<dyn Running>> {

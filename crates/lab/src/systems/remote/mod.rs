@@ -38,13 +38,22 @@ const START: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Options of ssh: it never asks for a password, and notices in time that nobody answers.
-const SSH: [&str; 6] = [
+const SSH: [&str; 14] = [
     "-o",
     "BatchMode=yes",
     "-o",
     "ConnectTimeout=10",
     "-o",
     "ServerAliveInterval=5",
+    // Whatever the user's configuration says: only lines of the other program come back.
+    "-o",
+    "RequestTTY=no",
+    "-o",
+    "ForwardAgent=no",
+    "-o",
+    "ForwardX11=no",
+    "-o",
+    "ClearAllForwardings=yes",
 ];
 
 /// Where a switch runs, and how that is reached.
