@@ -11,7 +11,7 @@ use super::namespace::NAMES;
 use super::program;
 use super::record::{ROOT, Record};
 use super::warden::Warden;
-use crate::guest::find;
+use crate::guest::{arguments, find};
 use crate::topology::{Attachment, Topology};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
@@ -79,10 +79,11 @@ pub(super) fn start(
 ) -> Result<Vec<(String, Container)>> {
     let mut started = Vec::new();
     let mut podman = None;
-    // Another machine may have the hosts.
-    let planned = |host: &&crate::topology::Host| hosts.iter().any(|made| made.name == host.name);
-    let containers = topology.hosts.iter().filter(|host| is_container(host));
-    for host in containers.filter(planned) {
+    for host in topology.hosts.iter().filter(|host| is_container(host)) {
+        // Another machine may have the hosts.
+        let Some(made) = hosts.iter().find(|made| made.name == host.name) else {
+            continue;
+        };
         let podman = match &podman {
             Some(podman) => podman,
             None => {
@@ -90,9 +91,7 @@ pub(super) fn start(
                 podman.insert(Podman::set_up(directory, id, runtime)?)
             }
         };
-        let made = hosts.iter().find(|made| made.name == host.name);
-        let namespace = &made.context("every host is planned")?.namespace;
-        let network = format!("ns:{NAMES}/{namespace}");
+        let network = format!("ns:{NAMES}/{}", made.namespace);
         let container = podman
             .start(&host.name, &network)
             .with_context(|| format!("host {}", host.name))?;
@@ -328,12 +327,6 @@ fn process_ids() -> impl Iterator<Item = u32> {
 fn name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
-}
-
-/// The command line of a process; empty if it has ended.
-fn arguments(pid: u32) -> String {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    String::from_utf8_lossy(&line).replace('\0', " ")
 }
 
 /// Mount points below a directory, in the order of mounting (`proc_pid_mountinfo(5)`).

@@ -533,7 +533,12 @@ pub(super) fn directory_prefix(maker: u32) -> String {
 /// Whether a process is QEMU of a guest that the process `maker` has started with libvirt: that one
 /// is no descendant of the maker.
 pub(crate) fn is_emulator(maker: u32, pid: u32, name: &str) -> bool {
-    let arguments = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     // The kernel cuts names to 15 bytes.
-    QEMU.starts_with(name) && String::from_utf8_lossy(&arguments()).contains(&directory_prefix(maker))
+    QEMU.starts_with(name) && arguments(pid).contains(&directory_prefix(maker))
+}
+
+/// The command line of a process; empty if it has ended.
+pub(crate) fn arguments(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ")
 }

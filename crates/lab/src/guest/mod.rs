@@ -16,5 +16,5 @@ pub(crate) use image::find;
 pub use kernel::Kernel;
 pub use laboratory::run;
 pub(crate) use libvirt::PROGRAM as LIBVIRT;
-pub(crate) use machine::is_emulator;
 pub use machine::{Accelerator, Finished, Guest, Machine, Manager, Network, Output};
+pub(crate) use machine::{arguments, is_emulator};
