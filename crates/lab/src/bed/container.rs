@@ -347,7 +347,11 @@ fn remove_groups(name: &str) {
         .map(|hierarchy| hierarchy.join(name))
         .filter(|group| group.is_dir())
     {
-        let _ = remove_group(&group);
+        // Processes that have been killed may not have ended yet.
+        let end = Instant::now() + PATIENCE;
+        while group.is_dir() && remove_group(&group).is_err() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
