@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         options.workers = workers.parse()?;
     }
     if let Some(micros) = rest.get(1) {
-        options.spin = Duration::from_micros(micros.parse()?);
+        options.spin = Some(Duration::from_micros(micros.parse()?));
     }
     let datapath = DpUser::new(options, Arc::new(Wire), Arc::default())?;
     for (port, name) in [(PortNo(1), one), (PortNo(2), two)] {

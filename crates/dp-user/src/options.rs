@@ -21,8 +21,9 @@ pub struct Options {
     /// By default none is bound.
     pub affinity: Vec<usize>,
     /// How long a worker keeps polling after the last packets before it sleeps: saves the time to
-    /// wake up and costs a core meanwhile. By default zero.
-    pub spin: Duration,
+    /// wake up and costs a core meanwhile. By default `None`: a short time while packets come one
+    /// soon after the other, and otherwise not at all.
+    pub spin: Option<Duration>,
     /// Most megaflows that a worker caches, at least 1. By default 200 000.
     pub flow_limit: usize,
     /// Idle timeout of a megaflow. By default 10 s.
@@ -56,7 +57,7 @@ impl Default for Options {
         Options {
             workers: (cores / 2).clamp(1, DEFAULT_WORKERS),
             affinity: Vec::new(),
-            spin: Duration::ZERO,
+            spin: None,
             flow_limit: 200_000,
             idle_timeout: Duration::from_secs(10),
             upcall_budget: 8,

@@ -37,8 +37,8 @@ pub(crate) struct Wanted {
     offload: bool,
     /// How long an orderly end leaves offloaded flows in force; zero for not at all.
     pub(crate) offload_hand_over: Duration,
-    /// How long workers poll for more packets before they sleep.
-    spin: Duration,
+    /// How long workers poll for more packets before they sleep; `None`: they decide.
+    spin: Option<Duration>,
     /// `cpu-dma-latency-hold`; zero where processors may sleep.
     latency_hold: Duration,
     /// What is wrong with it.
@@ -91,7 +91,9 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             default
         }
     };
-    wanted.spin = Duration::from_micros(number("worker-spin", 0, MOST_SPIN));
+    if config.contains_key("worker-spin") {
+        wanted.spin = Some(Duration::from_micros(number("worker-spin", 0, MOST_SPIN)));
+    }
     wanted.offload_hand_over = Duration::from_secs(number("offload-hand-over", 0, left_flows::LONGEST));
     if config.get("pmd-auto-lb").is_some_and(|auto| auto == "true") {
         let minutes = number("pmd-auto-lb-rebal-interval", 1, 20_000).max(1);
@@ -115,7 +117,7 @@ pub(crate) fn wanted<'a>(root: &rows::OpenVSwitch, interfaces: impl Iterator<Ite
             Duration::ZERO
         }
     };
-    if !wanted.spin.is_zero() && !config.contains_key("cpu-dma-latency-hold") {
+    if wanted.spin.is_some_and(|spin| !spin.is_zero()) && !config.contains_key("cpu-dma-latency-hold") {
         wanted.notices.push(
             "other_config:worker-spin does not keep processors awake; \
              other_config:cpu-dma-latency-hold does"
@@ -325,7 +327,7 @@ mod tests {
             let wanted = read(&[("cpu-dma-latency-hold", value)]);
             assert_eq!(
                 (wanted.latency_hold, wanted.spin),
-                (Duration::from_micros(hold), Duration::ZERO)
+                (Duration::from_micros(hold), None)
             );
             assert_eq!(wanted.problems, [""; 0], "{value}");
         }

@@ -121,7 +121,7 @@ impl WorkerControl for DpUser {
         due
     }
 
-    fn set_spin(&self, spin: Duration) {
+    fn set_spin(&self, spin: Option<Duration>) {
         self.spin.set(spin);
     }
 

@@ -13,6 +13,16 @@ pub(super) const LOOKS_FOR: Duration = Duration::from_micros(100);
 /// While some queues have packets, the others are asked every so many looks.
 const LOOK_AT_IDLE: u32 = 8;
 
+/// How long a worker waits awake that was not told how long, and the longest gap between packets
+/// that speaks for waiting: about what it takes to wake a thread on a processor that sleeps, on a
+/// virtual machine twice.
+const SHORT_GAP: Duration = Duration::from_micros(50);
+/// Points for waiting awake: a short gap gives one, a long gap takes [`LONG_GAP_TAKES`], with
+/// [`ENOUGH_POINTS`] a worker waits.
+const MOST_POINTS: u32 = 16;
+const ENOUGH_POINTS: u32 = 8;
+const LONG_GAP_TAKES: u32 = 4;
+
 /// How often a worker looks into its queues before it asks epoll.
 pub(super) struct Looks {
     pub(super) spin: Arc<SpinTime>,
@@ -24,6 +34,8 @@ pub(super) struct Looks {
     pub(super) busy: usize,
     /// When packets last came.
     pub(super) active: Nanos,
+    /// Points for waiting awake, of [`MOST_POINTS`].
+    points: u32,
 }
 
 impl Looks {
@@ -34,6 +46,25 @@ impl Looks {
             until: Nanos::ZERO,
             busy: 0,
             active: Nanos::ZERO,
+            points: 0,
+        }
+    }
+
+    /// Packets have come.
+    pub(super) fn brought_packets(&mut self, now: Nanos) {
+        self.points = match now.since(self.active) < SHORT_GAP {
+            true => (self.points + 1).min(MOST_POINTS),
+            false => self.points.saturating_sub(LONG_GAP_TAKES),
+        };
+        self.active = now;
+    }
+
+    /// How long it waits awake for the next packets.
+    pub(super) fn time(&self) -> Duration {
+        match self.spin.get() {
+            Some(told) => told,
+            None if self.points >= ENOUGH_POINTS => SHORT_GAP,
+            None => Duration::ZERO,
         }
     }
 }
@@ -42,28 +73,32 @@ impl Looks {
 /// after the last offloaded packet, in nanoseconds. The control plane writes it; all workers read
 /// it.
 pub(crate) struct SpinTime {
+    /// [`BY_GAPS`]: each worker decides by the gaps between its packets.
     spin: AtomicU64,
     latency_hold: AtomicU64,
 }
 
+const BY_GAPS: u64 = u64::MAX;
+
 impl SpinTime {
-    pub(crate) fn new(time: Duration) -> SpinTime {
+    pub(crate) fn new(time: Option<Duration>) -> SpinTime {
         SpinTime {
-            spin: AtomicU64::new(nanos(time)),
+            spin: AtomicU64::new(time.map_or(BY_GAPS, nanos)),
             latency_hold: AtomicU64::new(0),
         }
     }
 
-    pub(crate) fn set(&self, time: Duration) {
-        self.spin.store(nanos(time), Ordering::Relaxed);
+    pub(crate) fn set(&self, time: Option<Duration>) {
+        self.spin.store(time.map_or(BY_GAPS, nanos), Ordering::Relaxed);
     }
 
     pub(crate) fn set_latency_hold(&self, time: Duration) {
         self.latency_hold.store(nanos(time), Ordering::Relaxed);
     }
 
-    pub(super) fn get(&self) -> Duration {
-        Duration::from_nanos(self.spin.load(Ordering::Relaxed))
+    fn get(&self) -> Option<Duration> {
+        let time = self.spin.load(Ordering::Relaxed);
+        (time != BY_GAPS).then(|| Duration::from_nanos(time))
     }
 
     pub(super) fn latency_hold(&self) -> Duration {
@@ -78,8 +113,7 @@ fn nanos(time: Duration) -> u64 {
 impl Worker {
     /// Whether packets came so lately that it stays awake for more.
     pub(super) fn spins(&self) -> bool {
-        let spin = self.looks.spin.get();
-        !spin.is_zero() && self.turn.now.since(self.looks.active) < spin
+        self.turn.now.since(self.looks.active) < self.looks.time()
     }
 
     /// One batch of each queue that has packets, or, where the worker does not spin, of each that
@@ -110,10 +144,12 @@ impl Worker {
                     self.backlog.waiting |= queue.rx_queue.waits();
                     self.backlog.pending |= queue.rx_queue.has_pending();
                     self.looks.busy += 1;
-                    self.looks.active = self.turn.now;
                 }
                 Err(error) => self.receive_failed(place, &error, self.turn.now),
             }
+        }
+        if self.looks.busy > 0 {
+            self.looks.brought_packets(self.turn.now);
         }
         self.pace(self.turn.now);
         let took = cycles::now().wrapping_sub(began);

@@ -61,7 +61,7 @@ impl Fixture {
             pipeline,
             commands.clone(),
             switch.clone(),
-            Arc::new(SpinTime::new(Duration::ZERO)),
+            Arc::new(SpinTime::new(Some(Duration::ZERO))),
             Devices::start().unwrap(),
         )
         .unwrap();
@@ -193,7 +193,7 @@ fn a_known_flow_waits_for_no_more_than_a_turns_translations_of_a_storm_even_wher
     for spin in [0, 1_000_000] {
         let mut fixture = Fixture::new();
         let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
-        fixture.worker.looks.spin.set(Duration::from_secs(spin));
+        fixture.worker.looks.spin.set(Some(Duration::from_secs(spin)));
         let known = packet(1 << 24);
         let mut next = 0;
         for n in 0..200 {
@@ -324,7 +324,7 @@ fn a_worker_without_megaflows_sleeps_for_ever_and_one_with_some_until_they_age()
 fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     let mut fixture = Fixture::new();
     let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
-    fixture.worker.looks.spin.set(Duration::from_secs(1_000_000));
+    fixture.worker.looks.spin.set(Some(Duration::from_secs(1_000_000)));
     fixture.worker.looks.active = clock();
     assert!(fixture.worker.spins());
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
@@ -339,6 +339,33 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     (0..3).for_each(|_| assert!(fixture.worker.step()));
     assert_eq!(sink.take_sent().len(), 0);
     assert!(storm.pending() > 0);
+}
+
+#[test]
+fn a_worker_waits_awake_while_packets_come_one_soon_after_the_other() {
+    let mut looks = Looks::new(Arc::new(SpinTime::new(None)));
+    let mut now = Nanos(1_000_000_000);
+    let mut gap = |looks: &mut Looks, micros| {
+        now = now + Duration::from_micros(micros);
+        looks.brought_packets(now);
+        looks.time()
+    };
+    // Pings, even of a flood, are no reason.
+    for _ in 0..100 {
+        assert_eq!(gap(&mut looks, 60), Duration::ZERO);
+    }
+    let waits: Vec<bool> = (0..10).map(|_| !gap(&mut looks, 20).is_zero()).collect();
+    assert_eq!(waits.iter().filter(|waits| **waits).count(), 3, "{waits:?}");
+    (0..10).for_each(|_| _ = gap(&mut looks, 20));
+    // It was wrong three times, and sleeps again.
+    assert!(!gap(&mut looks, 1000).is_zero());
+    assert!(!gap(&mut looks, 1000).is_zero());
+    assert!(gap(&mut looks, 1000).is_zero());
+    // A user's word counts more.
+    looks.spin.set(Some(Duration::ZERO));
+    (0..20).for_each(|_| assert!(gap(&mut looks, 1).is_zero()));
+    looks.spin.set(Some(Duration::from_millis(20)));
+    assert_eq!(gap(&mut looks, 1000), Duration::from_millis(20));
 }
 
 /// A queue that says that it lies in memory.
