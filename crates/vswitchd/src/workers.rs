@@ -325,10 +325,7 @@ mod tests {
         }
         for (value, hold) in [("0", 0), ("1000", 1000), ("60000000", 60_000_000)] {
             let wanted = read(&[("cpu-dma-latency-hold", value)]);
-            assert_eq!(
-                (wanted.latency_hold, wanted.spin),
-                (Duration::from_micros(hold), None)
-            );
+            assert_eq!((wanted.latency_hold, wanted.spin), (Duration::from_micros(hold), None));
             assert_eq!(wanted.problems, [""; 0], "{value}");
         }
         for value in ["", "999", "-1", "20ms", "60000001"] {
