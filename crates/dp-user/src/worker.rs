@@ -9,9 +9,9 @@
 //!   them, at most once a second.
 //! - After packets came, the worker polls queues in shared memory directly until they are empty,
 //!   which costs less than epoll. Other queues wait at most [`LOOKS_FOR`] and a batch for that.
-//! - It waits awake for the next packets, for a short time, where they come one soon after the other:
-//!   a stream of TCP stops at each gap for as long as it takes to wake a worker. `worker-spin` sets
-//!   another time, or none.
+//! - It waits awake for the next packets, for a short time, where they come one soon after the
+//!   other: a stream of TCP stops at each gap for as long as it takes to wake a worker.
+//!   `worker-spin` sets another time, or none.
 //! - While it waits awake, it polls the queues directly and calls epoll rarely: the round trip of a
 //!   ping is a tenth shorter than with epoll each time.
 //! - It wakes shortly before delayed packets are due and polls for the rest of the time: `pacing`.

@@ -22,8 +22,8 @@ pub trait WorkerControl: Send + Sync {
     /// Where the kernel gives no thread, epoll or eventfd; the workers are the same then.
     fn set_cores(&self, cores: Option<&[usize]>) -> io::Result<()>;
 
-    /// Sets how long a worker keeps looking for packets after the last ones before it sleeps; `None`
-    /// for a short time while packets come one soon after the other, and otherwise not at all.
+    /// Sets how long a worker keeps looking for packets after the last ones before it sleeps.
+    /// `None`: a short time while packets come one soon after the other, and otherwise not at all.
     fn set_spin(&self, spin: Option<Duration>);
 
     /// Keeps all processors of the machine awake while offloaded flows carry packets, and for
