@@ -346,7 +346,7 @@ fn a_worker_waits_awake_while_packets_come_one_soon_after_the_other() {
     let mut looks = Looks::new(Arc::new(SpinTime::new(None)));
     let mut now = Nanos(1_000_000_000);
     let mut gap = |looks: &mut Looks, micros| {
-        now = now + Duration::from_micros(micros);
+        now += Duration::from_micros(micros);
         looks.brought_packets(now);
         looks.time()
     };
