@@ -1,7 +1,8 @@
 #!/bin/bash
 # Tries tunnels with IPsec in a virtual machine with Debian's kernel, which has ESP: with states and
-# policies set by hand, and with Debian's ovs-monitor-ipsec and strongSwan or Libreswan, if apt-get
-# has them.   usage: ipsec.sh [by-hand|strongswan|libreswan]...   (OXVS=target/release/oxvs)
+# policies set by hand, by the laboratory's experiment, and with Debian's ovs-monitor-ipsec and
+# strongSwan or Libreswan, if apt-get has them.
+# usage: ipsec.sh [by-hand|lab|strongswan|libreswan]...   (OXVS=target/release/oxvs)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OXVS=$(realpath "${OXVS:-target/release/oxvs}")
@@ -87,18 +88,35 @@ guest() {
         "ike=${2:-}; $(cat scripts/guest/common.sh scripts/guest/encrypted.sh "scripts/guest/$1.sh")"
 }
 
+# The encrypted part of S5.overlay: each encapsulation passes, beside the kernel's own devices.
+lab() {
+    sed -e 's/^quick = \["vxlan"\]/quick = ["vxlan", "geneve", "gre"]/' \
+        -e 's/^quick = \["native", "host"\]/quick = ["host, IPsec"]/' \
+        -e 's/^quick = \["TCP out", .*/quick = ["TCP out", "ping"]/' \
+        -e 's/^combine = .*/combine = "all"/' lab/scenarios/s5-overlay.toml >"$dir/encrypted.toml"
+    "$OXVS" lab run "$dir/encrypted.toml" --quick --in-guest --switch oxvs --switch bridge --out "$dir/lab" || return
+    local passed
+    passed=$(grep -c '"probe.rtt"\|"tcp.total"' "$dir/lab/samples.jsonl")
+    [ "$passed" = 12 ] || {
+        cat "$dir/lab/samples.jsonl"
+        echo "ipsec: $passed of 12 samples of the laboratory"
+        return 1
+    }
+}
+
 certificates
-for try in "${@:-by-hand strongswan libreswan}"; do
+for try in "${@:-by-hand lab strongswan libreswan}"; do
     # shellcheck disable=SC2086 # a list of words
     for one in $try; do
         case $one in
         by-hand) guest ipsec ;;
+        lab) lab ;;
         strongswan) packages="libstrongswan strongswan-starter strongswan-libcharon strongswan-charon
             libstrongswan-standard-plugins" ;;
         libreswan) packages="libreswan libnss3 libnss3-tools libnspr4 libldns3 libevent-core-2.1-7
             libevent-pthreads-2.1-7 libunbound8 libcurl3-nss libcap-ng0 nss-plugin-pem" ;;
         esac
-        [ "$one" != by-hand ] || continue
+        [[ "$one" != by-hand && "$one" != lab ]] || continue
         if fetch $packages; then guest ike "$one"; else echo "ipsec: without $one"; fi
     done
 done

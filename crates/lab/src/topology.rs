@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+pub(crate) mod ipsec;
+
 /// Hosts, bridges and cables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -72,9 +74,17 @@ impl Topology {
     pub(crate) fn mtu(&self) -> Option<u32> {
         match (self.has_tunnels(), self.is_cluster()) {
             (_, true) => Some(CLUSTER_MTU),
+            (true, false) if self.has_ipsec() => Some(ENCRYPTED_MTU),
             (true, false) => Some(TUNNEL_MTU),
             (false, false) => None,
         }
+    }
+
+    fn has_ipsec(&self) -> bool {
+        self.hosts
+            .iter()
+            .filter_map(|host| host.tunnel)
+            .any(|tunnel| tunnel.ipsec)
     }
 
     /// Whether a host is attached through a tunnel.
@@ -92,6 +102,9 @@ pub(crate) const UNDERLAY_PREFIX: u8 = 30;
 /// The MTU of all hosts of a testbed with tunnels: 1500 bytes without the outer headers of VXLAN
 /// and Geneve (50 bytes) or GRE with a key (42).
 pub(crate) const TUNNEL_MTU: u32 = 1450;
+
+/// The same where a tunnel is encrypted: ESP adds up to 37 bytes.
+const ENCRYPTED_MTU: u32 = 1400;
 
 /// The same in a cluster: 1500 bytes without the outer headers of Geneve with OVN's option (58).
 const CLUSTER_MTU: u32 = 1442;
@@ -135,6 +148,9 @@ pub struct Tunnel {
     /// uses the first and drops the packets of the others.
     #[serde(default = "one")]
     pub number: u32,
+    /// ESP encrypts the outer packets; over the host's stack only.
+    #[serde(default)]
+    pub ipsec: bool,
 }
 
 fn one() -> u32 {
@@ -160,6 +176,15 @@ impl TunnelKind {
             TunnelKind::Vxlan => "vxlan",
             TunnelKind::Geneve => "geneve",
             TunnelKind::Gre => "gre",
+        }
+    }
+
+    /// The words of `ip xfrm policy` for its outer packets.
+    fn selector(self) -> &'static str {
+        match self {
+            TunnelKind::Vxlan => "proto 17 dport 4789",
+            TunnelKind::Geneve => "proto 17 dport 6081",
+            TunnelKind::Gre => "proto 47",
         }
     }
 

@@ -584,6 +584,11 @@ fn tunnels_that_no_host_or_port_can_have_are_refused() {
         ),
         ("\"vxlan\"", "\"stt\"", "unknown variant `stt`"),
         (
+            "number = 1000",
+            "underlay = \"native\", ipsec = true",
+            "the host's stack encrypts: a tunnel with IPsec has the underlay 'host'",
+        ),
+        (
             "number = 1000 }",
             "number = 1 }, attachment = { guest = { memory = 512 } }",
             "only a container is attached through a tunnel",

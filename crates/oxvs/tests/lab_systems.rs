@@ -219,11 +219,11 @@ fn trunks_carry_vlans_or_it_is_said_that_they_cannot() {
 #[test]
 fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
     skip!(unless root, "ip", "tc", "ethtool", "ping");
-    let tunnel = |kind: &str, underlay: &str| {
+    let tunnel = |kind: &str, underlay: &str, ipsec: bool| {
         topology(&format!(
             "host = [{{ name = 'near', address = [{{ ip = '10.0.0.1', prefix = 24 }}] }},
                      {{ name = 'far', address = [{{ ip = '10.0.0.2', prefix = 24 }}],
-                        tunnel = {{ kind = '{kind}', underlay = '{underlay}', number = 3 }} }}]
+                        tunnel = {{ kind = '{kind}', underlay = '{underlay}', number = 3, ipsec = {ipsec} }} }}]
              bridge = [{{ name = 's1' }}]
              link = [{{ a = {{ at = 'near' }}, b = {{ at = 's1' }} }}, {{ a = {{ at = 'far' }}, b = {{ at = 's1' }} }}]"
         ))
@@ -231,8 +231,10 @@ fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
     for kind in ["vxlan", "geneve", "gre"] {
         for name in ["oxvs", "bridge", "ovs-tso", "ovs-kernel"] {
             let mut bed: Option<Bed> = None;
-            for underlay in ["host", "native"] {
-                let topology = tunnel(kind, underlay);
+            for (underlay, ipsec) in [("host", false), ("native", false), ("host", true)] {
+                let topology = tunnel(kind, underlay, ipsec);
+                // Encryption is a part of the hosts, too.
+                bed.take_if(|_| ipsec);
                 let system = named(name).unwrap();
                 if let Some(reason) = system.missing(&topology) {
                     assert!(reason.len() > 10, "{name}: {reason}");
@@ -251,6 +253,7 @@ fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
                 let said = running.configuration().join("\n");
                 assert!(said.contains("198.18.0.5") && said.contains("198.18.0.6/30"), "{said}");
                 assert_eq!(said.contains("underlay2"), underlay == "native", "{said}");
+                assert_eq!(said.contains("ip xfrm policy"), ipsec, "{said}");
                 running.drops().unwrap();
                 drop(running);
                 assert_eq!(contents(bed), before, "{name} has left something behind");

@@ -10,7 +10,7 @@ use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
 use super::wire;
-use crate::topology::{self, PREFIX6, TUNNEL_KEY, Topology, UNDERLAY_PREFIX};
+use crate::topology::{self, PREFIX6, TUNNEL_KEY, Topology, UNDERLAY_PREFIX, ipsec};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -145,6 +145,10 @@ pub(crate) fn set_up(host: &topology::Host, topology: &Topology, plan: &Plan) ->
         lines.push(format!("addr add {own}/{UNDERLAY_PREFIX} dev {UNDERLAY}"));
         lines.push(format!("link set {UNDERLAY} up"));
         lines.push(format!("link add {DEVICE} address {mac} type {device}"));
+        if tunnel.ipsec {
+            let protection = ipsec::protect(tunnel.kind, own, ends.switch);
+            lines.extend(protection.into_iter().map(|[command, _]| command));
+        }
     }
     lines.extend(topology.mtu().map(|mtu| format!("link set {DEVICE} mtu {mtu}")));
     lines.push(format!("link set {DEVICE} up"));

@@ -28,8 +28,8 @@ const PROGRAMS: &[&str] = &[
     "tcpdump",
 ];
 
-/// Modules that the studies need: switches, VLANs, guests' and containers' devices, tunnels,
-/// schedulers, policers.
+/// Modules that the studies need: switches, VLANs, guests' and containers' devices, tunnels and
+/// their encryption, schedulers, policers.
 const MODULES: &[&str] = &[
     "act_gact",
     "act_mirred",
@@ -44,9 +44,13 @@ const MODULES: &[&str] = &[
     "cls_fw",
     "cls_matchall",
     "cls_u32",
+    "ctr",
     "8021q",
     "dummy",
+    "esp4",
+    "gcm",
     "geneve",
+    "ghash_generic",
     "ip_gre",
     "openvswitch",
     "sch_codel",
@@ -59,10 +63,12 @@ const MODULES: &[&str] = &[
     "sch_prio",
     "sch_sfq",
     "sch_tbf",
+    "seqiv",
     "tcp_bbr",
     "tun",
     "veth",
     "vxlan",
+    "xfrm_user",
 ];
 
 /// Debian's directories of Open vSwitch's data files.

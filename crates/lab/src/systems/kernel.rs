@@ -1,7 +1,7 @@
 //! Probes the kernel's features for switches, once, in an unnamed namespace that ends with the
 //! probing process.
 
-use crate::topology::{QosKind, TunnelKind};
+use crate::topology::{QosKind, TunnelKind, ipsec};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -28,6 +28,8 @@ pub(crate) enum Part {
     Openvswitch,
     /// Devices that are the end of a tunnel.
     Tunnel(TunnelKind),
+    /// Encryption by ESP with AES-GCM.
+    Esp,
 }
 
 impl Part {
@@ -51,6 +53,7 @@ impl Part {
             Part::Tunnel(TunnelKind::Vxlan) => "vxlan",
             Part::Tunnel(TunnelKind::Geneve) => "geneve",
             Part::Tunnel(TunnelKind::Gre) => "ip_gre",
+            Part::Esp => "esp4",
         }
     }
 }
@@ -127,8 +130,9 @@ fn script() -> String {
         try tun ip tuntap add t0 mode tap
         try openvswitch sh -c '[ -d /sys/module/openvswitch ] || modprobe -n -q openvswitch || { echo no such module; exit 1; }'\n"
         .to_owned();
+    let (local, remote) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
+    text += &format!("try esp4 ip xfrm state add {}\n", ipsec::state(local, remote));
     for kind in [TunnelKind::Vxlan, TunnelKind::Geneve, TunnelKind::Gre] {
-        let (local, remote) = (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2));
         let device = kind.device(1, local, remote, "v0");
         let module = Part::Tunnel(kind).module();
         text += &format!("try {module} ip link add tn0 type {device}\nip link del tn0 2>/dev/null\n");
@@ -227,6 +231,7 @@ mod tests {
             Part::Tunnel(TunnelKind::Vxlan),
             Part::Tunnel(TunnelKind::Geneve),
             Part::Tunnel(TunnelKind::Gre),
+            Part::Esp,
         ];
         for part in parts.into_iter().chain(kinds.map(Part::Qdisc)) {
             if let Some(reason) = lacks(part) {

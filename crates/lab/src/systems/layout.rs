@@ -4,6 +4,7 @@ use super::kernel::{Part, lacks};
 use crate::bed::Bed;
 use crate::topology::{
     Address, Bond, Class, Control, Port, Stateful, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay,
+    ipsec,
 };
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -60,6 +61,14 @@ pub(crate) struct TunnelLayout {
 }
 
 impl TunnelLayout {
+    /// Arguments of `ip` that encrypt the switch's end, each with those that undo it.
+    pub(crate) fn protect(&self) -> Vec<[String; 2]> {
+        match self.tunnel.ipsec {
+            true => ipsec::protect(self.tunnel.kind, self.ends.switch, self.ends.host),
+            false => Vec::new(),
+        }
+    }
+
     /// The devices and the keys of the tunnels that the host does not use.
     pub(crate) fn others(&self) -> impl Iterator<Item = (String, u32)> {
         let (first, number) = (self.first(), self.tunnel.number);
@@ -276,11 +285,16 @@ pub(crate) fn unfit(topology: &Topology) -> Option<String> {
     tunnels(topology).or_else(|| classes(topology))
 }
 
-/// The ends of tunnels are devices of the kernel: of each host, and of some switches.
+/// The ends of tunnels are devices of the kernel: of each host, and of some switches. The kernel
+/// encrypts them.
 fn tunnels(topology: &Topology) -> Option<String> {
     topology.hosts.iter().find_map(|host| {
-        let reason = lacks(Part::Tunnel(host.tunnel?.kind))?;
-        Some(format!("host {} has a tunnel's device, and {reason}", host.name))
+        let tunnel = host.tunnel?;
+        if let Some(reason) = lacks(Part::Tunnel(tunnel.kind)) {
+            return Some(format!("host {} has a tunnel's device, and {reason}", host.name));
+        }
+        let reason = lacks(Part::Esp).filter(|_| tunnel.ipsec)?;
+        Some(format!("the tunnel of host {} is encrypted, and {reason}", host.name))
     })
 }
 

@@ -57,7 +57,8 @@ impl Script {
         self.programs.push((name.to_owned(), file.to_owned()));
     }
 
-    /// Runs a command, split at blanks, and keeps its text. Returns its output.
+    /// Runs a command, split at blanks, and keeps its text. Returns its output. A word may have
+    /// quotes around it, as a shell needs them.
     pub(crate) fn run(&mut self, line: &str) -> Result<String> {
         self.note(line);
         self.ask(line)
@@ -65,7 +66,7 @@ impl Script {
 
     /// Runs a command that is no part of the configuration.
     pub(crate) fn ask(&self, line: &str) -> Result<String> {
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches('\'')).collect();
         command::run(&mut self.command(&words))
     }
 

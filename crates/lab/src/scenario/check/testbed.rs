@@ -1,7 +1,7 @@
 //! Rules of a testbed.
 
 use super::{Faults, Filled, is_name};
-use crate::topology::{Address, Control, End, Link, Port, Qos, QosKind, Stateful, Topology, UNDERLAYS};
+use crate::topology::{Address, Control, End, Link, Port, Qos, QosKind, Stateful, Topology, UNDERLAYS, Underlay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
@@ -321,6 +321,10 @@ pub(super) fn tunnels(topology: &Topology, filled: &Filled, faults: &mut Faults)
                 &["tunnel", "number"],
                 format!("a switch has 1 to 1000 tunnels to a host, not {}", tunnel.number),
             );
+        }
+        if tunnel.ipsec && tunnel.underlay != Underlay::Host {
+            let message = "the host's stack encrypts: a tunnel with IPsec has the underlay 'host'".to_owned();
+            say(&["tunnel", "ipsec"], message);
         }
         if host.attachment.is_guest() {
             say(&["tunnel"], "only a container is attached through a tunnel".to_owned());

@@ -72,6 +72,9 @@ fn underlay(tunnel: &TunnelLayout, lines: &mut Vec<Line>) {
         format!("ip addr add {address}"),
         format!("ip addr del {address}"),
     );
+    for [command, undo] in tunnel.protect() {
+        say_with(lines, format!("ip {command}"), format!("ip {undo}"));
+    }
 }
 
 /// Makes the switch's end of a tunnel: arguments of `ip`.

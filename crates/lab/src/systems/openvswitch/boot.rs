@@ -222,6 +222,10 @@ fn underlays(switch: &mut RunningSwitch, kind: Kind) -> Result<()> {
             .script
             .undo(&format!("ip addr del {address}/{UNDERLAY_PREFIX} dev {device}"));
         switch.script.run(&format!("ip link set {device} up"))?;
+        for [command, undo] in tunnel.protect() {
+            switch.script.run(&format!("ip {command}"))?;
+            switch.script.undo(&format!("ip {undo}"));
+        }
     }
     Ok(())
 }

@@ -43,7 +43,12 @@ pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
 /// Makes an interface the end of a tunnel.
 fn end(device: &str, tunnel: &TunnelLayout, key: u32) -> String {
     let (kind, remote) = (tunnel.tunnel.kind.name(), tunnel.ends.host);
-    format!(" -- set interface {device} type={kind} options:remote_ip={remote} options:key={key}")
+    // No IKE daemon reads it: the key says that packets which are not encrypted must not pass.
+    let ipsec = match tunnel.tunnel.ipsec {
+        true => " options:psk=laboratory",
+        false => "",
+    };
+    format!(" -- set interface {device} type={kind} options:remote_ip={remote} options:key={key}{ipsec}")
 }
 
 /// Adds the ports of the tunnels that the host does not use, one command each.
@@ -363,6 +368,11 @@ mod tests {
             ]
         );
         assert_eq!(underlay(tunnel, Kind::Oxvs), None);
+        assert_eq!(tunnel.protect().len(), 0);
+        let encrypted = crate::systems::layout::tests::layout(&TUNNELLED.replace("number", "ipsec = true, number"));
+        let (bridge, far, tunnel) = encrypted.tunnels().next().unwrap();
+        assert!(port(&bridge.name, far, Kind::Oxvs).ends_with(" options:key=1 options:psk=laboratory"));
+        assert_eq!(tunnel.protect().len(), 4);
         let native = crate::systems::layout::tests::layout(&TUNNELLED.replace("number", "underlay = 'native', number"));
         let (_, _, tunnel) = native.tunnels().next().unwrap();
         assert_eq!(
