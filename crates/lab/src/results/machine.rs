@@ -26,6 +26,9 @@ pub struct Machine {
     pub virtualized: bool,
     /// Mean number of processes that ran or wanted to, over the minute before.
     pub load: f64,
+    /// Congestion control of hosts' TCP, unless an experiment names another.
+    #[serde(default)]
+    pub congestion: Option<String>,
     /// Offloads of a host's interface ([`crate::bed::offloads`]), as `ethtool -k` names them; empty
     /// if unknown.
     #[serde(default)]
@@ -65,6 +68,7 @@ impl Machine {
                 .next()
                 .and_then(|load| load.parse().ok())
                 .unwrap_or(0.0),
+            congestion: Some(crate::bed::CONGESTION.to_owned()),
             offloads: BTreeMap::new(),
         }
     }
@@ -78,8 +82,12 @@ impl Machine {
         let differs = |(what, mine, theirs): (&str, &String, &String)| {
             (mine != theirs).then(|| format!("{what} '{mine}', not '{theirs}'"))
         };
+        let congestion = (self.congestion != other.congestion).then(|| {
+            let name = |machine: &Machine| machine.congestion.clone().unwrap_or_else(|| "the machine's".to_owned());
+            format!("congestion control '{}', not '{}'", name(self), name(other))
+        });
         let cores = (self.cores != other.cores).then(|| format!("{} processors, not {}", self.cores, other.cores));
-        pairs.into_iter().find_map(differs).or(cores)
+        pairs.into_iter().find_map(differs).or(cores).or(congestion)
     }
 }
 

@@ -33,7 +33,7 @@ pub struct IperfClient {
     pub message: Option<u32>,
     /// Bytes of the socket buffers; none: the system's.
     pub buffer: Option<u32>,
-    /// TCP congestion control; none: the system's.
+    /// TCP congestion control; none: the host's.
     pub congestion: Option<String>,
     /// Streams at a time.
     pub streams: u32,

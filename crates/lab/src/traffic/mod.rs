@@ -169,7 +169,7 @@ pub struct Streams {
     pub message: Option<u32>,
     /// Bytes of the send and receive socket buffers at both ends; none: the system's (autotuned).
     pub buffer: Option<u32>,
-    /// TCP congestion control; none: the system's.
+    /// TCP congestion control; none: the host's.
     pub congestion: Option<String>,
 }
 
