@@ -9,6 +9,7 @@ use super::command::run_words;
 use super::container;
 use super::names::{PREFIX, maker};
 use super::namespace::NAMES;
+use crate::guest::directory_maker;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
@@ -142,7 +143,7 @@ impl Record {
 }
 
 /// Removes the remains of dead runs and lists them: namespaces with their processes, and
-/// directories. Those of a running process stay.
+/// directories, also of guests. Those of a running process stay.
 ///
 /// # Errors
 /// No root; a command that fails. Everything else that can be removed is removed first.
@@ -181,6 +182,19 @@ pub fn clean() -> Result<Vec<String>> {
                 Ok(()) => removed.push(format!("namespace {name}")),
                 Err(error) => failed = Some(error),
             }
+        }
+    }
+    let files = std::env::temp_dir();
+    for name in entries(&files) {
+        if !directory_maker(&name).is_some_and(|pid| start_time(pid).is_none()) {
+            continue;
+        }
+        let directory = files.join(name);
+        match fs::remove_dir_all(&directory) {
+            Ok(()) => removed.push(format!("files of a guest, {}", directory.display())),
+            // Two may clean at a time.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => failed = Some(anyhow::Error::from(error).context(directory.display().to_string())),
         }
     }
     failed.map_or(Ok(removed), Err)
@@ -248,6 +262,14 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         assert_eq!(start_time(child.id()), None);
+    }
+
+    #[test]
+    fn a_guests_directory_names_its_maker() {
+        assert_eq!(directory_maker("oxvs-guest-17-aX3"), Some(17));
+        for other in ["oxvs-guest-", "oxvs-guest-17", "oxvs-guest-x-1", "oxvs-17-1"] {
+            assert_eq!(directory_maker(other), None, "{other}");
+        }
     }
 
     #[test]

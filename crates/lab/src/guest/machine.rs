@@ -527,7 +527,14 @@ fn end(manager: Manager, child: &mut Child, files: &Path) {
 
 /// The beginning of the names of directories with the files of a process's guests.
 pub(super) fn directory_prefix(maker: u32) -> String {
-    format!("oxvs-guest-{maker}-")
+    format!("{DIRECTORIES}{maker}-")
+}
+
+const DIRECTORIES: &str = "oxvs-guest-";
+
+/// The process that made a directory of that name for its guests; none for other directories.
+pub(crate) fn directory_maker(name: &str) -> Option<u32> {
+    name.strip_prefix(DIRECTORIES)?.split_once('-')?.0.parse().ok()
 }
 
 /// Whether a process is QEMU of a guest that the process `maker` has started with libvirt: that one

@@ -113,12 +113,14 @@ fn a_machine_that_cannot_be_used_is_an_error_with_the_remedy() {
         std::fs::write(dir.join("other").join(name), bytes).unwrap();
         std::fs::set_permissions(dir.join("other").join(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
-    std::fs::write(
-        dir.join("greeter"),
-        "#!/bin/sh\necho Welcome to this machine\nsleep 5\n",
-    )
-    .unwrap();
-    std::fs::set_permissions(dir.join("greeter"), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = |name: &str, script: &str| {
+        let file = dir.join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    program("greeter", "echo Welcome to this machine\nsleep 5");
+    // The connection breaks before it is known what there is to run.
+    program("short", "./ssh \"$@\" | head -n 1");
     let other = format!("{}/other/oxvs", dir.display());
     let greeter = format!("{}/greeter", dir.display());
     let wire = |wire: &str| format!("--ssh ./ssh --remote 192.0.2.2 --wire {wire} --tag vxlan --remote-program {good}");
@@ -135,6 +137,10 @@ fn a_machine_that_cannot_be_used_is_an_error_with_the_remedy() {
         (remote(&other), "192.0.2.2 has oxvs-lab of the build"),
         (remote(&greeter), "it answers 'Welcome to this machine'"),
         (remote("/nowhere/oxvs"), "192.0.2.2: the connection has ended"),
+        (
+            remote(good).replace("--ssh ./ssh", "--ssh ./short"),
+            "192.0.2.2: the connection has ended",
+        ),
     ];
     for (args, expected) in cases {
         let (output, said) = two.run(&format!("--switch oxvs {args}"));

@@ -109,6 +109,8 @@ pub(crate) struct Peer {
     channel: RefCell<Channel>,
     greeting: Greeting,
     wire: Wire,
+    /// Why the last question without an answer had none.
+    unanswered: RefCell<Option<String>>,
 }
 
 impl Peer {
@@ -140,6 +142,7 @@ impl Peer {
             options: options.clone(),
             channel: RefCell::new(channel),
             greeting: *greeting,
+            unanswered: RefCell::new(None),
         }))
     }
 
@@ -157,6 +160,17 @@ impl Peer {
     /// The wire's end here.
     pub(crate) fn wire(&self) -> &Wire {
         &self.wire
+    }
+
+    /// Whether all questions about what its systems can run were answered.
+    ///
+    /// # Errors
+    /// Why one was not: then nobody knows what there is to run.
+    pub(crate) fn has_answered(&self) -> Result<()> {
+        match &*self.unanswered.borrow() {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(()),
+        }
     }
 
     /// For the results.
@@ -223,7 +237,11 @@ impl System for RemoteSystem {
         match self.peer.ask(&request) {
             Ok(Reply::Missing(reason)) => reason.map(|reason| format!("{}: {reason}", self.peer.options.host)),
             Ok(_) => self.peer.confused::<()>().err().map(|error| error.to_string()),
-            Err(error) => Some(format!("{error:#}")),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                *self.peer.unanswered.borrow_mut() = Some(reason.clone());
+                Some(reason)
+            }
         }
     }
 
