@@ -9,11 +9,11 @@
 //!   them, at most once a second.
 //! - After packets came, the worker polls queues in shared memory directly until they are empty,
 //!   which costs less than epoll. Other queues wait at most [`LOOKS_FOR`] and a batch for that.
-//! - It waits awake for the next packets, for a short time, where they come one soon after the
-//!   other: a stream of TCP stops at each gap for as long as it takes to wake a worker.
-//!   `worker-spin` sets another time, or none.
-//! - While it waits awake, it polls the queues directly and calls epoll rarely: the round trip of a
-//!   ping is a tenth shorter than with epoll each time.
+//! - Where packets come one soon after the other, it busy-polls for a short time before it sleeps:
+//!   a stream of TCP stops at each gap for as long as it takes to wake a worker. `worker-spin` sets
+//!   another time, or none.
+//! - While it busy-polls, it looks into the queues directly and calls epoll rarely: the round trip
+//!   of a ping is a tenth shorter than with epoll each time.
 //! - It wakes shortly before delayed packets are due and polls for the rest of the time: `pacing`.
 //! - It does not read a queue whose device fails again at once: `failing`.
 
@@ -78,6 +78,8 @@ pub(crate) struct Worker {
 struct Turn {
     /// Packets that it has received.
     packets: usize,
+    /// Some came by a queue where none waited already.
+    arrived: bool,
     /// When it began.
     now: Nanos,
     /// When housekeeping wants its next turn.
@@ -109,6 +111,7 @@ impl Worker {
             looks: Looks::new(spin),
             turn: Turn {
                 packets: 0,
+                arrived: false,
                 now: Nanos::ZERO,
                 housekeeping: None,
                 ready: Vec::new(),
@@ -148,6 +151,9 @@ impl Worker {
     /// Waits at most `timeout`, then does what there is to do; `false` when told to stop.
     fn turn(&mut self, timeout: Option<Duration>) -> bool {
         let mut ready = std::mem::take(&mut self.turn.ready);
+        if timeout != Some(Duration::ZERO) && self.looks.idle_since.is_none() {
+            self.looks.note_nothing(clock());
+        }
         let asleep = cycles::now();
         self.poller.wait(timeout, &mut ready);
         let awake = cycles::now();
@@ -160,6 +166,7 @@ impl Worker {
         self.turn.now = now;
         self.looks.until = now + LOOKS_FOR;
         self.turn.packets = 0;
+        self.turn.arrived = false;
         let mut go_on = true;
         if let Some(at) = ready.iter().position(|number| *number == COMMANDS) {
             ready.swap_remove(at);
@@ -196,8 +203,9 @@ impl Worker {
                 to: self.control.commands.clone(),
             });
         }
-        if !ready.is_empty() {
-            self.looks.brought_packets(now);
+        match self.turn.arrived {
+            true => self.looks.note_arrival(now),
+            false => self.looks.note_nothing(now),
         }
         self.turn.ready = ready;
         self.unpark(now);
@@ -254,6 +262,7 @@ impl Worker {
             return;
         };
         let mut batches = if contended { 1 } else { BATCHES };
+        let waited = queue.rx_queue.waits();
         let (before, mut time) = (cycles::now(), now);
         let mut packets = 0;
         let end = loop {
@@ -276,6 +285,7 @@ impl Worker {
         if packets > 0 {
             queue.brought_packets(before, now);
             self.turn.packets += packets;
+            self.turn.arrived |= !waited;
         }
         match end {
             Err(error) => self.receive_failed(place, &error, now),

@@ -88,11 +88,14 @@ fn transfer(bed: &Bed, from: &str, to: &str, address: &str) {
     assert_eq!(receiver.join().unwrap(), BYTES);
 }
 
-/// Devices of the switch's namespace, and the processes in it.
-fn contents(bed: &Bed) -> (Vec<String>, String) {
+/// Devices of the switch's namespace, the processes in it, and the kernel's encryption.
+fn contents(bed: &Bed) -> (Vec<String>, [String; 2]) {
     let devices = bed.counters().unwrap().into_keys().collect();
-    let pids = bed::command::run_words(&["ip", "netns", "pids", bed.namespace()]).unwrap();
-    (devices, pids)
+    let say = |words: &[&str]| bed::command::run_words(words).unwrap();
+    let pids = say(&["ip", "netns", "pids", bed.namespace()]);
+    let script = "ip xfrm state list; ip xfrm policy list; nft list tables; true";
+    let encryption = say(&["ip", "netns", "exec", bed.namespace(), "sh", "-c", script]);
+    (devices, [pids, encryption])
 }
 
 fn packets(losses: &[Loss], cause: &str, place: &str) -> u64 {
@@ -449,7 +452,7 @@ fn a_switch_that_dies_is_told_with_what_it_said() {
     let bed = Bed::build(&topology).unwrap();
     let mut running = named("oxvs").unwrap().start(&topology, &bed).unwrap();
     running.check().unwrap();
-    for pid in contents(&bed).1.split_whitespace() {
+    for pid in contents(&bed).1[0].split_whitespace() {
         bed::command::run_words(&["kill", "-KILL", pid]).unwrap();
     }
     let error = testkit::eventually("its end is told", || running.check().err());

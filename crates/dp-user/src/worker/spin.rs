@@ -13,15 +13,14 @@ pub(super) const LOOKS_FOR: Duration = Duration::from_micros(100);
 /// While some queues have packets, the others are asked every so many looks.
 const LOOK_AT_IDLE: u32 = 8;
 
-/// How long a worker waits awake that was not told how long, and the longest gap between packets
-/// that speaks for waiting: about what it takes to wake a thread on a processor that sleeps, on a
-/// virtual machine twice.
+/// Where the user does not say how long to busy-poll, a worker does so for [`SHORT_GAP`] while its
+/// score is at least [`POLL_SCORE`]. The score rises by 1 with each gap between packets that is
+/// shorter than that, and falls by [`LONG_GAP_PENALTY`] with each longer one. To wake a thread on a
+/// processor that sleeps takes about as long, on a virtual machine twice.
 const SHORT_GAP: Duration = Duration::from_micros(50);
-/// Points for waiting awake: a short gap gives one, a long gap takes [`LONG_GAP_TAKES`], with
-/// [`ENOUGH_POINTS`] a worker waits.
-const MOST_POINTS: u32 = 16;
-const ENOUGH_POINTS: u32 = 8;
-const LONG_GAP_TAKES: u32 = 4;
+const POLL_SCORE: u32 = 8;
+const MOST_SCORE: u32 = 16;
+const LONG_GAP_PENALTY: u32 = 4;
 
 /// How often a worker looks into its queues before it asks epoll.
 pub(super) struct Looks {
@@ -32,10 +31,10 @@ pub(super) struct Looks {
     pub(super) until: Nanos,
     /// Queues that had packets when it last looked.
     pub(super) busy: usize,
-    /// When packets last came.
-    pub(super) active: Nanos,
-    /// Points for waiting awake, of [`MOST_POINTS`].
-    points: u32,
+    /// Since when there has been nothing; none: packets came when it last looked.
+    pub(super) idle_since: Option<Nanos>,
+    /// Speaks for busy-polling: see [`SHORT_GAP`].
+    score: u32,
 }
 
 impl Looks {
@@ -45,25 +44,30 @@ impl Looks {
             count: 0,
             until: Nanos::ZERO,
             busy: 0,
-            active: Nanos::ZERO,
-            points: 0,
+            idle_since: Some(Nanos::ZERO),
+            score: 0,
         }
     }
 
     /// Packets have come.
-    pub(super) fn brought_packets(&mut self, now: Nanos) {
-        self.points = match now.since(self.active) < SHORT_GAP {
-            true => (self.points + 1).min(MOST_POINTS),
-            false => self.points.saturating_sub(LONG_GAP_TAKES),
+    pub(super) fn note_arrival(&mut self, now: Nanos) {
+        let gap = self.idle_since.take().map(|since| now.since(since));
+        self.score = match gap.is_none_or(|gap| gap < SHORT_GAP) {
+            true => (self.score + 1).min(MOST_SCORE),
+            false => self.score.saturating_sub(LONG_GAP_PENALTY),
         };
-        self.active = now;
     }
 
-    /// How long it waits awake for the next packets.
-    pub(super) fn time(&self) -> Duration {
+    /// No packets have come.
+    pub(super) fn note_nothing(&mut self, now: Nanos) {
+        self.idle_since.get_or_insert(now);
+    }
+
+    /// How long it polls for the next packets before it sleeps.
+    pub(super) fn busy_poll_time(&self) -> Duration {
         match self.spin.get() {
             Some(told) => told,
-            None if self.points >= ENOUGH_POINTS => SHORT_GAP,
+            None if self.score >= POLL_SCORE => SHORT_GAP,
             None => Duration::ZERO,
         }
     }
@@ -73,23 +77,23 @@ impl Looks {
 /// after the last offloaded packet, in nanoseconds. The control plane writes it; all workers read
 /// it.
 pub(crate) struct SpinTime {
-    /// [`BY_GAPS`]: each worker decides by the gaps between its packets.
+    /// [`ADAPTIVE`]: each worker decides by the gaps between its packets.
     spin: AtomicU64,
     latency_hold: AtomicU64,
 }
 
-const BY_GAPS: u64 = u64::MAX;
+const ADAPTIVE: u64 = u64::MAX;
 
 impl SpinTime {
     pub(crate) fn new(time: Option<Duration>) -> SpinTime {
         SpinTime {
-            spin: AtomicU64::new(time.map_or(BY_GAPS, nanos)),
+            spin: AtomicU64::new(time.map_or(ADAPTIVE, nanos)),
             latency_hold: AtomicU64::new(0),
         }
     }
 
     pub(crate) fn set(&self, time: Option<Duration>) {
-        self.spin.store(time.map_or(BY_GAPS, nanos), Ordering::Relaxed);
+        self.spin.store(time.map_or(ADAPTIVE, nanos), Ordering::Relaxed);
     }
 
     pub(crate) fn set_latency_hold(&self, time: Duration) {
@@ -98,7 +102,7 @@ impl SpinTime {
 
     fn get(&self) -> Option<Duration> {
         let time = self.spin.load(Ordering::Relaxed);
-        (time != BY_GAPS).then(|| Duration::from_nanos(time))
+        (time != ADAPTIVE).then(|| Duration::from_nanos(time))
     }
 
     pub(super) fn latency_hold(&self) -> Duration {
@@ -113,7 +117,9 @@ fn nanos(time: Duration) -> u64 {
 impl Worker {
     /// Whether packets came so lately that it stays awake for more.
     pub(super) fn spins(&self) -> bool {
-        self.turn.now.since(self.looks.active) < self.looks.time()
+        let time = self.looks.busy_poll_time();
+        let over = |since| self.turn.now.since(since) >= time;
+        !time.is_zero() && !self.looks.idle_since.is_some_and(over)
     }
 
     /// One batch of each queue that has packets, or, where the worker does not spin, of each that
@@ -148,8 +154,9 @@ impl Worker {
                 Err(error) => self.receive_failed(place, &error, self.turn.now),
             }
         }
-        if self.looks.busy > 0 {
-            self.looks.brought_packets(self.turn.now);
+        match self.looks.busy {
+            0 => self.looks.note_nothing(self.turn.now),
+            _ => self.looks.note_arrival(self.turn.now),
         }
         self.pace(self.turn.now);
         let took = cycles::now().wrapping_sub(began);

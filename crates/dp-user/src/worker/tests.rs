@@ -325,7 +325,7 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
     let mut fixture = Fixture::new();
     let (storm, quiet, sink) = (fixture.add_port(1), fixture.add_port(2), fixture.add_port(9));
     fixture.worker.looks.spin.set(Some(Duration::from_secs(1_000_000)));
-    fixture.worker.looks.active = clock();
+    fixture.worker.looks.idle_since = Some(clock());
     assert!(fixture.worker.spins());
     (0..4096).for_each(|n| assert!(storm.inject(&packet(n))));
     (0..1280).for_each(|_| assert!(quiet.inject(&packet(1 << 24))));
@@ -342,30 +342,70 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
 }
 
 #[test]
-fn a_worker_waits_awake_while_packets_come_one_soon_after_the_other() {
+fn short_gaps_between_packets_speak_for_busy_polling_and_long_ones_against() {
     let mut looks = Looks::new(Arc::new(SpinTime::new(None)));
     let mut now = Nanos(1_000_000_000);
     let mut gap = |looks: &mut Looks, micros| {
+        looks.note_nothing(now);
         now += Duration::from_micros(micros);
-        looks.brought_packets(now);
-        looks.time()
+        looks.note_nothing(now);
+        looks.note_arrival(now);
+        looks.busy_poll_time()
     };
-    // Pings, even of a flood, are no reason.
     for _ in 0..100 {
         assert_eq!(gap(&mut looks, 60), Duration::ZERO);
     }
-    let waits: Vec<bool> = (0..10).map(|_| !gap(&mut looks, 20).is_zero()).collect();
-    assert_eq!(waits.iter().filter(|waits| **waits).count(), 3, "{waits:?}");
+    let polls: Vec<bool> = (0..10).map(|_| !gap(&mut looks, 20).is_zero()).collect();
+    assert_eq!(polls.iter().filter(|polls| **polls).count(), 3, "{polls:?}");
     (0..10).for_each(|_| _ = gap(&mut looks, 20));
-    // It was wrong three times, and sleeps again.
+    // It polled in vain three times.
     assert!(!gap(&mut looks, 1000).is_zero());
     assert!(!gap(&mut looks, 1000).is_zero());
     assert!(gap(&mut looks, 1000).is_zero());
+    // However long its turns are: without a look in vain between them there is no gap.
+    (0..8).for_each(|_| looks.note_arrival(Nanos(2_000_000_000)));
+    assert!(!looks.busy_poll_time().is_zero());
     // A user's word counts more.
     looks.spin.set(Some(Duration::ZERO));
     (0..20).for_each(|_| assert!(gap(&mut looks, 1).is_zero()));
     looks.spin.set(Some(Duration::from_millis(20)));
     assert_eq!(gap(&mut looks, 1000), Duration::from_millis(20));
+    looks.spin.set(None);
+    (0..4).for_each(|_| _ = gap(&mut looks, 1000));
+    assert!(looks.busy_poll_time().is_zero());
+}
+
+#[test]
+fn a_worker_polls_while_packets_are_close_and_sleeps_when_none_come() {
+    let mut fixture = Fixture::new();
+    let (source, sink) = (fixture.add_port(1), fixture.add_port(9));
+    fixture.worker.looks.spin.set(None);
+    assert_eq!(fixture.worker.timeout(), None);
+    for _ in 0..10 {
+        assert!(source.inject(&packet(1 << 24)));
+        assert!(fixture.worker.turn(Some(Duration::ZERO)));
+    }
+    assert_eq!(sink.take_sent().len(), 10);
+    assert_eq!(fixture.worker.timeout(), Some(Duration::ZERO));
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(fixture.worker.turn(Some(Duration::ZERO)));
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(fixture.worker.turn(Some(Duration::ZERO)));
+    assert_ne!(fixture.worker.timeout(), Some(Duration::ZERO));
+}
+
+#[test]
+fn packets_that_wait_are_no_reason_to_busy_poll() {
+    let mut fixture = Fixture::new();
+    let source = fixture.add_port(1);
+    fixture.worker.looks.spin.set(None);
+    (0..256).for_each(|n| assert!(source.inject(&packet(n))));
+    assert!(fixture.worker.turn(Some(Duration::ZERO)));
+    for _ in 0..10 {
+        assert!(fixture.worker.backlog.waiting);
+        assert!(fixture.worker.turn(Some(Duration::ZERO)));
+    }
+    assert!(!fixture.worker.spins());
 }
 
 /// A queue that says that it lies in memory.

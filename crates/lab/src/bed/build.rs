@@ -198,7 +198,10 @@ fn settle() -> Result<()> {
 
 fn write(name: &str, value: &str) -> Result<()> {
     let path = Path::new("/proc/sys").join(name);
-    fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
+    fs::write(&path, value).with_context(|| match value {
+        CONGESTION => format!("this kernel has no congestion control {value}; 'modprobe tcp_{value}' loads it"),
+        _ => format!("{} = {value}", path.display()),
+    })
 }
 
 /// The offloads of a container's device on a bare cable, the same as on a switch's port, in

@@ -9,7 +9,7 @@ use super::command::run_words;
 use super::container;
 use super::names::{PREFIX, maker};
 use super::namespace::NAMES;
-use crate::guest::directory_maker;
+use crate::guest::{directory_maker, is_emulator_in};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
@@ -188,6 +188,17 @@ pub fn clean() -> Result<Vec<String>> {
     for name in entries(&files) {
         if !directory_maker(&name).is_some_and(|pid| start_time(pid).is_none()) {
             continue;
+        }
+        // libvirt's QEMU does not end with its maker.
+        for pid in entries(Path::new("/proc"))
+            .iter()
+            .filter_map(|pid| pid.parse::<i32>().ok())
+        {
+            if is_emulator_in(&name, pid.cast_unsigned())
+                && let Some(pid) = Pid::from_raw(pid)
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
         }
         let directory = files.join(name);
         match fs::remove_dir_all(&directory) {

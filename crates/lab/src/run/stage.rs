@@ -8,12 +8,12 @@ use super::observe;
 use super::series::{Recorded, Recorder};
 use super::stop::Stop;
 use super::validity::{self, Clocks};
-use crate::bed::{Bed, Fragments, Host, Side, Wire};
+use crate::bed::{Bed, Fragments, Host, Side, Wire, command};
 use crate::controller::{self, Learning};
 use crate::results::{Acceleration, Loss};
 use crate::scenario::{Profile, Setup};
 use crate::systems::{Elsewhere, Running, System};
-use crate::topology::{self, Topology};
+use crate::topology::{self, Topology, ipsec};
 use crate::traffic::{Ends, Measured};
 use anyhow::{Context, Result, anyhow, bail};
 use std::cell::RefCell;
@@ -132,6 +132,13 @@ impl Ground {
         for flow in setup.measured.iter().chain(&setup.background) {
             if let Some(to) = setup.topology.host(&flow.to) {
                 reach(self.bed.host(&flow.from)?, to, end).context("through the tunnels")?;
+            }
+        }
+        let encrypted = |host: &&topology::Host| host.tunnel.is_some_and(|tunnel| tunnel.ipsec);
+        for host in setup.topology.hosts.iter().filter(encrypted) {
+            let mut states = self.bed.host(&host.name)?.command(&["ip", "-s", "xfrm", "state"]);
+            if !ipsec::carries_packets(&command::run(&mut states)?) {
+                bail!("what passes the tunnel of {} is not encrypted", host.name);
             }
         }
         Ok(())

@@ -66,7 +66,8 @@ impl Script {
 
     /// Runs a command that is no part of the configuration.
     pub(crate) fn ask(&self, line: &str) -> Result<String> {
-        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_matches('\'')).collect();
+        let words = words(line);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         command::run(&mut self.command(&words))
     }
 
@@ -140,7 +141,8 @@ impl Drop for Script {
 }
 
 fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
+    let words = line.split_whitespace().map(|word| word.trim_matches('\''));
+    words.map(str::to_owned).collect()
 }
 
 /// Writes a setting and returns the previous value.

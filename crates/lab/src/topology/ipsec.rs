@@ -42,9 +42,38 @@ pub(crate) fn state(from: Ipv4Addr, to: Ipv4Addr) -> String {
     format!("src {from} dst {to} proto esp spi 0x1000 reqid 1 mode transport aead {CIPHER} {KEY}{salt:08x} 128")
 }
 
+/// Whether packets have passed in both directions, by what `ip -s xfrm state` says.
+pub(crate) fn carries_packets(said: &str) -> bool {
+    let mut lines = said.lines().map(str::trim);
+    let mut states = 0;
+    while lines.any(|line| line == "lifetime current:") {
+        // 84(bytes), 1(packets)
+        match lines.next() {
+            Some(used) if !used.contains(" 0(packets)") => states += 1,
+            _ => return false,
+        }
+    }
+    states >= 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_states_must_have_carried_packets() {
+        let state = |packets| {
+            format!(
+                "src 198.18.0.1 dst 198.18.0.2\n\tlifetime config:\n\t  limit: soft (INF)(bytes)\n\tlifetime current:\n\t  \
+                 {}(bytes), {packets}(packets)\n\tstats:\n\t  replay-window 0 replay 0 failed 0\n",
+                84 * packets
+            )
+        };
+        assert!(carries_packets(&(state(1) + &state(10))));
+        for said in [state(1) + &state(0), state(0) + &state(1), state(1), String::new()] {
+            assert!(!carries_packets(&said), "{said}");
+        }
+    }
 
     #[test]
     fn both_ends_have_the_same_states_and_opposite_policies() {

@@ -162,11 +162,12 @@ impl Peer {
         &self.wire
     }
 
-    /// Whether all questions about what its systems can run were answered.
+    /// After the choice of experiments.
     ///
     /// # Errors
-    /// Why one was not: then nobody knows what there is to run.
-    pub(crate) fn has_answered(&self) -> Result<()> {
+    /// A question about what its systems can run was not answered: nobody knows what there is to
+    /// run.
+    pub(crate) fn check_connection(&self) -> Result<()> {
         match &*self.unanswered.borrow() {
             Some(reason) => bail!("{reason}"),
             None => Ok(()),
