@@ -186,7 +186,7 @@ pub fn clean() -> Result<Vec<String>> {
     }
     let files = std::env::temp_dir();
     for name in entries(&files) {
-        if !directory_maker(&name).is_some_and(|pid| start_time(pid).is_none()) {
+        if directory_maker(&name).is_none_or(|pid| start_time(pid).is_some()) {
             continue;
         }
         // libvirt's QEMU does not end with its maker.
