@@ -204,7 +204,7 @@ kill_daemon() {
     kill -9 "$(at $1 cat /var/run/charon.pid 2>/dev/null || at $1 cat /run/pluto/pluto.pid)"
     sleep 1
     # The kernel keeps using the keys of a killed charon, which the next one does not know of.
-    [ $ike != strongswan ] || at $1 ip xfrm state flush
+    [ $ike != strongswan ] || on $1 ip xfrm state flush
     at $1 ipsec restart
 }
 flood "near is killed" restart_switch near

@@ -2,6 +2,7 @@
 
 use super::program::{Bridge, DEVICES, Op, PATCH_IN, PATCH_OUT, Rule, Test};
 use flow::{Field, Key, PortNo};
+use openflow::model::GroupType;
 use std::net::Ipv4Addr;
 use wire::{EtherType, VlanTag};
 
@@ -268,6 +269,11 @@ impl Way {
                 }
                 Op::Group(group) => {
                     let group = &bridges[self.bridge].groups[*group as usize - 1];
+                    if group.kind == GroupType::Select && self.packet.tags.len() > 2 {
+                        // The datapath chooses, and reads the packet again for the bucket: with
+                        // more than two tags it finds no header of IP.
+                        outcome.odd = Some("tags");
+                    }
                     for ops in group.acting() {
                         let mut copy = self.clone();
                         copy.set = None;
