@@ -8,7 +8,7 @@ in_the_clear() {
     echo $(($(on "$1" oxvs appctl coverage/read-counter ipsec_in_blocked) +
         $(on "$1" oxvs appctl coverage/read-counter ipsec_in_not_encrypted)))
 }
-# clear_is_counted SIDE COUNT: whether one more packet that is not encrypted makes it more than that.
+# clear_is_counted SIDE COUNT: whether one more packet in the clear makes it more than that.
 clear_is_counted() {
     ip netns exec host-far ping -c 1 -W 1 10.9.0.1
     [ "$(in_the_clear "$1")" -gt "$2" ]
