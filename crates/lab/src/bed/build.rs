@@ -5,7 +5,7 @@ use super::command::{batch, known, run};
 use super::container;
 use super::delay::Delay;
 use super::guest;
-use super::host::{CONGESTION, DEVICE, UNDERLAY};
+use super::host::{DEVICE, UNDERLAY};
 use super::namespace;
 use super::plan::Plan;
 use super::record::Record;
@@ -181,7 +181,6 @@ fn settle() -> Result<()> {
         // A host does not repeat ARP requests in the middle of a run.
         ("net/ipv4/neigh/default/base_reachable_time_ms", "3600000"),
         ("net/ipv4/tcp_no_metrics_save", "1"),
-        ("net/ipv4/tcp_congestion_control", CONGESTION),
         // A bridge is a bridge.
         ("net/bridge/bridge-nf-call-iptables", "0"),
         ("net/bridge/bridge-nf-call-ip6tables", "0"),
@@ -198,10 +197,7 @@ fn settle() -> Result<()> {
 
 fn write(name: &str, value: &str) -> Result<()> {
     let path = Path::new("/proc/sys").join(name);
-    fs::write(&path, value).with_context(|| match value {
-        CONGESTION => format!("this kernel has no congestion control {value}; 'modprobe tcp_{value}' loads it"),
-        _ => format!("{} = {value}", path.display()),
-    })
+    fs::write(&path, value).with_context(|| format!("{} = {value}", path.display()))
 }
 
 /// The offloads of a container's device on a bare cable, the same as on a switch's port, in

@@ -2,7 +2,7 @@
 //! is reached over a serial line.
 
 use super::cable::{Cable, Plug};
-use super::host::{CONGESTION, DEVICE, Host};
+use super::host::{DEVICE, Host};
 use super::program;
 use crate::guest::{Accelerator, Guest, Kernel, LIBVIRT, Machine, Manager, Network, find};
 use crate::results::Acceleration;
@@ -168,7 +168,6 @@ fn boot(host: &topology::Host, made: &Host, cable: Option<&Cable>, mut lines: Ve
             &format!("echo 0 >/proc/sys/net/ipv4/conf/all/{name}; echo 0 >/proc/sys/net/ipv4/conf/default/{name}; ");
     }
     script += "echo 3600000 >/proc/sys/net/ipv4/neigh/default/base_reachable_time_ms; echo 1 >/proc/sys/net/ipv4/tcp_no_metrics_save; ";
-    script += &format!("echo {CONGESTION} >/proc/sys/net/ipv4/tcp_congestion_control; ");
     if host.forwards {
         script += "echo 1 >/proc/sys/net/ipv4/ip_forward; ";
     }

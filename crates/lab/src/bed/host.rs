@@ -26,10 +26,6 @@ pub struct Host {
 /// The device of a host, which has its addresses.
 pub const DEVICE: &str = "eth0";
 
-/// The congestion control of hosts' TCP, Linux's default: it decides more about TCP than any switch
-/// does, and machines differ.
-pub const CONGESTION: &str = "cubic";
-
 /// The device at the cable of a host whose [`DEVICE`] is the end of a tunnel.
 pub(crate) const UNDERLAY: &str = "underlay0";
 

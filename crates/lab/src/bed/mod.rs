@@ -28,7 +28,7 @@ pub use build::{missing, offloads};
 pub use counters::{Counters, Fragments};
 pub(crate) use counters::{DeviceCounters, HostRate, cpu as process_cpu, devices as device_counters};
 pub(crate) use host::UNDERLAY;
-pub use host::{CONGESTION, DEVICE, Host};
+pub use host::{DEVICE, Host};
 pub use program::use_program;
 pub(crate) use program::{Build, lab as lab_program, switch as switch_program, switch_build, use_switch};
 pub use record::clean;

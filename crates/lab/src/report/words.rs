@@ -95,8 +95,8 @@ fn machine(machine: &Machine, in_guest: bool) -> Vec<(String, String)> {
         ("Clock", machine.clock.clone()),
         ("Load at the beginning", number(machine.load)),
         (
-            "Congestion control of hosts' TCP",
-            machine.congestion.clone().unwrap_or_else(|| "the machine's".into()),
+            "Congestion control of TCP",
+            machine.congestion.clone().unwrap_or_default(),
         ),
         (
             "Offloads of a host's interface",

@@ -26,7 +26,8 @@ pub struct Machine {
     pub virtualized: bool,
     /// Mean number of processes that ran or wanted to, over the minute before.
     pub load: f64,
-    /// Congestion control of hosts' TCP, unless an experiment names another.
+    /// Congestion control of TCP, unless an experiment names another; guests that are hosts have
+    /// their own kernel's.
     #[serde(default)]
     pub congestion: Option<String>,
     /// Offloads of a host's interface ([`crate::bed::offloads`]), as `ethtool -k` names them; empty
@@ -68,7 +69,8 @@ impl Machine {
                 .next()
                 .and_then(|load| load.parse().ok())
                 .unwrap_or(0.0),
-            congestion: Some(crate::bed::CONGESTION.to_owned()),
+            congestion: Some(text("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned())
+                .filter(|text| !text.is_empty()),
             offloads: BTreeMap::new(),
         }
     }
@@ -83,7 +85,7 @@ impl Machine {
             (mine != theirs).then(|| format!("{what} '{mine}', not '{theirs}'"))
         };
         let congestion = (self.congestion != other.congestion).then(|| {
-            let name = |machine: &Machine| machine.congestion.clone().unwrap_or_else(|| "the machine's".to_owned());
+            let name = |machine: &Machine| machine.congestion.clone().unwrap_or_else(|| "not known".to_owned());
             format!("congestion control '{}', not '{}'", name(self), name(other))
         });
         let cores = (self.cores != other.cores).then(|| format!("{} processors, not {}", self.cores, other.cores));
