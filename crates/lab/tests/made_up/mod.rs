@@ -11,7 +11,7 @@ use testkit::Rng;
 /// Systems, and how they stand to the first.
 const SYSTEMS: &[(&str, f64)] = &[("oxvs", 1.0), ("bridge", 0.7), ("ovs-userspace", 1.9)];
 /// Most cells of a scenario: the quick ones where the full profile has more.
-const CELLS: usize = 60;
+const CELLS: usize = 90;
 
 /// Samples of every scenario.
 pub(crate) fn run() -> Results {
