@@ -236,7 +236,7 @@ fn hosts_behind_tunnels_are_reached_or_it_is_said_that_they_cannot_be() {
             let mut bed: Option<Bed> = None;
             for (underlay, ipsec) in [("host", false), ("native", false), ("host", true)] {
                 let topology = tunnel(kind, underlay, ipsec);
-                // Encryption is a part of the hosts, too.
+                // The host encrypts too, so that it needs another testbed.
                 bed.take_if(|_| ipsec);
                 let system = named(name).unwrap();
                 if let Some(reason) = system.missing(&topology) {

@@ -33,7 +33,7 @@ pub(super) struct Looks {
     pub(super) busy: usize,
     /// Since when there has been nothing; none: packets came when it last looked.
     pub(super) idle_since: Option<Nanos>,
-    /// Speaks for busy-polling: see [`SHORT_GAP`].
+    /// Decides about busy-polling: see [`SHORT_GAP`].
     score: u32,
 }
 
@@ -66,7 +66,7 @@ impl Looks {
     /// How long it polls for the next packets before it sleeps.
     pub(super) fn busy_poll_time(&self) -> Duration {
         match self.spin.get() {
-            Some(told) => told,
+            Some(configured) => configured,
             None if self.score >= POLL_SCORE => SHORT_GAP,
             None => Duration::ZERO,
         }
@@ -118,8 +118,8 @@ impl Worker {
     /// Whether packets came so lately that it stays awake for more.
     pub(super) fn spins(&self) -> bool {
         let time = self.looks.busy_poll_time();
-        let over = |since| self.turn.now.since(since) >= time;
-        !time.is_zero() && !self.looks.idle_since.is_some_and(over)
+        let idle_since = self.looks.idle_since;
+        !time.is_zero() && idle_since.is_none_or(|since| self.turn.now.since(since) < time)
     }
 
     /// One batch of each queue that has packets, or, where the worker does not spin, of each that

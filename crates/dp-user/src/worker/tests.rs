@@ -342,7 +342,7 @@ fn a_spinning_worker_finds_packets_by_itself_and_is_as_fair() {
 }
 
 #[test]
-fn short_gaps_between_packets_speak_for_busy_polling_and_long_ones_against() {
+fn short_gaps_between_packets_turn_busy_polling_on_and_long_ones_turn_it_off() {
     let mut looks = Looks::new(Arc::new(SpinTime::new(None)));
     let mut now = Nanos(1_000_000_000);
     let mut gap = |looks: &mut Looks, micros| {
@@ -358,14 +358,14 @@ fn short_gaps_between_packets_speak_for_busy_polling_and_long_ones_against() {
     let polls: Vec<bool> = (0..10).map(|_| !gap(&mut looks, 20).is_zero()).collect();
     assert_eq!(polls.iter().filter(|polls| **polls).count(), 3, "{polls:?}");
     (0..10).for_each(|_| _ = gap(&mut looks, 20));
-    // It polled in vain three times.
+    // Three long gaps turn it off.
     assert!(!gap(&mut looks, 1000).is_zero());
     assert!(!gap(&mut looks, 1000).is_zero());
     assert!(gap(&mut looks, 1000).is_zero());
-    // However long its turns are: without a look in vain between them there is no gap.
+    // Turns that all find packets have no gap between them, however long they are.
     (0..8).for_each(|_| looks.note_arrival(Nanos(2_000_000_000)));
     assert!(!looks.busy_poll_time().is_zero());
-    // A user's word counts more.
+    // The configured time takes precedence.
     looks.spin.set(Some(Duration::ZERO));
     (0..20).for_each(|_| assert!(gap(&mut looks, 1).is_zero()));
     looks.spin.set(Some(Duration::from_millis(20)));

@@ -145,10 +145,8 @@ pub(crate) fn set_up(host: &topology::Host, topology: &Topology, plan: &Plan) ->
         lines.push(format!("addr add {own}/{UNDERLAY_PREFIX} dev {UNDERLAY}"));
         lines.push(format!("link set {UNDERLAY} up"));
         lines.push(format!("link add {DEVICE} address {mac} type {device}"));
-        if tunnel.ipsec {
-            let protection = ipsec::protect(tunnel.kind, own, ends.switch);
-            lines.extend(protection.into_iter().map(|[command, _]| command));
-        }
+        let protection = ipsec::protect(tunnel, own, ends.switch);
+        lines.extend(protection.into_iter().map(|[command, _]| command));
     }
     lines.extend(topology.mtu().map(|mtu| format!("link set {DEVICE} mtu {mtu}")));
     lines.push(format!("link set {DEVICE} up"));

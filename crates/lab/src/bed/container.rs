@@ -317,14 +317,14 @@ fn end_processes(place: &Path) -> Result<()> {
 }
 
 /// All processes but this one.
-fn process_ids() -> impl Iterator<Item = u32> {
+pub(super) fn process_ids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter(|&pid| pid != std::process::id())
 }
 
 /// The name of a process's program; empty if it has ended.
-fn name(pid: u32) -> String {
+pub(super) fn name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }

@@ -9,7 +9,7 @@ use super::command::run_words;
 use super::container;
 use super::names::{PREFIX, maker};
 use super::namespace::NAMES;
-use crate::guest::{directory_maker, is_emulator_in};
+use crate::guest::{directory_maker, is_emulator};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, OpenOptions};
@@ -186,19 +186,12 @@ pub fn clean() -> Result<Vec<String>> {
     }
     let files = std::env::temp_dir();
     for name in entries(&files) {
-        if directory_maker(&name).is_none_or(|pid| start_time(pid).is_some()) {
+        let Some(maker) = directory_maker(&name).filter(|&pid| start_time(pid).is_none()) else {
             continue;
-        }
+        };
         // libvirt's QEMU does not end with its maker.
-        for pid in entries(Path::new("/proc"))
-            .iter()
-            .filter_map(|pid| pid.parse::<i32>().ok())
-        {
-            if is_emulator_in(&name, pid.cast_unsigned())
-                && let Some(pid) = Pid::from_raw(pid)
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        for pid in container::process_ids().filter(|&pid| is_emulator(maker, pid, &container::name(pid))) {
+            let _ = Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, Signal::KILL));
         }
         let directory = files.join(name);
         match fs::remove_dir_all(&directory) {

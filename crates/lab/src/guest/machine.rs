@@ -544,12 +544,6 @@ pub(crate) fn is_emulator(maker: u32, pid: u32, name: &str) -> bool {
     QEMU.starts_with(name) && arguments(pid).contains(&directory_prefix(maker))
 }
 
-/// Whether a process is QEMU of a guest whose files are in the directory of that name.
-pub(crate) fn is_emulator_in(directory: &str, pid: u32) -> bool {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    QEMU.starts_with(name.trim_end()) && !name.is_empty() && arguments(pid).contains(directory)
-}
-
 /// The command line of a process; empty if it has ended.
 pub(crate) fn arguments(pid: u32) -> String {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();

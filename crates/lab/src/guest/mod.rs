@@ -17,4 +17,4 @@ pub use kernel::Kernel;
 pub use laboratory::run;
 pub(crate) use libvirt::PROGRAM as LIBVIRT;
 pub use machine::{Accelerator, Finished, Guest, Machine, Manager, Network, Output};
-pub(crate) use machine::{arguments, directory_maker, is_emulator, is_emulator_in};
+pub(crate) use machine::{arguments, directory_maker, is_emulator};

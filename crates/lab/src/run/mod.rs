@@ -69,7 +69,10 @@ pub fn run(options: &Options, stop: &Stop) -> Result<Outcome> {
     let peer = options.remote.as_ref().map(Peer::connect).transpose()?;
     let systems = peer.as_ref().map_or_else(crate::systems::all, Peer::systems);
     let chosen = select::choose(&options.scenarios, &systems, &options.switches, options.profile)?;
-    peer.as_ref().map_or(Ok(()), |peer| peer.check_connection())?;
+    if let Some(peer) = &peer {
+        // Without it nobody knows what there is to run.
+        peer.check_connection()?;
+    }
     let mut store = open(options, peer.as_deref())?;
     enter(&mut store, options, &systems, &chosen)?;
     begin(&mut store)?;

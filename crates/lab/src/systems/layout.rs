@@ -62,10 +62,7 @@ pub(crate) struct TunnelLayout {
 impl TunnelLayout {
     /// Arguments of `ip` that encrypt the switch's end, each with those that undo it.
     pub(crate) fn protect(&self) -> Vec<[String; 2]> {
-        match self.tunnel.ipsec {
-            true => ipsec::protect(self.tunnel.kind, self.ends.switch, self.ends.host),
-            false => Vec::new(),
-        }
+        ipsec::protect(self.tunnel, self.ends.switch, self.ends.host)
     }
 
     /// The devices and the keys of the tunnels that the host does not use.

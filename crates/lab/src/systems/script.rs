@@ -22,9 +22,10 @@ pub(crate) struct Script {
 }
 
 enum Undo {
-    Run(Vec<String>),
+    Run(String),
     Write(&'static str, String),
-    Host(String, Vec<String>),
+    /// A host's namespace, and the command.
+    Host(String, String),
 }
 
 impl Script {
@@ -66,9 +67,7 @@ impl Script {
 
     /// Runs a command that is no part of the configuration.
     pub(crate) fn ask(&self, line: &str) -> Result<String> {
-        let words = words(line);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        command::run(&mut self.command(&words))
+        command::run(&mut self.command(&words(line)))
     }
 
     /// A command in the namespace and the environment.
@@ -107,7 +106,7 @@ impl Script {
 
     /// Adds a command to run at the end; its failure is ignored.
     pub(crate) fn undo(&mut self, line: &str) {
-        self.undo.push(Undo::Run(words(line)));
+        self.undo.push(Undo::Run(line.to_owned()));
     }
 
     /// Runs a command on a host, and `undo` at the end.
@@ -115,7 +114,7 @@ impl Script {
         self.note(&format!("{host}# {line}"));
         let host = bed.host(host)?;
         command::run(&mut host.command(&words(line)))?;
-        self.undo.push(Undo::Host(host.namespace().to_owned(), words(undo)));
+        self.undo.push(Undo::Host(host.namespace().to_owned(), undo.to_owned()));
         Ok(())
     }
 }
@@ -125,24 +124,22 @@ impl Drop for Script {
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
             // The bed goes too, and takes along whatever is left.
             let _ = match undo {
-                Undo::Run(words) => {
-                    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                    command::run(&mut self.command(&words)).map(drop)
-                }
+                Undo::Run(line) => self.ask(&line).map(drop),
                 Undo::Write(name, value) => {
                     crate::bed::namespace::enter(&self.namespace, || exchange(name, &value)).map(drop)
                 }
-                Undo::Host(namespace, words) => {
-                    command::run(Command::new("ip").args(["netns", "exec", &namespace]).args(words)).map(drop)
+                Undo::Host(namespace, line) => {
+                    let mut command = Command::new("ip");
+                    command.args(["netns", "exec", &namespace]).args(words(&line));
+                    command::run(&mut command).map(drop)
                 }
             };
         }
     }
 }
 
-fn words(line: &str) -> Vec<String> {
-    let words = line.split_whitespace().map(|word| word.trim_matches('\''));
-    words.map(str::to_owned).collect()
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().map(|word| word.trim_matches('\'')).collect()
 }
 
 /// Writes a setting and returns the previous value.

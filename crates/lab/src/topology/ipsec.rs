@@ -1,7 +1,7 @@
 //! The states and policies of the kernel that encrypt a tunnel (ESP in transport mode, RFC 4303),
 //! with fixed keys in place of an IKE daemon.
 
-use super::TunnelKind;
+use super::Tunnel;
 use std::net::Ipv4Addr;
 
 /// AES in Galois/Counter Mode (RFC 4106), quoted for a shell.
@@ -11,25 +11,27 @@ const CIPHER: &str = "'rfc4106(gcm(aes))'";
 const KEY: &str = "0x0102030405060708090a0b0c0d0e0f10";
 
 /// Arguments of `ip` that encrypt what `own` exchanges with `other` through a tunnel, each with
-/// those that undo it.
-pub(crate) fn protect(kind: TunnelKind, own: Ipv4Addr, other: Ipv4Addr) -> Vec<[String; 2]> {
-    let state = |from: Ipv4Addr, to| {
-        let which = format!("src {from} dst {to} proto esp spi 0x1000");
+/// those that undo it; none for a tunnel without IPsec.
+pub(crate) fn protect(tunnel: Tunnel, own: Ipv4Addr, other: Ipv4Addr) -> Vec<[String; 2]> {
+    if !tunnel.ipsec {
+        return Vec::new();
+    }
+    let state_commands = |from, to| {
         [
             format!("xfrm state add {}", state(from, to)),
-            format!("xfrm state delete {which}"),
+            format!("xfrm state delete {}", state_id(from, to)),
         ]
     };
     let policy = |way, from, to| {
-        let which = format!("dir {way} src {from} dst {to} {}", kind.selector());
+        let which = format!("dir {way} src {from} dst {to} {}", tunnel.kind.selector());
         [
             format!("xfrm policy add {which} priority 1000 tmpl src {from} dst {to} proto esp reqid 1 mode transport"),
             format!("xfrm policy delete {which}"),
         ]
     };
     vec![
-        state(own, other),
-        state(other, own),
+        state_commands(own, other),
+        state_commands(other, own),
         policy("out", own, other),
         policy("in", other, own),
     ]
@@ -39,7 +41,12 @@ pub(crate) fn protect(kind: TunnelKind, own: Ipv4Addr, other: Ipv4Addr) -> Vec<[
 /// of its own, since its nonces count from the same number.
 pub(crate) fn state(from: Ipv4Addr, to: Ipv4Addr) -> String {
     let salt = from.to_bits();
-    format!("src {from} dst {to} proto esp spi 0x1000 reqid 1 mode transport aead {CIPHER} {KEY}{salt:08x} 128")
+    let id = state_id(from, to);
+    format!("{id} reqid 1 mode transport aead {CIPHER} {KEY}{salt:08x} 128")
+}
+
+fn state_id(from: Ipv4Addr, to: Ipv4Addr) -> String {
+    format!("src {from} dst {to} proto esp spi 0x1000")
 }
 
 /// Whether packets have passed in both directions, by what `ip -s xfrm state` says.
@@ -59,6 +66,7 @@ pub(crate) fn carries_packets(said: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::{TunnelKind, Underlay};
 
     #[test]
     fn both_states_must_have_carried_packets() {
@@ -78,7 +86,13 @@ mod tests {
     #[test]
     fn both_ends_have_the_same_states_and_opposite_policies() {
         let (one, two) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2));
-        let of = |own, other| protect(TunnelKind::Vxlan, own, other);
+        let tunnel = Tunnel {
+            kind: TunnelKind::Vxlan,
+            underlay: Underlay::Host,
+            number: 1,
+            ipsec: true,
+        };
+        let of = |own, other| protect(tunnel, own, other);
         let (near, far) = (of(one, two), of(two, one));
         assert_eq!([&near[0], &near[1]], [&far[1], &far[0]]);
         assert_eq!(

@@ -43,8 +43,8 @@ pub(crate) fn port(bridge: &str, port: &PortLayout, kind: Kind) -> String {
 /// Makes an interface the end of a tunnel.
 fn end(device: &str, tunnel: &TunnelLayout, key: u32) -> String {
     let (kind, remote) = (tunnel.tunnel.kind.name(), tunnel.ends.host);
-    // No IKE daemon reads the key. To oxvs it says that packets which are not encrypted must not
-    // pass; Open vSwitch leaves that to the policies.
+    // No IKE daemon reads the key. With it oxvs drops unencrypted packets; Open vSwitch ignores
+    // it.
     let ipsec = match tunnel.tunnel.ipsec {
         true => " options:psk=laboratory",
         false => "",

@@ -74,9 +74,7 @@ impl Channel {
     /// # Errors
     /// The other machine says that it does not work, and why; or the connection has failed.
     pub(super) fn ask(&mut self, request: &Request, patience: Duration) -> Result<Reply> {
-        if let Some(why) = &self.broken {
-            bail!("{why}");
-        }
+        self.check()?;
         match self.exchange(request, patience) {
             Ok(Reply::Failed(why)) => Err(anyhow!("{}: {why}", self.host)),
             Ok(reply) => Ok(reply),
@@ -88,6 +86,17 @@ impl Channel {
                 self.broken = Some(why.clone());
                 bail!("{why}");
             }
+        }
+    }
+
+    /// Whether it is still there.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    pub(super) fn check(&self) -> Result<()> {
+        match &self.broken {
+            Some(why) => bail!("{why}"),
+            None => Ok(()),
         }
     }
 

@@ -109,8 +109,6 @@ pub(crate) struct Peer {
     channel: RefCell<Channel>,
     greeting: Greeting,
     wire: Wire,
-    /// Why the last question without an answer had none.
-    unanswered: RefCell<Option<String>>,
 }
 
 impl Peer {
@@ -142,7 +140,6 @@ impl Peer {
             options: options.clone(),
             channel: RefCell::new(channel),
             greeting: *greeting,
-            unanswered: RefCell::new(None),
         }))
     }
 
@@ -162,16 +159,12 @@ impl Peer {
         &self.wire
     }
 
-    /// After the choice of experiments.
+    /// Whether the connection is still there.
     ///
     /// # Errors
-    /// A question about what its systems can run was not answered: nobody knows what there is to
-    /// run.
+    /// Why it has ended.
     pub(crate) fn check_connection(&self) -> Result<()> {
-        match &*self.unanswered.borrow() {
-            Some(reason) => bail!("{reason}"),
-            None => Ok(()),
-        }
+        self.channel.borrow().check()
     }
 
     /// For the results.
@@ -238,11 +231,7 @@ impl System for RemoteSystem {
         match self.peer.ask(&request) {
             Ok(Reply::Missing(reason)) => reason.map(|reason| format!("{}: {reason}", self.peer.options.host)),
             Ok(_) => self.peer.confused::<()>().err().map(|error| error.to_string()),
-            Err(error) => {
-                let reason = format!("{error:#}");
-                *self.peer.unanswered.borrow_mut() = Some(reason.clone());
-                Some(reason)
-            }
+            Err(error) => Some(format!("{error:#}")),
         }
     }
 
