@@ -32,17 +32,19 @@ step() {
 }
 
 echo "soak: $times times, seed $seed, at most $minutes minutes a step, logs in $logs"
-$cargo test --release --locked --workspace --no-run --quiet || exit 1
-run() { step "$1" $cargo test --release --locked --quiet "${@:2}"; }
+# Always the whole workspace: another set of crates has other features and compiles anew.
+run() { step "$1" $cargo test --release --locked --quiet --workspace "${@:2}"; }
+properties=(--test properties --test rules --test agent --test messages --test grammar --test tracker)
 
-run rules -p oxvs --test e2e -- --nocapture rules_differential::
-run configurations -p oxvs --test e2e -- --nocapture --exact differential::packets_come_out_where_open_vswitch_sends_them
-run traces -p switch --test traces -- --nocapture
-run switching -p switch --test oracle -- --nocapture
-run caching -p switch --test caching --test rules -- --nocapture
-run hostile-input -p fuzz-targets
-run reference -p vswitchd --lib -- --nocapture slowpath::reference::
-run properties -p wire -p flow -p netdev -p classifier -p openflow -p ovsdb -p qos -p dp-user -p ofproto -p mgmt
+$cargo test --release --locked --quiet --workspace --no-run || exit 1
+run rules --test e2e -- --nocapture rules_differential::
+run configurations --test e2e -- --nocapture --exact differential::packets_come_out_where_open_vswitch_sends_them
+run traces --test traces -- --nocapture
+run switching --test oracle -- --nocapture
+run caching --test caching -- --nocapture
+run hostile-input --test corpus
+run reference --lib -- --nocapture slowpath::reference::
+run properties --lib "${properties[@]}" -- --skip slowpath::reference::
 
 if [ -n "$failed" ]; then
     echo "soak: failed:$failed; seed $seed"
