@@ -3,8 +3,7 @@
 use super::kernel::{Part, lacks};
 use crate::bed::Bed;
 use crate::topology::{
-    Address, Bond, Class, Control, Port, Stateful, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay,
-    ipsec,
+    Address, Bond, Class, Control, Port, Stateful, TUNNEL_KEY, Topology, Tree, Tunnel, TunnelEnds, Underlay, ipsec,
 };
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;

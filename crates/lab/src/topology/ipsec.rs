@@ -23,9 +23,7 @@ pub(crate) fn protect(kind: TunnelKind, own: Ipv4Addr, other: Ipv4Addr) -> Vec<[
     let policy = |way, from, to| {
         let which = format!("dir {way} src {from} dst {to} {}", kind.selector());
         [
-            format!(
-                "xfrm policy add {which} priority 1000 tmpl src {from} dst {to} proto esp reqid 1 mode transport"
-            ),
+            format!("xfrm policy add {which} priority 1000 tmpl src {from} dst {to} proto esp reqid 1 mode transport"),
             format!("xfrm policy delete {which}"),
         ]
     };
