@@ -59,6 +59,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-stateful.toml",
     "s5-cluster.toml",
     "s5-containers.toml",
+    "s5-veth.toml",
 ];
 
 /// All scenarios of the program.

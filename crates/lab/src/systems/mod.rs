@@ -116,6 +116,12 @@ pub trait Running {
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
 
+    /// Bytes of memory that its processes have now; none: it has no process of its own, or it is
+    /// on another machine.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
     /// The processors of its machine; none: it runs on this one.
     fn elsewhere(&self) -> Option<Elsewhere> {
         None

@@ -138,6 +138,11 @@ impl Running for RunningSwitch {
         self.daemons.iter().map(Daemon::cpu).sum()
     }
 
+    fn memory(&self) -> Option<u64> {
+        let each: Option<Vec<u64>> = self.daemons.iter().map(Daemon::memory).collect();
+        Some(each?.iter().sum())
+    }
+
     fn drops(&self) -> Result<Vec<Loss>> {
         let places = self.layout.places();
         let internal: Vec<&str> = self.layout.internal().collect();
