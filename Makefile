@@ -62,7 +62,8 @@ bench:
 	./scripts/as-root env PATH="$$PATH" $(CARGO) bench --locked -p oxvs --bench openflow
 
 gaps: $(OXVS)
-	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/gaps.sh
+	./scripts/as-root sh -c '"$$0" lab run S5.gaps --full --switch oxvs --out "$$1" && "$$0" lab report "$$1"' \
+	    $(CURDIR)/$(OXVS) $(CURDIR)/target/lab-gaps-$$(date +%s)
 
 SOAK ?= 20
 soak:

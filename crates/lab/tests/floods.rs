@@ -1,4 +1,4 @@
-//! Scenarios with datagrams as fast as they go, and with the processor time of each.
+//! Scenarios with datagrams as fast as they go, with the processor time of each, and with gaps.
 
 use lab::scenario::{Profile, Scenario};
 use lab::traffic::Test;
@@ -115,6 +115,42 @@ fn processor_time_is_of_a_flow_whose_bytes_or_datagrams_arrive() {
         &[("test = \"flood\"", "test = \"rtt\"\npayload = 64")],
         "35:8: processor time is divided by bytes or datagrams that arrive: of tcp_stream, udp_stream,",
     );
+}
+
+#[test]
+fn gaps_need_rules_and_something_that_happens() {
+    let gaps = |keys: &str, bridge: &str| {
+        let observed = format!("observe = \"gaps\"\n{keys}");
+        with(&[
+            (
+                "bridge = [{ name = \"S\"",
+                &format!("bridge = [{{ name = \"S\"{bridge}"),
+            ),
+            ("observe = \"usage\"\nflow = \"short\"", &observed),
+        ])
+    };
+    let rules = ", control = \"rules\"";
+    assert!(gaps("during = \"veth_ports\"\nnumber = 10000", rules).is_ok());
+    for (keys, bridge, message) in [
+        (
+            "during = \"nothing\"",
+            "",
+            "33:11: gaps need two hosts and a bridge with control = \"rules\"",
+        ),
+        (
+            "during = \"rules\"\nnumber = 1000001",
+            rules,
+            "35:10: a number is 1 to 1000000, not 1000001",
+        ),
+        (
+            "during = \"lunch\"",
+            rules,
+            "unknown variant `lunch`, expected one of `nothing`, `internal_ports`",
+        ),
+    ] {
+        let error = gaps(keys, bridge).expect_err(keys);
+        assert!(error.contains(message), "{keys}: {error}");
+    }
 }
 
 #[test]

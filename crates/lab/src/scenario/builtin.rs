@@ -60,6 +60,7 @@ const FILES: &[(&str, &str)] = files![
     "s5-cluster.toml",
     "s5-containers.toml",
     "s5-veth.toml",
+    "s5-gaps.toml",
 ];
 
 /// All scenarios of the program.

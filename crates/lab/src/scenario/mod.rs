@@ -10,6 +10,7 @@ mod application;
 mod builtin;
 mod check;
 mod de;
+mod during;
 mod error;
 mod estimate;
 mod expand;
@@ -22,6 +23,7 @@ mod setup;
 
 pub use application::Application;
 pub use builtin::{built_in, find};
+pub use during::During;
 pub use error::{Problem, ScenarioError};
 pub use estimate::estimate;
 pub(crate) use estimate::{bed as bed_seconds, repetition as repetition_seconds};

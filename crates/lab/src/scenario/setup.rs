@@ -1,6 +1,7 @@
 //! One cell of a scenario: a testbed with its traffic and observations.
 
 use super::application::Application;
+use super::during::During;
 use super::openflow::{Mode, OpenFlow};
 use crate::stats::{jain, proportional};
 use crate::topology::Topology;
@@ -257,6 +258,21 @@ pub enum Observe {
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
     },
+    /// How long packets of a known flow wait, from the first host to the second, while the switch
+    /// is busy with something else. Metrics of each part (`wait`, `come`, `go`) after its name:
+    /// `delay` (the longest), `p999`, `median` (ms), `lost` (packets), `turn` (the longest time
+    /// between two turns of a worker without its sleep, ms; of oxvs only), `seconds` (of what
+    /// happens); of all parts `delay`, `turn`, `lost`.
+    Gaps {
+        /// What happens.
+        during: During,
+        /// How many ports, rules or flows.
+        #[serde(default = "one")]
+        number: u32,
+        /// Whether workers, the sender and the kernel's threads for packets run before all others.
+        #[serde(default = "yes")]
+        priority: bool,
+    },
     /// How often BFD and LACP take links for broken that are not, while traffic flows. Nothing but
     /// the processor's time is short: a process of nothing but a timer measures that. Metrics of
     /// BFD `intervals` (packets due), `alarms` (sessions that went down), `stalls`
@@ -461,6 +477,7 @@ impl Observe {
                 trials * (seconds + TRIAL_SECONDS) - seconds
             }
             Observe::Supported {} => SUPPORTED_SECONDS,
+            Observe::Gaps { during, number, .. } => during.seconds(*number, seconds) - seconds,
             _ => 0.0,
         }
     }
@@ -485,6 +502,7 @@ impl Observe {
             Observe::Capacity { .. }
             | Observe::Supported {}
             | Observe::Effect {}
+            | Observe::Gaps { .. }
             | Observe::FlowStatistics { .. }
             | Observe::PortStatistics { .. }
             | Observe::Rules { .. }
@@ -505,6 +523,10 @@ fn as_captured() -> f64 {
 
 fn one() -> u32 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[cfg(test)]

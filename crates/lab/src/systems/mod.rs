@@ -248,6 +248,14 @@ pub trait Running {
         bail!("this system's bridges cannot be made by Open vSwitch's programs")
     }
 
+    /// A command of its tools in its namespace: `vsctl`, `ofctl` or `appctl`, and its words.
+    ///
+    /// # Errors
+    /// It has no such tools.
+    fn tool(&self, _words: &[&str]) -> Result<Command> {
+        bail!("this system has none of Open vSwitch's tools")
+    }
+
     /// Checks for a failure of the switch, such as an exit.
     ///
     /// # Errors

@@ -5,12 +5,14 @@
 //! `liveness`: what BFD and LACP say of links; `openflow`: requests to the switch during the
 //! traffic, and rules before the run; `effect`: from a rule to its effect; `addresses`: the size
 //! of a learning switch's table; `mininet`: Mininet's own tests; `watch`: what the switch tells
-//! of its traffic; `usage`: its processor time and memory.
+//! of its traffic; `usage`: its processor time and memory; `gaps`: delays of a
+//! known flow while the switch is busy.
 
 mod addresses;
 mod application;
 mod cut;
 mod effect;
+mod gaps;
 mod liveness;
 mod mininet;
 mod openflow;
@@ -142,6 +144,19 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
                     to,
                 },
             )?),
+            Observe::Gaps {
+                during,
+                number,
+                priority,
+            } => Box::new(gaps::Gaps::begin(
+                table,
+                setup,
+                &gaps::Asked {
+                    during: *during,
+                    number: *number,
+                    priority: *priority,
+                },
+            )?),
             Observe::Addresses { at_most } => Box::new(addresses::Addresses::begin(table, setup, *at_most)?),
             what => openflow::begin(table, setup, what)?,
         };
@@ -162,7 +177,12 @@ pub(crate) fn missing(setup: &Setup) -> Option<String> {
 
 /// Whether the measurement's duration is not the configured one.
 pub(crate) fn takes_its_time(setup: &Setup) -> bool {
-    let takes = |what: &Observe| matches!(what, Observe::Mininet { .. } | Observe::Rfc2544 { .. });
+    let takes = |what: &Observe| {
+        matches!(
+            what,
+            Observe::Mininet { .. } | Observe::Rfc2544 { .. } | Observe::Gaps { .. }
+        )
+    };
     setup.observed.iter().any(|observation| takes(&observation.what))
 }
 

@@ -218,7 +218,7 @@ impl Observer for Asked {
 }
 
 /// The bridge that a cell is about: the one of its rules, or the first.
-fn bridge_of(setup: &Setup) -> Result<String> {
+pub(super) fn bridge_of(setup: &Setup) -> Result<String> {
     let named = setup.openflow.as_ref().map(|openflow| openflow.bridge.clone());
     named
         .or_else(|| setup.topology.bridges.first().map(|bridge| bridge.name.clone()))

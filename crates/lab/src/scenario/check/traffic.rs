@@ -5,7 +5,7 @@ use crate::controller::MASKS;
 use crate::scenario::node::Fault;
 use crate::scenario::openflow::Mode;
 use crate::scenario::setup::{Cause, Observe, Setup};
-use crate::topology::{Attachment, End, Link, Topology};
+use crate::topology::{Attachment, Bridge, Control, End, Link, Topology};
 use crate::traffic::observe::witnessed;
 use crate::traffic::udp::MOST_FLOOD;
 use crate::traffic::{Flow, Streams, Test};
@@ -379,6 +379,16 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                         &["resolution"],
                         "a resolution is a share of the highest rate, 0.001 to 0.5".to_owned(),
                     );
+                }
+            }
+            Observe::Gaps { during, number, .. } => {
+                if !(1..=during.most()).contains(number) {
+                    say(&["number"], format!("a number is 1 to {}, not {number}", during.most()));
+                }
+                let rules = |bridge: &Bridge| bridge.control == Control::Rules;
+                if setup.topology.hosts.len() < 2 || !setup.topology.bridges.first().is_some_and(rules) {
+                    let message = "gaps need two hosts and a bridge with control = \"rules\"";
+                    say(&["observe"], message.to_owned());
                 }
             }
             Observe::Capacity { at_most: rules, .. }

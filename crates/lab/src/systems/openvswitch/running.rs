@@ -344,6 +344,18 @@ impl Running for RunningSwitch {
         Ok(command)
     }
 
+    fn tool(&self, words: &[&str]) -> Result<Command> {
+        let [tool, rest @ ..] = words else {
+            bail!("no tool");
+        };
+        let theirs = format!("ovs-{tool}");
+        let program: &[&str] = match self.tools {
+            Tools::Oxvs => &["oxvs", tool],
+            Tools::OpenVswitch => &[&theirs],
+        };
+        Ok(self.script.command(&[program, rest].concat()))
+    }
+
     fn check(&mut self) -> Result<()> {
         for daemon in self.daemons.iter_mut().chain(&mut self.helper) {
             daemon.check()?;
