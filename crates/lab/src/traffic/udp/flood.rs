@@ -141,14 +141,28 @@ impl Flood {
 
 /// Lets the host's kernel cut messages, not whoever comes after this device.
 fn cut_here(device: &str) -> Result<()> {
-    let mut ethtool = Command::new("ethtool");
-    ethtool.args(["-K", device, "tx-udp-segmentation", "off"]);
-    let done = ethtool.output().context("cannot start ethtool")?;
-    if !done.status.success() {
+    let ethtool = |words: &[&str]| {
+        let done = Command::new("ethtool").args(words).output();
+        done.context("cannot start ethtool")
+    };
+    let done = ethtool(&["-K", device, "tx-udp-segmentation", "off"])?;
+    if done.status.success() {
+        return Ok(());
+    }
+    // It also fails if there is nothing to change: without checksum offload this is off already.
+    let features = ethtool(&["-k", device])?.stdout;
+    if !is_off(&String::from_utf8_lossy(&features)) {
         let said = String::from_utf8_lossy(&done.stderr);
         bail!("ethtool -K {device} tx-udp-segmentation off: {}", said.trim());
     }
     Ok(())
+}
+
+/// By `ethtool -k`: `tx-udp-segmentation: off [requested on]`.
+fn is_off(features: &str) -> bool {
+    let mut lines = features.lines();
+    let state = lines.find_map(|line| line.trim().strip_prefix("tx-udp-segmentation: "));
+    state.is_some_and(|state| state.starts_with("off"))
 }
 
 struct Sender<'a> {
@@ -355,6 +369,14 @@ mod tests {
         assert_eq!(sunk.rate((2 * SECOND, 9 * SECOND)), Some(100.0));
         assert_eq!(sunk.rate((SECOND, SECOND)), None);
         assert_eq!(Sunk::default().rate((0, SECOND)), None);
+    }
+
+    #[test]
+    fn the_state_of_an_offload_is_read() {
+        let features = "Features for eth0:\nrx-checksumming: on\n\ttx-udp-segmentation: off [requested on]\n";
+        assert!(is_off(features));
+        assert!(!is_off("tx-udp-segmentation: on\n"));
+        assert!(!is_off(""));
     }
 
     #[test]
