@@ -48,18 +48,22 @@ test-long: $(OXVS)
 	./scripts/setup.sh guest
 	./scripts/as-root env PATH="$$PATH" OXVS=$(OXVS) ./scripts/test-long.sh
 
+# The switches that `make bench` compares across two hosts on veth.
+VETH ?= oxvs oxvs-spin bridge ovs-tso ovs-afxdp
 bench:
 	./scripts/setup.sh test
 	$(CARGO) build --release --locked -p oxvs
 	./scripts/symbols $(PROGRAMS)
-	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/run.sh
+	./scripts/as-root sh -c '"$$0" lab run S5.veth --full $(VETH:%=--switch %) --out "$$1" && "$$0" lab report "$$1"' \
+	    $(CURDIR)/$(OXVS) $(CURDIR)/target/lab-veth-$$(date +%s)
 	./scripts/as-root sh -c '"$$0" lab run S5.rates S5.loaded --switch oxvs --out "$$1" && "$$0" lab report "$$1"' \
 	    $(CURDIR)/$(OXVS) $(CURDIR)/target/lab-bench-$$(date +%s)
 	$(CARGO) bench --locked -p ovsdb-server --bench versus
 	./scripts/as-root env PATH="$$PATH" $(CARGO) bench --locked -p oxvs --bench openflow
 
 gaps: $(OXVS)
-	./scripts/as-root env OXVS=$(CURDIR)/$(OXVS) ./scripts/bench/gaps.sh
+	./scripts/as-root sh -c '"$$0" lab run S5.gaps --full --switch oxvs --out "$$1" && "$$0" lab report "$$1"' \
+	    $(CURDIR)/$(OXVS) $(CURDIR)/target/lab-gaps-$$(date +%s)
 
 SOAK ?= 20
 soak:

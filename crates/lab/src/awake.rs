@@ -5,8 +5,8 @@
 //! even seem faster. While processors are kept awake, a wake-up costs the same few microseconds
 //! everywhere.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The prefix of its threads' names.
@@ -38,6 +38,9 @@ impl Awake {
                 let spin = ready.is_ok();
                 let _ = tell.send(ready);
                 while spin && !end.load(Ordering::Relaxed) {
+                    if RESTS.load(Ordering::Relaxed) {
+                        wait_for_the_end_of_the_rest();
+                    }
                     std::hint::spin_loop();
                 }
             })?);
@@ -45,6 +48,33 @@ impl Awake {
         }
         Ok(awake)
     }
+}
+
+/// Lets processors sleep until it is dropped, although an [`Awake`] exists. There is one at a time.
+pub(crate) struct Rest(());
+
+static RESTS: AtomicBool = AtomicBool::new(false);
+static OVER: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+
+impl Rest {
+    pub(crate) fn begin() -> Rest {
+        RESTS.store(true, Ordering::Relaxed);
+        Rest(())
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let _lock = OVER.0.lock().unwrap_or_else(PoisonError::into_inner);
+        RESTS.store(false, Ordering::Relaxed);
+        OVER.1.notify_all();
+    }
+}
+
+fn wait_for_the_end_of_the_rest() {
+    let lock = OVER.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let rests = |(): &mut ()| RESTS.load(Ordering::Relaxed);
+    drop(OVER.1.wait_while(lock, rests).unwrap_or_else(PoisonError::into_inner));
 }
 
 impl Drop for Awake {
@@ -59,6 +89,32 @@ impl Drop for Awake {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_sleep_during_a_rest_and_go_on_after_it() {
+        let states = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+            let states = stats.filter_map(|stat| {
+                let (before, after) = stat.rsplit_once(") ")?;
+                before.contains(NAME).then(|| after.chars().next()).flatten()
+            });
+            states.collect::<String>()
+        };
+        let await_that = |holds: &dyn Fn(&str) -> bool| {
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while !holds(&states()) {
+                assert!(std::time::Instant::now() < end, "{}", states());
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        let awake = Awake::begin().unwrap();
+        let rest = Rest::begin();
+        await_that(&|states| !states.is_empty() && states.chars().all(|state| state == 'S'));
+        drop(rest);
+        await_that(&|states| states.contains('R'));
+        drop(awake);
+    }
 
     #[test]
     fn processors_are_kept_awake_until_it_is_dropped() {

@@ -28,6 +28,15 @@ pub(crate) fn since(after: Vec<Loss>, before: &[Loss]) -> Vec<Loss> {
     counted.filter(|loss| loss.packets > 0).collect()
 }
 
+/// Takes off the datagrams that have arrived and were not to be read, which hosts count as dropped.
+pub(crate) fn arrived(losses: &mut Vec<Loss>, sunk: &BTreeMap<String, u64>) {
+    for loss in losses.iter_mut().filter(|loss| loss.cause == "receiver") {
+        let datagrams = sunk.get(&loss.place).copied().unwrap_or(0);
+        loss.packets = loss.packets.saturating_sub(datagrams);
+    }
+    losses.retain(|loss| loss.packets > 0);
+}
+
 /// Causes of the same name at the same place become one; the order is that of the first of each.
 pub(crate) fn merge(losses: Vec<Loss>) -> Vec<Loss> {
     let mut merged: Vec<Loss> = Vec::new();
@@ -175,6 +184,20 @@ mod tests {
         assert_eq!(losses.iter().map(|loss| loss.packets).sum::<u64>(), 30);
         assert_eq!(losses.last(), Some(&loss(UNEXPLAINED, "", 7)));
         assert_eq!(remark, None);
+    }
+
+    #[test]
+    fn datagrams_that_nobody_was_to_read_are_not_lost() {
+        let mut losses = vec![
+            loss("receiver", "B", 100),
+            loss("receiver", "C", 5),
+            loss("sender", "B", 100),
+        ];
+        arrived(
+            &mut losses,
+            &BTreeMap::from([("B".to_owned(), 98), ("C".to_owned(), 5)]),
+        );
+        assert_eq!(losses, [loss("receiver", "B", 2), loss("sender", "B", 100)]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod plan;
 mod progress;
 mod select;
 mod series;
+mod settle;
 mod stage;
 mod stop;
 mod turns;

@@ -6,8 +6,10 @@ use super::engine::{Measurement, Stage, Standing};
 use super::ledger;
 use super::observe;
 use super::series::{Recorded, Recorder};
+use super::settle::settled;
 use super::stop::Stop;
 use super::validity::{self, Clocks};
+use crate::awake;
 use crate::bed::{Bed, Fragments, Host, Side, Wire, command};
 use crate::controller::{self, Learning};
 use crate::results::{Acceleration, Loss};
@@ -232,7 +234,10 @@ impl Standing for Table {
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement> {
         self.running.check()?;
         let controls = self.controls.borrow_mut().of(setup).context("the controls")?;
+        let _rest = (!setup.awake).then(awake::Rest::begin);
         observe::prepare(self, setup)?;
+        let settled = settled(&self.ground.ends, setup)?;
+        let setup = &*settled;
         let before = self.ground.bed.fragments().context("the hosts' counters")?;
         let before = (self.losses()?, before);
         let started = SystemTime::now()
@@ -265,6 +270,8 @@ impl Standing for Table {
             measurement.cpu.get("system").copied().unwrap_or(0.0),
             &mut measured.metrics,
         );
+        let used = observe::Used::of(&measurement, self.running.memory());
+        observe::usage(setup, used, &mut measured.metrics);
         for (_, observer) in &mut observers {
             observer.after(self)?;
         }
@@ -422,6 +429,7 @@ impl Table {
 
     fn ledger(&self, before: &Before, measured: &Measured, setup: &Setup) -> Result<(Vec<Loss>, Option<String>)> {
         let mut losses = ledger::since(self.losses()?, &before.0);
+        ledger::arrived(&mut losses, &measured.sunk);
         let fragments = self.ground.bed.fragments().context("the hosts' counters")?;
         losses.extend(ledger::fragments(&fragments, &before.1, &measured.accounts, setup));
         Ok(ledger::close(

@@ -59,6 +59,8 @@ const FILES: &[(&str, &str)] = files![
     "s5-stateful.toml",
     "s5-cluster.toml",
     "s5-containers.toml",
+    "s5-veth.toml",
+    "s5-gaps.toml",
 ];
 
 /// All scenarios of the program.

@@ -10,22 +10,27 @@ mod application;
 mod builtin;
 mod check;
 mod de;
+mod during;
 mod error;
 mod estimate;
 mod expand;
 mod expression;
 mod header;
 mod node;
+mod openflow;
 mod read;
 mod setup;
 
 pub use application::Application;
 pub use builtin::{built_in, find};
+pub use during::During;
 pub use error::{Problem, ScenarioError};
 pub use estimate::estimate;
 pub(crate) use estimate::{bed as bed_seconds, repetition as repetition_seconds};
 pub use header::{Better, Combine, Dimension, Fed, Figure, Metric, Pace, Profile};
-pub use setup::{Cause, Cell, Fill, Matching, Mode, Observation, Observe, OpenFlow, Rewrite, Setup, Watcher};
+pub use openflow::{Fill, Matching, Mode, OpenFlow, Rewrite};
+pub(crate) use setup::SETTLING;
+pub use setup::{Cause, Cell, Observation, Observe, Setup, Watcher};
 
 use expand::Names;
 use node::{Node, Value};

@@ -28,6 +28,7 @@ pub(super) fn scenario(file: &str, text: &str) -> Result<Scenario, Vec<Fault>> {
         observe: root.take("observe"),
         openflow: root.take("openflow"),
         systems: root.take("systems"),
+        awake: root.take("awake"),
     };
     let (varied, derived, feeds, except) = (
         root.take("varied"),
@@ -283,6 +284,7 @@ struct Template {
     observe: Option<Node>,
     openflow: Option<Node>,
     systems: Option<Node>,
+    awake: Option<Node>,
 }
 
 impl Template {
@@ -321,6 +323,7 @@ impl Template {
             systems: list(&expand(&self.systems)?)?,
             seconds: pace.seconds,
             warmup: pace.warmup,
+            awake: expand(&self.awake)?.as_ref().map_or(Ok(true), typed).map_err(one)?,
         };
         check::setup(&setup, &filled)?;
         let label = |(name, node): (&String, &Node)| Some((name.clone(), node.label()?));

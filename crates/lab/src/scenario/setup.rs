@@ -1,6 +1,8 @@
 //! One cell of a scenario: a testbed with its traffic and observations.
 
 use super::application::Application;
+use super::during::During;
+use super::openflow::{Mode, OpenFlow};
 use crate::stats::{jain, proportional};
 use crate::topology::Topology;
 use crate::traffic::{Flow, Test};
@@ -18,6 +20,22 @@ const TRIAL_SECONDS: f64 = 0.35;
 
 /// How long it takes to try the changes of a match, in seconds.
 const SUPPORTED_SECONDS: f64 = 2.0;
+
+/// How the highest rate of a flow is measured before a cell, in seconds.
+pub(crate) struct Settling {
+    /// At most.
+    pub(crate) seconds: f64,
+    pub(crate) warmup: f64,
+    /// To begin and to end.
+    beside: f64,
+}
+
+/// It is short: a tenth of the rate is left.
+pub(crate) const SETTLING: Settling = Settling {
+    seconds: 2.0,
+    warmup: 0.2,
+    beside: 0.4,
+};
 
 /// One combination of the values of a scenario's dimensions.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +66,8 @@ pub struct Setup {
     pub seconds: f64,
     /// How long traffic flows before that, in seconds.
     pub warmup: f64,
+    /// Whether the laboratory [keeps processors awake](crate::awake).
+    pub awake: bool,
 }
 
 impl Setup {
@@ -63,6 +83,7 @@ impl Setup {
             systems: Vec::new(),
             seconds: 1.0,
             warmup: 0.0,
+            awake: true,
         }
     }
 
@@ -112,7 +133,8 @@ impl Setup {
         self.seconds.round().clamp(1.0, 3600.0) as u32
     }
 
-    /// How long a repetition takes: warm-up, measurement, `iperf3` runs, and Mininet's networks.
+    /// How long a repetition takes: warm-up, measurement, rates that are measured before,
+    /// `iperf3` runs, and Mininet's networks.
     pub fn duration(&self) -> f64 {
         let witnesses = self
             .observed
@@ -125,11 +147,19 @@ impl Setup {
             .filter(|one| matches!(one.what, Observe::Mininet { .. }));
         let own = f64::from(self.whole_seconds()) - self.seconds + MININET_SECONDS;
         let others = self.observed.iter().map(|one| one.what.beyond(self.seconds));
+        let settling = self.seconds.min(SETTLING.seconds) + SETTLING.warmup + SETTLING.beside;
         self.warmup
             + self.seconds
             + each * witnesses.count() as f64
             + own * networks.count() as f64
             + others.sum::<f64>()
+            + self.unsettled().count() as f64 * settling
+    }
+
+    /// The flows whose rate is a share of the highest one.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = &Flow> {
+        let flows = self.background.iter().chain(&self.measured);
+        flows.filter(|flow| matches!(flow.test, Test::Flood { of_most: Some(_), .. }))
     }
 
     /// Whether only a switch with OpenFlow can do it.
@@ -204,6 +234,15 @@ pub enum Observe {
         #[serde(default)]
         flows: Vec<String>,
     },
+    /// What the switch and the machine use meanwhile. Metrics `system`, `all` (processors that the
+    /// switch's processes and the whole machine use, on average), `memory` (of the switch's
+    /// processes, bytes), with a flow `cost` and `cost_all` (the same time for each byte that
+    /// arrives, of `new_flows` and `flood` for each datagram, ns). A switch in the kernel has `all`
+    /// and `cost_all` only.
+    Usage {
+        /// Name of a measured flow.
+        flow: Option<String>,
+    },
     /// A cable is cut while traffic flows. Metrics `silence.FLOW` (longest time without a packet of
     /// a measured flow, ms), and of all flows with datagrams of a constant rate `silence` (the
     /// longest), `lost` and `overtaken` (datagrams).
@@ -218,6 +257,21 @@ pub enum Observe {
         by: Cause,
         /// When, as a share of the measured time, 0 to 1.
         after: f64,
+    },
+    /// How long packets of a known flow wait, from the first host to the second, while the switch
+    /// is busy with something else. Metrics of each part (`wait`, `come`, `go`) after its name:
+    /// `delay` (the longest), `p999`, `median` (ms), `lost` (packets), `turn` (the longest time
+    /// between two turns of a worker without its sleep, ms; of oxvs only), `seconds` (of what
+    /// happens); of all parts `delay`, `turn`, `lost`.
+    Gaps {
+        /// What happens.
+        during: During,
+        /// How many ports, rules or flows.
+        #[serde(default = "one")]
+        number: u32,
+        /// Whether workers, the sender and the kernel's threads for packets run before all others.
+        #[serde(default = "yes")]
+        priority: bool,
     },
     /// How often BFD and LACP take links for broken that are not, while traffic flows. Nothing but
     /// the processor's time is short: a process of nothing but a timer measures that. Metrics of
@@ -423,6 +477,7 @@ impl Observe {
                 trials * (seconds + TRIAL_SECONDS) - seconds
             }
             Observe::Supported {} => SUPPORTED_SECONDS,
+            Observe::Gaps { during, number, .. } => during.seconds(*number, seconds) - seconds,
             _ => 0.0,
         }
     }
@@ -435,6 +490,7 @@ impl Observe {
             | Observe::Capture { .. }
             | Observe::Witness { .. }
             | Observe::Fairness { .. }
+            | Observe::Usage { .. }
             | Observe::Cut { .. }
             | Observe::Liveness { .. }
             | Observe::Watch { .. }
@@ -446,6 +502,7 @@ impl Observe {
             Observe::Capacity { .. }
             | Observe::Supported {}
             | Observe::Effect {}
+            | Observe::Gaps { .. }
             | Observe::FlowStatistics { .. }
             | Observe::PortStatistics { .. }
             | Observe::Rules { .. }
@@ -454,32 +511,6 @@ impl Observe {
             | Observe::PacketOut { .. } => true,
         }
     }
-}
-
-/// A controller's set-up of a bridge before the run; it gets no packets during the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OpenFlow {
-    /// The bridge.
-    pub bridge: String,
-    /// Whether rules are installed.
-    #[serde(default)]
-    pub mode: Mode,
-    /// The match of the flows' rules.
-    #[serde(default, rename = "match")]
-    pub matching: Matching,
-    /// The change of packets by these rules.
-    #[serde(default)]
-    pub rewrite: Rewrite,
-    /// Number of rules; those of the flows are installed last.
-    #[serde(default)]
-    pub rules: Fill,
-    /// How many different masks the other rules with wildcards have, 1 to 24.
-    #[serde(default = "one")]
-    pub masks: u32,
-    /// Maximum number of rules to install in order to fill the table.
-    #[serde(default = "at_most")]
-    pub at_most: u32,
 }
 
 fn page() -> u32 {
@@ -494,93 +525,31 @@ fn one() -> u32 {
     1
 }
 
-/// The largest table that a study reports: a million rules in Open vSwitch.
-fn at_most() -> u32 {
-    1_000_000
+fn yes() -> bool {
+    true
 }
 
-/// The forwarding mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The switch, by MAC learning.
-    Legacy,
-    /// Rules.
-    #[default]
-    Openflow,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The match of a rule (study S3, table II).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Matching {
-    /// The port that a packet comes in by.
-    #[default]
-    Port,
-    /// Source and destination MAC addresses.
-    Mac,
-    /// Ethertype, source and destination IP addresses.
-    Ip,
-    /// Those of `ip`, transport protocol, source and destination ports.
-    UdpPort,
-    /// All twelve fields of OpenFlow 1.0.
-    Exact,
-}
-
-impl Matching {
-    /// All of them.
-    pub const ALL: [Matching; 5] = [
-        Matching::Port,
-        Matching::Mac,
-        Matching::Ip,
-        Matching::UdpPort,
-        Matching::Exact,
-    ];
-}
-
-/// The change that a rule makes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rewrite {
-    /// Nothing.
-    #[default]
-    None,
-    /// The source MAC address.
-    Mac,
-    /// The source IP address.
-    Ip,
-    /// The priority of the VLAN tag.
-    VlanPriority,
-    /// The IP type of service.
-    IpTos,
-    /// The UDP source port.
-    UdpPort,
-}
-
-impl Rewrite {
-    /// All of them, and none.
-    pub const ALL: [Rewrite; 6] = [
-        Rewrite::None,
-        Rewrite::Mac,
-        Rewrite::Ip,
-        Rewrite::VlanPriority,
-        Rewrite::IpTos,
-        Rewrite::UdpPort,
-    ];
-}
-
-/// How many rules a table has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fill {
-    /// No more than the flows need.
-    #[default]
-    One,
-    /// A tenth less than it takes.
-    NearlyFull,
-    /// As many as it takes.
-    Full,
-    /// So many.
-    #[serde(untagged)]
-    Number(u32),
+    #[test]
+    fn a_cell_takes_longer_for_each_rate_that_is_measured_before() {
+        let mut setup = Setup::nothing();
+        assert_eq!(setup.duration(), 1.0);
+        let flow = |of_most| Flow {
+            name: "short".to_owned(),
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            test: Test::Flood {
+                payload: 18,
+                rate: None,
+                of_most,
+            },
+        };
+        setup.background = vec![flow(Some(0.9)), flow(None)];
+        assert!((setup.duration() - 2.6).abs() < 1e-9);
+        setup.seconds = 60.0;
+        assert!((setup.duration() - 62.6).abs() < 1e-9);
+    }
 }

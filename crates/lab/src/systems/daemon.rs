@@ -89,6 +89,14 @@ impl Daemon {
         crate::bed::process_cpu(self.pid()).unwrap_or(0.0)
     }
 
+    /// Bytes of its memory that are in RAM (`VmRSS`); none if it has ended.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
     /// The last lines of its logs.
     fn said(&self) -> String {
         let logs = self.logs.iter().filter_map(|log| fs::read_to_string(log).ok());
@@ -144,6 +152,7 @@ mod tests {
         command.arg("60");
         let mut daemon = Daemon::start("switch", command, directory.path(), "own.log").unwrap();
         daemon.check().unwrap();
+        assert!(daemon.memory().unwrap() > 0);
         let pid = daemon.pid();
         drop(daemon);
         assert!(!Path::new(&format!("/proc/{pid}")).exists());

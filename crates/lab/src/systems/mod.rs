@@ -116,6 +116,12 @@ pub trait Running {
     /// Seconds of CPU that its processes have used so far.
     fn cpu(&self) -> f64;
 
+    /// Bytes of memory that its processes have now; none: it has no process of its own, or it is
+    /// on another machine.
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
     /// The processors of its machine; none: it runs on this one.
     fn elsewhere(&self) -> Option<Elsewhere> {
         None
@@ -240,6 +246,14 @@ pub trait Running {
     /// It has none.
     fn beside(&self, _words: &[&str]) -> Result<Command> {
         bail!("this system's bridges cannot be made by Open vSwitch's programs")
+    }
+
+    /// A command of its tools in its namespace: `vsctl`, `ofctl` or `appctl`, and its words.
+    ///
+    /// # Errors
+    /// It has no such tools.
+    fn tool(&self, _words: &[&str]) -> Result<Command> {
+        bail!("this system has none of Open vSwitch's tools")
     }
 
     /// Checks for a failure of the switch, such as an exit.

@@ -125,6 +125,8 @@ fn run(task: &Task, control: &Control) -> Result<Outcome> {
         Task::Probe(task) => task.run(control),
         Task::Send(task) => task.run(control),
         Task::Receive(task) => task.run(control),
+        Task::Flood(task) => task.run(control),
+        Task::Sink(task) => task.run(control),
         Task::Capture(task) => task.run(control),
         Task::StreamServer(task) => task.run(control),
         Task::StreamClient(task) => task.run(control),

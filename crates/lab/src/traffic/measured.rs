@@ -1,7 +1,7 @@
 //! The results of a run's flows.
 
 use super::streams::{Kind, Streamed};
-use super::udp::{Probed, ReceivedFlow, SendFlow, SentFlow};
+use super::udp::{Flooded, Probed, ReceivedFlow, SendFlow, SentFlow, Sunk};
 use crate::results::{Distribution, Loss};
 use std::collections::BTreeMap;
 
@@ -27,6 +27,9 @@ pub struct Measured {
     pub losses: Vec<Loss>,
     /// Sent and received datagrams of every flow, with warm-up and background.
     pub accounts: Vec<Account>,
+    /// By host, datagrams that have arrived, although the kernel counts them as dropped at the
+    /// receiver: nobody was to read them.
+    pub sunk: BTreeMap<String, u64>,
     /// TCP segments that were sent again, by all flows, with warm-up and background.
     pub retransmitted: u64,
     /// Remarks for the reader.
@@ -58,6 +61,24 @@ impl Measured {
         self.retransmitted += all.retransmitted;
         self.remarks.append(&mut all.remarks);
         self.void.append(&mut all.void);
+    }
+
+    /// Takes the metrics and accounts of other traffic too.
+    pub(crate) fn add(&mut self, mut more: Measured) {
+        self.metrics.append(&mut more.metrics);
+        self.distributions.append(&mut more.distributions);
+        self.add_accounts(more);
+    }
+
+    /// Takes only what other traffic has sent, and what there is to say of it.
+    pub(crate) fn add_accounts(&mut self, more: Measured) {
+        self.accounts.extend(more.accounts);
+        self.retransmitted += more.retransmitted;
+        self.remarks.extend(more.remarks);
+        self.void.extend(more.void);
+        for (host, datagrams) in more.sunk {
+            *self.sunk.entry(host).or_default() += datagrams;
+        }
     }
 
     /// Takes only the counters of streams before the measurement.
@@ -120,7 +141,7 @@ impl Measured {
         self.metric(flow, "jitter", probed.jitter_mean);
         self.metric(flow, "exchanges", probed.answered as f64);
         self.metric(flow, "loss", lost_share(probed.sent, probed.answered));
-        for (name, share) in [("median", 0.5), ("p99", 0.99)] {
+        for (name, share) in [("median", 0.5), ("p99", 0.99), ("p999", 0.999)] {
             self.metric(flow, name, probed.rtt.as_ref().and_then(|rtt| at(rtt, share)));
         }
         self.distribution(flow, "rtt", &probed.rtt);
@@ -245,6 +266,35 @@ impl Measured {
         }
     }
 
+    /// Adds the results of datagrams as fast as they go; metrics only for a measured flow.
+    pub(super) fn flooded(&mut self, flow: &crate::traffic::Flow, flooded: &Flooded, sunk: &Sunk, counts: bool) {
+        let name = flow.name.as_str();
+        let sent = flooded.sent + flooded.warmup;
+        // None is longer than a packet.
+        self.account(name, 1, sent, sunk.arrived);
+        *self.sunk.entry(flow.to.clone()).or_default() += sunk.dropped;
+        if flooded.behind > 0 {
+            let due = flooded.sent + flooded.behind;
+            let text = format!(
+                "{name}: its sender could not keep up: {} of {due} datagrams were not sent",
+                flooded.behind
+            );
+            if flooded.behind as f64 > FLOOD_BEHIND * due as f64 && !may_be_loaded() {
+                self.void.push(text);
+            } else {
+                self.remarks.push(text);
+            }
+        }
+        if !counts {
+            return;
+        }
+        let length = crate::traffic::clock::seconds(flooded.span.1 - flooded.span.0);
+        self.metric(name, "rate", sunk.rate(flooded.span));
+        self.metric(name, "offered", per(flooded.sent as f64, length));
+        self.metric(name, "share", lost_share(sent, sunk.arrived).map(|lost| 1.0 - lost));
+        self.metric(name, "loss", lost_share(sent, sunk.arrived));
+    }
+
     /// Adds the streams' results.
     pub(super) fn streamed(&mut self, flow: &str, kind: Kind, streamed: &Streamed) {
         let all = &streamed.streams;
@@ -313,6 +363,10 @@ impl Measured {
 
 /// The share of datagrams that a sender may leave out.
 const BEHIND: f64 = 0.01;
+
+/// The same of a sender at a share of the highest rate: on a machine whose processors are all busy
+/// with this traffic it is no better than the switch.
+const FLOOD_BEHIND: f64 = 0.1;
 
 /// Lateness of a datagram below which no remark is made, in µs.
 const LATE: f64 = 1000.0;

@@ -132,6 +132,18 @@ pub enum Test {
         /// UDP payload in bytes.
         payload: u32,
     },
+    /// Datagrams as fast as they go: the sender's kernel cuts them from longer messages, and the
+    /// receiver's kernel drops them, so that neither program is the limit. Metrics `rate`
+    /// (arrived/s), `offered` (sent/s), `share` (arrived/sent), `loss`.
+    Flood {
+        /// UDP payload in bytes, 1 to 1472; default: that of the shortest Ethernet frame.
+        #[serde(default = "shortest")]
+        payload: u16,
+        /// Datagrams a second; none: as many as possible.
+        rate: Option<u64>,
+        /// Instead of a rate: this share of the highest one, which is measured just before.
+        of_most: Option<f64>,
+    },
 }
 
 impl Test {
@@ -143,6 +155,17 @@ impl Test {
         )
     }
 
+    /// The metric of what arrives a second, and its factor to bytes, or to datagrams where these
+    /// are counted; none of an exchange.
+    pub(crate) fn arrives(&self) -> Option<(&'static str, f64)> {
+        match self {
+            Test::TcpStream(_) | Test::UdpStream(_) => Some(("total", 1.0 / 8.0)),
+            Test::Cbr { .. } => Some(("rate", 1.0 / 8.0)),
+            Test::Flood { .. } | Test::NewFlows { .. } => Some(("rate", 1.0)),
+            Test::Rtt { .. } | Test::TcpRr(_) | Test::TcpCrr(_) | Test::UdpRr(_) => None,
+        }
+    }
+
     /// Of one of netperf's tests: which, and its options.
     pub(crate) fn streams(&self) -> Option<(streams::Kind, &Streams)> {
         use streams::Kind;
@@ -152,7 +175,7 @@ impl Test {
             Test::TcpRr(streams) => Some((Kind::TcpRr, streams)),
             Test::TcpCrr(streams) => Some((Kind::TcpCrr, streams)),
             Test::UdpRr(streams) => Some((Kind::UdpRr, streams)),
-            Test::Rtt { .. } | Test::Cbr { .. } | Test::NewFlows { .. } => None,
+            Test::Rtt { .. } | Test::Cbr { .. } | Test::NewFlows { .. } | Test::Flood { .. } => None,
         }
     }
 }
@@ -175,4 +198,10 @@ pub struct Streams {
 
 fn one() -> u32 {
     1
+}
+
+/// A frame of 64 bytes has 46 between Ethernet's header and the FCS, 28 of them IP's and UDP's
+/// headers.
+fn shortest() -> u16 {
+    18
 }

@@ -13,7 +13,7 @@ use super::replay::{Replay, Replayed};
 use super::speed::Speed;
 use super::stack::{Count, Stack};
 use super::streams::{StreamClient, StreamServer, Streamed};
-use super::udp::{Echo, Probe, Probed, Receive, Received, Send, Sent};
+use super::udp::{Echo, Flood, Flooded, Probe, Probed, Receive, Received, Send, Sent, Sink, Sunk};
 use serde::{Deserialize, Serialize};
 
 /// The longest line that an agent reads, in bytes.
@@ -53,6 +53,10 @@ pub enum Task {
     Send(Send),
     /// Counts datagrams.
     Receive(Receive),
+    /// Sends datagrams as fast as they go.
+    Flood(Flood),
+    /// Counts datagrams, and leaves them to the kernel to drop.
+    Sink(Sink),
     /// Counts what arrives at a device, by kind of frame.
     Capture(Capture),
     /// Serves netperf's tests.
@@ -115,6 +119,10 @@ pub enum Outcome {
     Sent(Sent),
     /// Of [`Task::Receive`].
     Received(Received),
+    /// Of [`Task::Flood`].
+    Flooded(Flooded),
+    /// Of [`Task::Sink`].
+    Sunk(Sunk),
     /// Of [`Task::Capture`].
     Captured(Captured),
     /// Of [`Task::StreamClient`].

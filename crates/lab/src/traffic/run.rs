@@ -4,7 +4,7 @@ use super::clock::nanos;
 use super::measured::Measured;
 use super::protocol::{Outcome, Task};
 use super::streams::{Kind, StreamClient, StreamServer};
-use super::udp::{Echo, IMIX_MEAN, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent};
+use super::udp::{Echo, Flood, IMIX_MEAN, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent, Sink};
 use super::{Ends, Flow, Remote, Streams, Test};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -113,6 +113,8 @@ struct Plan<'a> {
 struct Servers {
     receivers: Vec<Remote>,
     others: Vec<Remote>,
+    /// By the numbers of their flows.
+    sinks: Vec<(u16, Remote)>,
     /// Control ports by host.
     streams: BTreeMap<String, u16>,
 }
@@ -130,6 +132,8 @@ enum What {
     /// The flow with this number.
     Probe(u16),
     Streams(u16, Kind),
+    /// The flow with this number.
+    Flood(u16),
 }
 
 impl Plan<'_> {
@@ -173,6 +177,11 @@ impl Plan<'_> {
                         ..Echo::default()
                     });
                     servers.others.push(self.ends.agent(&flow.to)?.start(echo)?);
+                    continue;
+                }
+                Test::Flood { .. } => {
+                    let sink = self.ends.agent(&flow.to)?.start(Task::Sink(Sink { port }))?;
+                    servers.sinks.push((*number, sink));
                     continue;
                 }
                 Test::Cbr { buffer, .. } => (vec![port], *buffer),
@@ -265,6 +274,23 @@ impl Plan<'_> {
                     clients.push(Client {
                         task,
                         what: What::Probe(*number),
+                        counts: *counts,
+                    });
+                }
+                Test::Flood { payload, rate, .. } => {
+                    let flood = Flood {
+                        to: SocketAddrV4::new(to, to_port),
+                        port: from_port,
+                        payload: *payload,
+                        rate: rate.unwrap_or(0),
+                        device: Some(crate::bed::DEVICE.to_owned()),
+                        warmup: if *counts { self.warmup } else { 0.0 },
+                        seconds: self.seconds_of(*counts),
+                    };
+                    let task = self.ends.agent(&flow.from)?.start(Task::Flood(flood))?;
+                    clients.push(Client {
+                        task,
+                        what: What::Flood(*number),
                         counts: *counts,
                     });
                 }
@@ -370,6 +396,8 @@ impl Plan<'_> {
             };
             received.extend(flows.into_iter().map(|flow| (flow.flow, flow)));
         }
+        let (numbers, sinks): (Vec<u16>, Vec<Remote>) = servers.sinks.into_iter().unzip();
+        let sunk: BTreeMap<u16, Outcome> = numbers.into_iter().zip(Remote::stop_all(sinks)?).collect();
         Remote::stop_all(servers.others)?;
         for (what, outcome) in &ended {
             match (what, outcome) {
@@ -403,7 +431,16 @@ impl Plan<'_> {
                         measured.datagrams(planned.flow, asked, sent, received, planned.counts);
                     }
                 }
-                (What::Probe(_) | What::Streams(..) | What::Send(_), _) => bail!("an agent answers something else"),
+                (What::Flood(number), Outcome::Flooded(flooded)) => {
+                    let Some(Outcome::Sunk(sunk)) = sunk.get(number) else {
+                        bail!("a sink answers something else")
+                    };
+                    let planned = self.planned(*number)?;
+                    measured.flooded(planned.flow, flooded, sunk, planned.counts);
+                }
+                (What::Probe(_) | What::Streams(..) | What::Send(_) | What::Flood(_), _) => {
+                    bail!("an agent answers something else")
+                }
             }
         }
         Ok(measured)

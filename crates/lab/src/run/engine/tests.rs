@@ -111,6 +111,7 @@ fn cell(bed: &str, number: u32) -> Cell {
             openflow: None,
             seconds: 1.0,
             warmup: f64::from(number),
+            awake: true,
         },
     }
 }

@@ -5,18 +5,22 @@
 //! `liveness`: what BFD and LACP say of links; `openflow`: requests to the switch during the
 //! traffic, and rules before the run; `effect`: from a rule to its effect; `addresses`: the size
 //! of a learning switch's table; `mininet`: Mininet's own tests; `watch`: what the switch tells
-//! of its traffic.
+//! of its traffic; `usage`: its processor time and memory; `gaps`: delays of a
+//! known flow while the switch is busy.
 
 mod addresses;
 mod application;
 mod cut;
 mod effect;
+mod gaps;
 mod liveness;
 mod mininet;
 mod openflow;
+mod usage;
 mod watch;
 
 pub(crate) use openflow::{control, prepare};
+pub(crate) use usage::{Used, usage};
 
 use super::stage::Table;
 use crate::controller::Measured;
@@ -93,6 +97,7 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
             | Observe::Rfc2544 { .. }
             | Observe::Replay { .. }
             | Observe::Witness { .. }
+            | Observe::Usage { .. }
             | Observe::Broadcast { .. } => {
                 continue;
             }
@@ -139,6 +144,19 @@ pub(crate) fn begin(table: &mut Table, setup: &Setup) -> Result<Vec<(String, Box
                     to,
                 },
             )?),
+            Observe::Gaps {
+                during,
+                number,
+                priority,
+            } => Box::new(gaps::Gaps::begin(
+                table,
+                setup,
+                &gaps::Asked {
+                    during: *during,
+                    number: *number,
+                    priority: *priority,
+                },
+            )?),
             Observe::Addresses { at_most } => Box::new(addresses::Addresses::begin(table, setup, *at_most)?),
             what => openflow::begin(table, setup, what)?,
         };
@@ -159,7 +177,12 @@ pub(crate) fn missing(setup: &Setup) -> Option<String> {
 
 /// Whether the measurement's duration is not the configured one.
 pub(crate) fn takes_its_time(setup: &Setup) -> bool {
-    let takes = |what: &Observe| matches!(what, Observe::Mininet { .. } | Observe::Rfc2544 { .. });
+    let takes = |what: &Observe| {
+        matches!(
+            what,
+            Observe::Mininet { .. } | Observe::Rfc2544 { .. } | Observe::Gaps { .. }
+        )
+    };
     setup.observed.iter().any(|observation| takes(&observation.what))
 }
 
@@ -233,7 +256,7 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
             }
             _ => continue,
         };
-        add(&mut all, measured);
+        all.add(measured);
     }
     let rest: Vec<Flow> = setup
         .measured
@@ -246,15 +269,9 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
         // Without measured flows, the background lasts as long as the observation.
         ([], background) => {
             let measured = traffic::run(ends, &[], background, setup.seconds, setup.warmup)?;
-            all.accounts.extend(measured.accounts);
-            all.retransmitted += measured.retransmitted;
-            all.remarks.extend(measured.remarks);
-            all.void.extend(measured.void);
+            all.add_accounts(measured);
         }
-        (rest, background) => add(
-            &mut all,
-            traffic::run(ends, background, rest, setup.seconds, setup.warmup)?,
-        ),
+        (rest, background) => all.add(traffic::run(ends, background, rest, setup.seconds, setup.warmup)?),
     }
     for observation in &setup.observed {
         let Observe::Witness { flow } = &observation.what else {
@@ -267,18 +284,9 @@ pub(crate) fn work(ends: &Ends, setup: &Setup) -> Result<traffic::Measured> {
             continue;
         };
         let witnessed = witness(ends, &observation.name, known, setup.whole_seconds(), tool)?;
-        add(&mut all, witnessed);
+        all.add(witnessed);
     }
     Ok(all)
-}
-
-fn add(all: &mut traffic::Measured, more: traffic::Measured) {
-    all.metrics.extend(more.metrics);
-    all.distributions.extend(more.distributions);
-    all.accounts.extend(more.accounts);
-    all.retransmitted += more.retransmitted;
-    all.remarks.extend(more.remarks);
-    all.void.extend(more.void);
 }
 
 /// The processor cost of broadcasts in µs, for each and for each copy. Unknown for a system in the

@@ -123,9 +123,12 @@ fn learn_other_address(table: &Table, flow: &Flow, conversation: Conversation) -
 fn conversation(table: &Table, setup: &Setup, bridge: &str, flow: &Flow, number: u16) -> Result<Conversation> {
     let (from_port, to_port) = traffic::ports(number);
     let transport = match flow.test {
-        Test::Rtt { .. } | Test::Cbr { .. } | Test::NewFlows { .. } | Test::UdpStream(_) | Test::UdpRr(_) => {
-            Transport::Udp
-        }
+        Test::Rtt { .. }
+        | Test::Cbr { .. }
+        | Test::NewFlows { .. }
+        | Test::Flood { .. }
+        | Test::UdpStream(_)
+        | Test::UdpRr(_) => Transport::Udp,
         Test::TcpStream(_) | Test::TcpRr(_) | Test::TcpCrr(_) => Transport::Tcp,
     };
     let ends = &table.ground.ends;
@@ -215,7 +218,7 @@ impl Observer for Asked {
 }
 
 /// The bridge that a cell is about: the one of its rules, or the first.
-fn bridge_of(setup: &Setup) -> Result<String> {
+pub(super) fn bridge_of(setup: &Setup) -> Result<String> {
     let named = setup.openflow.as_ref().map(|openflow| openflow.bridge.clone());
     named
         .or_else(|| setup.topology.bridges.first().map(|bridge| bridge.name.clone()))
@@ -587,6 +590,7 @@ mod tests {
             systems: Vec::new(),
             seconds: 1.0,
             warmup: 0.0,
+            awake: true,
         };
         assert_eq!(next_hop(&setup, "s1", "h2").as_deref(), Some("s2"));
         assert_eq!(next_hop(&setup, "s1", "h1").as_deref(), Some("h1"));

@@ -3,9 +3,11 @@
 use super::{Faults, Filled};
 use crate::controller::MASKS;
 use crate::scenario::node::Fault;
-use crate::scenario::setup::{Cause, Mode, Observe, Setup};
-use crate::topology::{Attachment, End, Link, Topology};
+use crate::scenario::openflow::Mode;
+use crate::scenario::setup::{Cause, Observe, Setup};
+use crate::topology::{Attachment, Bridge, Control, End, Link, Topology};
 use crate::traffic::observe::witnessed;
+use crate::traffic::udp::MOST_FLOOD;
 use crate::traffic::{Flow, Streams, Test};
 use std::collections::BTreeSet;
 
@@ -57,6 +59,16 @@ pub(super) fn flows(setup: &Setup, filled: &Filled, faults: &mut Faults) {
                 .is_some_and(|openflow| openflow.mode == Mode::Openflow)
             {
                 faults.say(list, n, &["ip6"], "the rules of [openflow] are for IPv4".to_owned());
+            }
+        }
+        if let Test::Flood { .. } = test {
+            for (key, name) in [("from", from), ("to", to)] {
+                let host = setup.topology.host(name);
+                if host.is_some_and(|host| host.attachment != Attachment::Container || host.tunnel.is_some()) {
+                    let message =
+                        format!("'{name}' must be a network namespace without a tunnel: attachment = \"container\"");
+                    faults.say(list, n, &[key], message);
+                }
             }
         }
         if let Some((key, message)) = test_fault(test) {
@@ -121,6 +133,24 @@ fn test_fault(test: &Test) -> Option<(&'static str, String)> {
     };
     match test {
         Test::Rtt { payload: bytes, .. } | Test::NewFlows { payload: bytes, .. } => payload(*bytes),
+        Test::Flood { payload, rate, of_most } => {
+            if !(1..=MOST_FLOOD).contains(payload) {
+                let message = format!("a datagram of a flood has 1 to {MOST_FLOOD} bytes of payload, not {payload}");
+                return Some(("payload", message));
+            }
+            match (rate, of_most) {
+                (Some(0), _) => Some(("rate", "a rate is more than 0 datagrams a second".to_owned())),
+                (Some(_), Some(_)) => Some((
+                    "of_most",
+                    "a flood has a 'rate', or a share of the highest one, not both".to_owned(),
+                )),
+                (_, Some(share)) if !(*share > 0.0 && *share <= 1.0) => Some((
+                    "of_most",
+                    format!("'of_most' is a share of the highest rate, above 0 and at most 1, not {share}"),
+                )),
+                _ => None,
+            }
+        }
         Test::Cbr {
             payload: bytes, rate, ..
         } => payload(*bytes).or_else(|| (*rate == 0).then(|| ("rate", "a rate is more than 0 bit/s".to_owned()))),
@@ -200,6 +230,17 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                         &["flow"],
                         "iperf3 sends alone: what it says can be compared with a flow that was alone only".to_owned(),
                     );
+                }
+            }
+            Observe::Usage { flow: Some(flow) } => {
+                match setup.measured.iter().find(|measured| measured.name == *flow) {
+                    None => say(&["flow"], format!("no measured flow is '{flow}'")),
+                    Some(known) if known.test.arrives().is_none() => {
+                        let message = "processor time is divided by bytes or datagrams that arrive: \
+                                       of tcp_stream, udp_stream, cbr, flood and new_flows";
+                        say(&["flow"], message.to_owned());
+                    }
+                    Some(_) => {}
                 }
             }
             Observe::Fairness { flows } => {
@@ -340,6 +381,16 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                     );
                 }
             }
+            Observe::Gaps { during, number, .. } => {
+                if !(1..=during.most()).contains(number) {
+                    say(&["number"], format!("a number is 1 to {}, not {number}", during.most()));
+                }
+                let rules = |bridge: &Bridge| bridge.control == Control::Rules;
+                if setup.topology.hosts.len() < 2 || !setup.topology.bridges.first().is_some_and(rules) {
+                    let message = "gaps need two hosts and a bridge with control = \"rules\"";
+                    say(&["observe"], message.to_owned());
+                }
+            }
             Observe::Capacity { at_most: rules, .. }
             | Observe::Addresses { at_most: rules }
             | Observe::Rules { rules } => {
@@ -380,6 +431,7 @@ pub(super) fn observations(setup: &Setup, filled: &Filled, faults: &mut Faults) 
                 }
             }
             Observe::Idle {}
+            | Observe::Usage { flow: None }
             | Observe::Barrier {}
             | Observe::Supported {}
             | Observe::Effect {}

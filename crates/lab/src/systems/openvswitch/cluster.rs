@@ -242,6 +242,11 @@ impl Running for Cluster {
         self.chassis.iter().map(Running::cpu).sum::<f64>() + controllers
     }
 
+    fn memory(&self) -> Option<u64> {
+        let chassis = self.chassis.iter().map(Running::memory);
+        chassis.chain(self.controllers.iter().map(Daemon::memory)).sum()
+    }
+
     fn drops(&self) -> Result<Vec<Loss>> {
         let mut losses = Vec::new();
         for switch in &self.chassis {

@@ -138,6 +138,11 @@ impl Running for RunningSwitch {
         self.daemons.iter().map(Daemon::cpu).sum()
     }
 
+    fn memory(&self) -> Option<u64> {
+        let each: Option<Vec<u64>> = self.daemons.iter().map(Daemon::memory).collect();
+        Some(each?.iter().sum())
+    }
+
     fn drops(&self) -> Result<Vec<Loss>> {
         let places = self.layout.places();
         let internal: Vec<&str> = self.layout.internal().collect();
@@ -337,6 +342,18 @@ impl Running for RunningSwitch {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}:/usr/sbin:/sbin", self.programs().display()));
         Ok(command)
+    }
+
+    fn tool(&self, words: &[&str]) -> Result<Command> {
+        let [tool, rest @ ..] = words else {
+            bail!("no tool");
+        };
+        let theirs = format!("ovs-{tool}");
+        let program: &[&str] = match self.tools {
+            Tools::Oxvs => &["oxvs", tool],
+            Tools::OpenVswitch => &[&theirs],
+        };
+        Ok(self.script.command(&[program, rest].concat()))
     }
 
     fn check(&mut self) -> Result<()> {

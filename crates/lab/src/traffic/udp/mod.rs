@@ -7,6 +7,7 @@
 
 mod dither;
 mod echo;
+mod flood;
 mod header;
 mod probe;
 mod receive;
@@ -16,6 +17,7 @@ mod socket;
 mod tracker;
 
 pub use echo::Echo;
+pub use flood::{Flood, Flooded, MOST_FLOOD, Sink, Sunk};
 pub use probe::{Probe, Probed};
 pub use receive::{Receive, ReceiveFlow, Received, ReceivedFlow};
 pub use send::{Send, SendFlow, Sent, SentFlow};

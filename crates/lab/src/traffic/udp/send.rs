@@ -227,6 +227,12 @@ fn knock(control: &Control, senders: &mut [Sender<'_>]) {
         (sender.left, sender.due) = (1, begin);
         sender.send(true, begin);
     }
+    knock_wait(control);
+}
+
+/// Waits until the next stops of what was sent are known, and a little for those behind them.
+pub(super) fn knock_wait(control: &Control) {
+    let begin = now();
     while now() < begin + KNOCK && unknown_addresses() && !control.stopped() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
