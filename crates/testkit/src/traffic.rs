@@ -140,10 +140,11 @@ impl Capture {
         Capture::start_with(ns, device, filter, &[])
     }
 
-    /// As [`Capture::start`], with room for many frames of at most 2000 bytes at once.
+    /// As [`Capture::start`], with room for 8000 frames of at most 2000 bytes that tcpdump has not
+    /// read yet; the other one has room for 256 where the device has offloads.
     #[track_caller]
     pub fn start_large(ns: &Netns, device: &str, filter: &str) -> Capture {
-        Capture::start_with(ns, device, filter, &["-B", "16384", "-s", "2000"])
+        Capture::start_with(ns, device, filter, &["-s", "2000"])
     }
 
     #[track_caller]
@@ -157,6 +158,8 @@ impl Capture {
                 "-n",
                 "-U",
                 "--immediate-mode",
+                "-B",
+                "16384",
                 "-Z",
                 "root",
                 "-i",

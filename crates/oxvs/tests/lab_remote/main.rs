@@ -255,7 +255,13 @@ ip netns add far
 ip link add wire-here type veth peer name wire-there netns far
 ip link set wire-here up
 ip -n far link set wire-there up
-oxvs-lab run /etc/small.toml --switch oxvs --switch bridge --ssh "sh /ssh" --remote far --wire wire-here=wire-there --out /out
+# A guest's clock may be off the hardware's, which makes a sample void: the next run takes it.
+for _ in 1 2 3; do
+    oxvs-lab run /etc/small.toml --switch oxvs --switch bridge --ssh "sh /ssh" --remote far --wire wire-here=wire-there --out /out >/said 2>&1 ||
+        { cat /said; exit 1; }
+    cat /said
+    grep -q "do not count" /said || break
+done
 for _ in $(seq 50); do
     left=$(ls /run/netns | grep -v ^far; ip -d link | grep 802.1Q; ip -n far -d link | grep 802.1Q) || exit 0
     sleep 0.2

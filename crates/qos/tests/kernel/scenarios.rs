@@ -595,6 +595,12 @@ pub(crate) fn a_policer() -> Scenario {
                 behind: Single::new(&fifo(1000)),
             })
         },
-        near: Near::SAME,
+        // Tokens of less than the microsecond that a record tells decide whether a packet passes or
+        // the next one does.
+        near: Near {
+            fates: 30,
+            drops: 1,
+            ..Near::SAME
+        },
     }
 }

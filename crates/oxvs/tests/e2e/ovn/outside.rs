@@ -206,7 +206,7 @@ fn packets_go_by_several_routes_and_as_policies_say() {
     });
     network.central.sync();
     let arrived = |number| {
-        let captures = [0, 1].map(|n: usize| Capture::start(&hosts[n], "eth0", "tcp and dst host 172.16.8.1"));
+        let captures = [0, 1].map(|n: usize| Capture::start_large(&hosts[n], "eth0", "tcp and dst host 172.16.8.1"));
         send(&network.a, "172.16.8.1:9", number);
         captures.map(|capture| capture.finish().len())
     };
