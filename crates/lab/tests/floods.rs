@@ -100,7 +100,7 @@ fn floods_that_cannot_be_sent_are_refused() {
     }
     refused(
         &[("{ name = \"B\",", "{ name = \"B\", attachment = \"podman\",")],
-        "28:6: 'B' must be a network namespace without a tunnel: attachment = \"container\"",
+        "28:6: 'B' must be a network namespace: attachment = \"container\"",
     );
 }
 

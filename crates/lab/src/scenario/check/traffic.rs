@@ -64,9 +64,8 @@ pub(super) fn flows(setup: &Setup, filled: &Filled, faults: &mut Faults) {
         if let Test::Flood { .. } = test {
             for (key, name) in [("from", from), ("to", to)] {
                 let host = setup.topology.host(name);
-                if host.is_some_and(|host| host.attachment != Attachment::Container || host.tunnel.is_some()) {
-                    let message =
-                        format!("'{name}' must be a network namespace without a tunnel: attachment = \"container\"");
+                if host.is_some_and(|host| host.attachment != Attachment::Container) {
+                    let message = format!("'{name}' must be a network namespace: attachment = \"container\"");
                     faults.say(list, n, &[key], message);
                 }
             }
