@@ -16,7 +16,7 @@ help:
 	@echo 'make build     $(PROGRAMS), with their debug symbols beside them'
 	@echo 'make install   oxvs, oxvs-lab and a service unit; LINKS=1 also ovs-vsctl, ovs-vswitchd, ...; PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)'
 	@echo 'make bench     measure oxvs, Open vSwitch and the Linux bridge (root or sudo)'
-	@echo 'make gaps      the longest gap of a worker while 1000 ports come and go, a million rules are loaded, 8192 offloaded flows close (root or sudo)'
+	@echo 'make gaps      the longest gap of a worker while 1000 ports come and go, a million rules are loaded, 3000 offloaded flows close (root or sudo)'
 	@echo 'make soak      the randomised tests at length: SOAK=20 times the usual, a million packets compared with Open vSwitch; SOAK=2 ends within 20 minutes (root or sudo)'
 	@echo 'make fuzz      each fuzz target for FUZZ_SECONDS=60 (installs a nightly toolchain and cargo-fuzz)'
 	@echo 'make systemd   move from Open vSwitch to oxvs and back in a booted Debian container, MOVES=5 times (root or sudo)'

@@ -35,6 +35,7 @@ const KEPT: &[&str] = &[
     "one_way",
     "median",
     "p99",
+    "p999",
     "jitter",
     "rate",
     "loss",
@@ -48,7 +49,8 @@ pub(crate) struct Controls {
     seconds: f64,
     full: bool,
     beds: HashMap<Attachment, Pair>,
-    found: HashMap<(Attachment, String), (Instant, BTreeMap<String, f64>)>,
+    /// By the hosts, the test, and whether idle processors sleep.
+    found: HashMap<(Attachment, String, bool), (Instant, BTreeMap<String, f64>)>,
 }
 
 /// Two hosts and a cable. Agents go first.
@@ -91,7 +93,7 @@ impl Controls {
     }
 
     fn instrument(&mut self, kind: Attachment, test: &Test, setup: &Setup) -> Result<BTreeMap<String, f64>> {
-        let key = (kind, serde_json::to_string(test)?);
+        let key = (kind, serde_json::to_string(test)?, setup.awake);
         if let Some((_, found)) = self.found.get(&key).filter(|(at, _)| at.elapsed() < OLD) {
             return Ok(found.clone());
         }

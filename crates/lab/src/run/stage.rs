@@ -13,9 +13,9 @@ use crate::awake;
 use crate::bed::{Bed, Fragments, Host, Side, Wire, command};
 use crate::controller::{self, Learning};
 use crate::results::{Acceleration, Loss};
-use crate::scenario::{Profile, Setup};
+use crate::scenario::{Observation, Observe, Profile, Setup};
 use crate::systems::{Elsewhere, Running, System};
-use crate::topology::{self, Topology, ipsec};
+use crate::topology::{self, Link, Topology, ipsec};
 use crate::traffic::{Ends, Measured};
 use anyhow::{Context, Result, anyhow, bail};
 use std::cell::RefCell;
@@ -233,11 +233,11 @@ impl Standing for Table {
 
     fn measure(&mut self, setup: &Setup, stop: &Stop) -> Result<Measurement> {
         self.running.check()?;
-        let controls = self.controls.borrow_mut().of(setup).context("the controls")?;
         let _rest = (!setup.awake).then(awake::Rest::begin);
         observe::prepare(self, setup)?;
         let settled = settled(&self.ground.ends, setup)?;
         let setup = &*settled;
+        let controls = self.controls.borrow_mut().of(setup).context("the controls")?;
         let before = self.ground.bed.fragments().context("the hosts' counters")?;
         let before = (self.losses()?, before);
         let started = SystemTime::now()
@@ -255,7 +255,9 @@ impl Standing for Table {
                 return Err(error);
             }
         };
-        let uses_system = setup.topology.links.iter().any(|link| link.delay > 0 || link.serial);
+        let delays = |link: &Link| link.delay > 0 || link.serial;
+        let stamps = |observed: &Observation| matches!(observed.what, Observe::Gaps { .. });
+        let uses_system = setup.topology.links.iter().any(delays) || setup.observed.iter().any(stamps);
         let clock_fault = Clocks::now().fault(clocks, uses_system);
         self.running.check()?;
         let mut measurement = Measurement {

@@ -237,7 +237,7 @@ pub enum Observe {
     /// What the switch and the machine use meanwhile. Metrics `system`, `all` (processors that the
     /// switch's processes and the whole machine use, on average), `memory` (of the switch's
     /// processes, bytes), with a flow `cost` and `cost_all` (the same time for each byte that
-    /// arrives, of `new_flows` and `flood` for each datagram, ns). A switch in the kernel has `all`
+    /// arrives, of `new_flows` and `flood` for each datagram, ns). Linux's bridge has `all`
     /// and `cost_all` only.
     Usage {
         /// Name of a measured flow.
@@ -269,7 +269,8 @@ pub enum Observe {
         /// How many ports, rules or flows.
         #[serde(default = "one")]
         number: u32,
-        /// Whether workers, the sender and the kernel's threads for packets run before all others.
+        /// Whether workers of oxvs, the sender and the kernel's threads for packets run before all
+        /// others.
         #[serde(default = "yes")]
         priority: bool,
     },

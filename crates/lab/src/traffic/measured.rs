@@ -289,10 +289,15 @@ impl Measured {
             return;
         }
         let length = crate::traffic::clock::seconds(flooded.span.1 - flooded.span.0);
-        self.metric(name, "rate", sunk.rate(flooded.span));
-        self.metric(name, "offered", per(flooded.sent as f64, length));
-        self.metric(name, "share", lost_share(sent, sunk.arrived).map(|lost| 1.0 - lost));
-        self.metric(name, "loss", lost_share(sent, sunk.arrived));
+        let (rate, offered) = (sunk.rate(flooded.span), per(flooded.sent as f64, length));
+        // Those that are under way at the end arrive later; more than were sent can be those of
+        // before.
+        let share = offered.filter(|offered| *offered > 0.0).zip(rate);
+        let share = share.map(|(offered, rate)| (rate / offered).min(1.0));
+        self.metric(name, "rate", rate);
+        self.metric(name, "offered", offered);
+        self.metric(name, "share", share);
+        self.metric(name, "loss", share.map(|share| 1.0 - share));
     }
 
     /// Adds the streams' results.

@@ -5,9 +5,9 @@
 //! ([`known`]), which workers forward and the kernel does not: its rule changes the packet in a way
 //! that is not offloaded. It also opens 200 new flows a second. What happens is in [`busy`].
 //!
-//! By default workers, the sender and the kernel's threads for packets run before all others
-//! (`SCHED_FIFO`). Gaps then have no other program's slices, only the worker's own work and what it
-//! waits for: locks and the kernel.
+//! By default workers of oxvs, the sender and the kernel's threads for packets run before all
+//! others (`SCHED_FIFO`). Gaps then have no other program's slices, only the worker's own work and
+//! what it waits for: locks and the kernel.
 
 mod busy;
 mod known;
@@ -20,7 +20,7 @@ use crate::scenario::{During, Setup};
 use crate::traffic::Remote;
 use crate::traffic::protocol::{Outcome, Task};
 use crate::traffic::udp::{Receive, ReceiveFlow, Send, SendFlow};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use busy::{Busy, Part, Place, Runner};
 use known::{Known, Seen as Delays};
 use openflow::model::FlowCommand;
@@ -189,6 +189,8 @@ struct Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Gap {
     seconds: f64,
+    /// Offloaded flows just before.
+    flows: Option<usize>,
     turn: Option<f64>,
     delays: Delays,
 }
@@ -216,6 +218,7 @@ impl Work {
             self.runner.run(step)?;
         }
         self.runner.sleep(self.around)?;
+        let flows = part.offloaded.map(offloaded).transpose()?;
         crate::bed::command::run(&mut self.tools.clear)?;
         let begin = known::now();
         for step in part.steps {
@@ -228,10 +231,19 @@ impl Work {
         self.runner.sleep(LATE)?;
         Ok(Gap {
             seconds,
+            flows,
             turn: longest_turn(&said),
             delays: flowing.between(begin, end)?,
         })
     }
+}
+
+/// How many flows are offloaded, of the datapath's dump.
+fn offloaded(mut dump: Command) -> Result<usize> {
+    let said = crate::bed::command::run(&mut dump)?;
+    let flows = said.lines().filter(|line| line.contains("actions:")).count();
+    ensure!(flows > 0, "no flow is offloaded");
+    Ok(flows)
 }
 
 /// The longest turn of all workers in ms, by `pmd-perf-show`; Open vSwitch does not tell of it.
@@ -243,7 +255,7 @@ fn longest_turn(said: &str) -> Option<f64> {
 }
 
 /// `delay`, `turn` (the longest, ms) and `lost` of all parts, and the same of each part after its
-/// name, with `median` and `p999` of the delay (ms) and `seconds`.
+/// name, with `median` and `p999` of the delay (ms), `seconds`, and `flows` that were offloaded.
 fn result(parts: &[(&'static str, Gap)]) -> Measured {
     let mut measured = Measured::default();
     let mut add = |name: String, value: f64| {
@@ -256,6 +268,9 @@ fn result(parts: &[(&'static str, Gap)]) -> Measured {
         add(of("p999"), gap.delays.p999);
         add(of("lost"), gap.delays.lost as f64);
         add(of("seconds"), gap.seconds);
+        if let Some(flows) = gap.flows {
+            add(of("flows"), flows as f64);
+        }
         if let Some(turn) = gap.turn {
             add(of("turn"), turn);
         }
@@ -293,7 +308,8 @@ fn threads(directory: &str) -> Vec<(u32, String)> {
     named.collect()
 }
 
-/// The kernel's threads for packets run before all others until it is dropped.
+/// The kernel's threads for packets, and workers of oxvs, run before all others until it is
+/// dropped. Workers that asked for short time slices have those of the kernel then.
 struct BeforeOthers(Vec<u32>);
 
 /// Priorities of `SCHED_FIFO`: the kernel's threads for packets before the sender, and that before
@@ -306,14 +322,12 @@ impl BeforeOthers {
     fn begin(workers: &[u32]) -> Result<BeforeOthers> {
         let kernel = threads("/proc")
             .into_iter()
-            .filter(|(_, name)| name.starts_with("ksoftirqd/"));
+            .filter(|(_, name)| name.starts_with("ksoftirqd/"))
+            .map(|(id, _)| (id, KERNEL));
         let mut before = BeforeOthers(Vec::new());
-        for (id, _) in kernel {
-            chrt(&["-f", "-p", &KERNEL.to_string(), &id.to_string()])?;
+        for (id, priority) in kernel.chain(workers.iter().map(|id| (*id, WORKER))) {
+            chrt(&["-f", "-p", &priority.to_string(), &id.to_string()])?;
             before.0.push(id);
-        }
-        for id in workers {
-            chrt(&["-f", "-p", &WORKER.to_string(), &id.to_string()])?;
         }
         Ok(before)
     }
@@ -322,6 +336,7 @@ impl BeforeOthers {
 impl Drop for BeforeOthers {
     fn drop(&mut self) {
         for id in &self.0 {
+            // A thread that has ended needs none.
             let _ = chrt(&["-o", "-p", "0", &id.to_string()]);
         }
     }
@@ -356,6 +371,7 @@ mod tests {
     fn the_worst_of_the_parts_is_the_result() {
         let gap = |longest: f64, lost: u64, turn: f64| Gap {
             seconds: 1.0,
+            flows: None,
             turn: Some(turn),
             delays: Delays {
                 longest,

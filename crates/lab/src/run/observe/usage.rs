@@ -33,7 +33,7 @@ impl Used {
     }
 }
 
-/// The metrics of a cell's observations, out of those of its flows. A switch in the kernel has no
+/// The metrics of a cell's observations, out of those of its flows. Linux's bridge has no
 /// process, so only the whole machine's time is known.
 pub(crate) fn usage(setup: &Setup, used: Used, metrics: &mut BTreeMap<String, f64>) {
     for observed in &setup.observed {

@@ -54,8 +54,6 @@ pub struct Flooded {
     pub warmup: u64,
     /// Datagrams that were due and not sent in time.
     pub behind: u64,
-    /// Datagrams that the kernel refused, because a queue was full.
-    pub full: u64,
     /// When those that count began and ended, in nanoseconds by the clock of the machine.
     pub span: (u64, u64),
 }
@@ -104,9 +102,7 @@ impl Flood {
         if !(1..=MOST_FLOOD).contains(&self.payload) {
             bail!("payload {}: 1 to {MOST_FLOOD} bytes", self.payload);
         }
-        if let Some(device) = &self.device {
-            cut_here(device)?;
-        }
+        let _cut = self.device.as_deref().map(CutHere::begin).transpose()?;
         let socket = bind(self.port)?;
         socket.set_nonblocking(true)?;
         control.ready(vec![socket.local_addr()?.port()]);
@@ -122,12 +118,12 @@ impl Flood {
             };
             sender.send(1)?;
             knock_wait(control);
-            let warm = sender.phase(nanos(self.warmup), &mut flooded)?;
+            let warm = sender.phase(nanos(self.warmup))?;
             flooded.warmup = warm.sent + 1;
-            let counted = sender.phase(nanos(self.seconds), &mut flooded)?;
+            let counted = sender.phase(nanos(self.seconds))?;
             (flooded.sent, flooded.span) = (counted.sent, counted.span);
             let due = self.due(counted.span.1 - counted.span.0);
-            flooded.behind = due.saturating_sub(counted.sent + flooded.full);
+            flooded.behind = due.saturating_sub(counted.sent);
         }
         Ok(Outcome::Flooded(flooded))
     }
@@ -139,23 +135,44 @@ impl Flood {
     }
 }
 
-/// Lets the host's kernel cut messages, not whoever comes after this device.
-fn cut_here(device: &str) -> Result<()> {
-    let ethtool = |words: &[&str]| {
-        let done = Command::new("ethtool").args(words).output();
-        done.context("cannot start ethtool")
-    };
-    let done = ethtool(&["-K", device, "tx-udp-segmentation", "off"])?;
-    if done.status.success() {
-        return Ok(());
+/// The host's kernel cuts messages, not whoever comes after this device, until it is dropped.
+struct CutHere<'a> {
+    device: &'a str,
+    /// The device did so before.
+    was_on: bool,
+}
+
+impl CutHere<'_> {
+    fn begin(device: &str) -> Result<CutHere<'_>> {
+        let features = ethtool(&["-k", device])?;
+        let was_on = !is_off(&features);
+        // Without checksum offload it is off already, and cannot be switched.
+        if was_on {
+            ethtool(&["-K", device, "tx-udp-segmentation", "off"])?;
+        }
+        Ok(CutHere { device, was_on })
     }
-    // It also fails if there is nothing to change: without checksum offload this is off already.
-    let features = ethtool(&["-k", device])?.stdout;
-    if !is_off(&String::from_utf8_lossy(&features)) {
+}
+
+impl Drop for CutHere<'_> {
+    fn drop(&mut self) {
+        if self.was_on {
+            // A device that is gone needs none.
+            let _ = ethtool(&["-K", self.device, "tx-udp-segmentation", "on"]);
+        }
+    }
+}
+
+fn ethtool(words: &[&str]) -> Result<String> {
+    let done = Command::new("ethtool")
+        .args(words)
+        .output()
+        .context("cannot start ethtool")?;
+    if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr);
-        bail!("ethtool -K {device} tx-udp-segmentation off: {}", said.trim());
+        bail!("ethtool {}: {}", words.join(" "), said.trim());
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// By `ethtool -k`: `tx-udp-segmentation: off [requested on]`.
@@ -180,7 +197,7 @@ struct Phase {
 
 impl Sender<'_> {
     /// Sends for this many nanoseconds, or until a stop.
-    fn phase(&self, length: u64, flooded: &mut Flooded) -> Result<Phase> {
+    fn phase(&self, length: u64) -> Result<Phase> {
         let rate = self.flood.rate;
         let fit = (LONGEST / usize::from(self.flood.payload)) as u64;
         let at_once = fit.min(if rate == 0 { AT_ONCE.0 } else { AT_ONCE.1 });
@@ -208,10 +225,8 @@ impl Sender<'_> {
                 wait_until(due.min(end).min(at + look), SPIN);
                 continue;
             }
-            match self.send(at_once)? {
-                Taken::All => sent += at_once,
-                Taken::Refused => flooded.full += at_once,
-                Taken::NotNow => {}
+            if self.send(at_once)? {
+                sent += at_once;
             }
         }
         Ok(Phase {
@@ -220,8 +235,9 @@ impl Sender<'_> {
         })
     }
 
-    /// Sends one message of so many datagrams; waits a moment if the socket has no room.
-    fn send(&self, datagrams: u64) -> Result<Taken> {
+    /// Sends one message of so many datagrams; returns whether the kernel took it. Waits a moment
+    /// if the socket has no room.
+    fn send(&self, datagrams: u64) -> Result<bool> {
         let flood = self.flood;
         let header = Header {
             src: Ipv4Addr::UNSPECIFIED.into(),
@@ -238,7 +254,7 @@ impl Sender<'_> {
             Some(flood.payload),
             std::iter::once(message),
         ) {
-            Ok(_) => return Ok(Taken::All),
+            Ok(_) => return Ok(true),
             Err(error) => error,
         };
         match Errno::from_io_error(&error) {
@@ -248,24 +264,15 @@ impl Sender<'_> {
                     tv_nsec: LOOK.as_nanos() as _,
                 };
                 let _ = poll(&mut [PollFd::new(self.socket, PollFlags::OUT)], Some(&wait));
-                Ok(Taken::NotNow)
+                Ok(false)
             }
-            Some(Errno::NOBUFS) => Ok(Taken::Refused),
+            Some(Errno::NOBUFS) => Ok(false),
             Some(Errno::IO) => Err(error).context(
                 "before Linux 6.11 the kernel cuts no datagrams for a device without checksum offload (UDP_SEGMENT)",
             ),
             _ => Err(error).with_context(|| format!("send to {}", flood.to)),
         }
     }
-}
-
-/// What became of a message.
-enum Taken {
-    All,
-    /// A queue was full.
-    Refused,
-    /// The socket had no room.
-    NotNow,
 }
 
 impl Sink {

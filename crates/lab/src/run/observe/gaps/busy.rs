@@ -39,6 +39,8 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     pub(super) before: Vec<Step>,
     pub(super) steps: Vec<Step>,
+    /// Shows the offloaded flows, if those are what it is about.
+    pub(super) offloaded: Option<Command>,
 }
 
 /// A step of a part.
@@ -91,6 +93,7 @@ impl Busy {
             name,
             before: Vec::new(),
             steps,
+            offloaded: None,
         };
         let mut tidy = None;
         let parts = match asked.during {
@@ -138,6 +141,12 @@ impl Busy {
                     name: "go",
                     before: vec![tool(&["ofctl", "add-flows", bridge, &file])?, Step::Send(flows)],
                     steps: vec![go],
+                    offloaded: Some(table.running.tool(&[
+                        "appctl",
+                        "--timeout=60",
+                        "dpctl/dump-flows",
+                        "type=offloaded",
+                    ])?),
                 }]
             }
         };
