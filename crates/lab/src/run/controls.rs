@@ -44,13 +44,15 @@ const KEPT: &[&str] = &[
     "latency",
 ];
 
+/// The hosts, the test, and whether idle processors are kept awake.
+type Conditions = (Attachment, String, bool);
+
 /// The controls of a run.
 pub(crate) struct Controls {
     seconds: f64,
     full: bool,
     beds: HashMap<Attachment, Pair>,
-    /// By the hosts, the test, and whether idle processors sleep.
-    found: HashMap<(Attachment, String, bool), (Instant, BTreeMap<String, f64>)>,
+    found: HashMap<Conditions, (Instant, BTreeMap<String, f64>)>,
 }
 
 /// Two hosts and a cable. Agents go first.
