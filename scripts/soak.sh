@@ -34,7 +34,10 @@ step() {
 echo "soak: $times times, seed $seed, at most $minutes minutes a step, logs in $logs"
 # Always the whole workspace: another set of crates has other features and compiles anew.
 run() { step "$1" $cargo test --release --locked --quiet --workspace "${@:2}"; }
-properties=(--test properties --test rules --test agent --test messages --test grammar --test tracker)
+properties=()
+for test in agent disciplines grammar hfsc keys messages models police port properties rules suite tracker; do
+    properties+=(--test $test)
+done
 
 $cargo test --release --locked --quiet --workspace --no-run || exit 1
 run rules --test e2e -- --nocapture rules_differential::

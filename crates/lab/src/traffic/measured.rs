@@ -233,19 +233,23 @@ impl Measured {
         self.distribution(name, "pacing", &sent.pacing);
     }
 
-    fn faults(&mut self, name: &str, asked: &SendFlow, sent: &SentFlow) {
-        if sent.behind > 0 {
-            let due = sent.sent + sent.behind;
-            let text = format!(
-                "{name}: its sender could not keep up: {} of {due} datagrams were not sent",
-                sent.behind
-            );
-            if sent.behind as f64 > BEHIND * due as f64 && !may_be_loaded() {
-                self.void.push(text);
-            } else {
-                self.remarks.push(text);
-            }
+    /// Says how many datagrams a sender did not send in time; a greater share of those due than
+    /// `most` makes the sample void.
+    fn behind(&mut self, name: &str, sent: u64, behind: u64, most: f64) {
+        if behind == 0 {
+            return;
         }
+        let due = sent + behind;
+        let text = format!("{name}: its sender could not keep up: {behind} of {due} datagrams were not sent");
+        if behind as f64 > most * due as f64 && !may_be_loaded() {
+            self.void.push(text);
+        } else {
+            self.remarks.push(text);
+        }
+    }
+
+    fn faults(&mut self, name: &str, asked: &SendFlow, sent: &SentFlow) {
+        self.behind(name, sent.sent, sent.behind, BEHIND);
         if let Some(error) = &sent.error {
             self.remark(name, &format!("{} datagrams were refused: {error}", sent.errors));
         }
@@ -273,18 +277,7 @@ impl Measured {
         // None is longer than a packet.
         self.account(name, 1, sent, sunk.arrived);
         *self.sunk.entry(flow.to.clone()).or_default() += sunk.dropped;
-        if flooded.behind > 0 {
-            let due = flooded.sent + flooded.behind;
-            let text = format!(
-                "{name}: its sender could not keep up: {} of {due} datagrams were not sent",
-                flooded.behind
-            );
-            if flooded.behind as f64 > FLOOD_BEHIND * due as f64 && !may_be_loaded() {
-                self.void.push(text);
-            } else {
-                self.remarks.push(text);
-            }
-        }
+        self.behind(name, flooded.sent, flooded.behind, FLOOD_BEHIND);
         if !counts {
             return;
         }
