@@ -49,7 +49,10 @@ fn outer_checksums_are_right_on_the_wire_over_both_versions_of_ip() {
         let path = sandbox.path("packets");
         let packets: Vec<Vec<u8>> = frames.iter().take(10_000).map(|frame| frame[14..].to_vec()).collect();
         std::fs::write(&path, testkit::pcap::of_ip(&packets)).unwrap();
-        let wrong = "_ws.malformed || ip.checksum.status == \"Bad\" || tcp.checksum.status == \"Bad\" \
+        // The kernel writes TCP's checksum 0 as 0xffff, which is the same number (RFC 1624), once
+        // in 65 536 packets.
+        let wrong = "_ws.malformed || ip.checksum.status == \"Bad\" \
+                     || (tcp.checksum.status == \"Bad\" && !tcp.checksum.ffff) \
                      || !(udp.checksum.status == \"Good\")";
         let check = ["ip", "udp", "tcp"].map(|protocol| format!("{protocol}.check_checksum:TRUE"));
         let options: Vec<&str> = check.iter().flat_map(|check| ["-o", check.as_str()]).collect();
