@@ -171,6 +171,7 @@ mod tests {
             gso_size: 1_000,
             hdr_len: 54,
             ecn: false,
+            ..Offload::default()
         };
         frame
     }

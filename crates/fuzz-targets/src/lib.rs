@@ -192,6 +192,7 @@ fn segments(data: &[u8]) {
             ecn: false,
             gso_size: (b * 7) as u16,
             hdr_len: (a / 2) as u16,
+            ..Offload::default()
         };
         if let Ok(pieces) = netdev::gso::segment(frame) {
             assert!(pieces.iter().all(|p| p.len() <= data.len() + 4));

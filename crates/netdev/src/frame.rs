@@ -375,6 +375,12 @@ impl Frame {
         let header = vnet::encode(&self.offload);
         let start = self.start as usize - vnet::LEN;
         self.buffer[start..start + vnet::LEN].copy_from_slice(&header);
+        self.behind_vnet_header()
+    }
+
+    /// The packet behind the vnet header that [`Frame::with_vnet_header`] has written.
+    pub(crate) fn behind_vnet_header(&self) -> &[u8] {
+        let start = self.start as usize - vnet::LEN;
         &self.buffer[start..start + vnet::LEN + self.len as usize]
     }
 }
@@ -435,6 +441,7 @@ mod tests {
             gso_size: 1448,
             hdr_len: 66,
             ecn: false,
+            ..Offload::default()
         };
         let before = frame.offload;
         frame.push_vlan(tag(1)).unwrap();

@@ -417,6 +417,7 @@ mod tests {
             ecn: true,
             gso_size: whole.size,
             hdr_len: transport + header,
+            ..Offload::default()
         };
         for _ in 0..whole.tags {
             frame.push_vlan(wire::VlanTag { tpid: 0x8100, tci: 5 }).unwrap();

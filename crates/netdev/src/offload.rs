@@ -16,6 +16,9 @@ pub struct Offload {
     /// Length in bytes of all headers from the Ethernet header to the transport header; a hint,
     /// meaningless for [`Gso::None`].
     pub hdr_len: u16,
+    /// The packet was put into a tunnel here: the kernel may be given several with the same outer
+    /// headers at once.
+    pub encapsulated: bool,
 }
 
 /// The state of a packet's transport checksum.
@@ -59,6 +62,13 @@ impl Offload {
         ecn: false,
         gso_size: 0,
         hdr_len: 0,
+        encapsulated: false,
+    };
+
+    /// An ordinary packet that was put into a tunnel.
+    pub const ENCAPSULATED: Offload = Offload {
+        encapsulated: true,
+        ..Offload::NONE
     };
 
     /// The same work after `n` bytes were put in before the headers it refers to.

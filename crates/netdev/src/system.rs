@@ -15,10 +15,11 @@
 //! bypass the qdiscs of other programs; measured over veth it gains nothing.
 
 use self::rings::{Ring, RingRx};
+use self::tx::SystemTx;
 use crate::claim::Claim;
 use crate::isolation::{Guard, Isolation};
 use crate::kernel::{KernelDevice, contenders};
-use crate::{DeviceDrops, Error, Frame, IngressPrograms, Kept, Kind, Netdev, Rx, State, Tx, TxReport};
+use crate::{DeviceDrops, Error, Frame, IngressPrograms, Kept, Kind, Netdev, Rx, State, Tx};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -160,7 +161,7 @@ impl Netdev for System {
         socket.enable_vnet_header()?;
         socket.set_send_buffer(SEND_BUFFER)?;
         socket.bind(self.device.ifindex, false)?;
-        Ok(Box::new(SystemTx { socket, full: false }))
+        Ok(Box::new(SystemTx::new(socket)))
     }
 
     fn drops(&self) -> DeviceDrops {
@@ -333,95 +334,14 @@ fn complete(frame: &mut Frame, received: &Received) -> Completion {
     }
 }
 
-struct SystemTx {
-    socket: PacketSocket,
-    /// The socket's buffer was full at the last call.
-    full: bool,
-}
-
-impl Tx for SystemTx {
-    fn send(&mut self, frames: &mut Vec<Frame>) -> TxReport {
-        let mut report = TxReport::default();
-        let mut rest = &mut frames[..];
-        while !rest.is_empty() {
-            match self.batch(rest, &mut report) {
-                Ok(n) => rest = &mut rest[n..],
-                Err(error) => {
-                    let lost = refused(&error, rest.len() as u64, &mut report);
-                    rest = &mut rest[lost..];
-                }
-            }
-        }
-        Frame::drop_first(frames.len(), frames);
-        report
-    }
-
-    fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
-        let mut report = TxReport::default();
-        let mut done = 0;
-        self.full = false;
-        while done < frames.len() {
-            match self.batch(&mut frames[done..], &mut report) {
-                Ok(n) => done += n,
-                // The device's queue is full, and no descriptor signals when it has room; or the
-                // socket's buffer is full, and the socket does.
-                Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => break,
-                Err(error) if errno(&error) == Some(Errno::AGAIN) => {
-                    self.full = true;
-                    break;
-                }
-                Err(error) => done += refused(&error, (frames.len() - done) as u64, &mut report),
-            }
-        }
-        Frame::drop_first(done, frames);
-        report
-    }
-
-    fn limit(&mut self, bytes: usize) {
-        // A failure has no other effect than that more bytes wait in the device.
-        let _ = self.socket.set_send_buffer(i32::try_from(bytes).unwrap_or(i32::MAX));
-    }
-
-    fn under_way(&self) -> Option<usize> {
-        self.socket.under_way().ok()
-    }
-
-    fn room(&self) -> Option<BorrowedFd<'_>> {
-        self.full.then(|| self.socket.as_fd())
-    }
-}
-
-impl SystemTx {
-    /// One system call. Returns how many of the frames were sent.
-    fn batch(&mut self, frames: &mut [Frame], report: &mut TxReport) -> io::Result<usize> {
-        let packets = frames.iter_mut().map(|frame| frame.with_vnet_header());
-        let n = mmsg::send(self.socket.as_fd(), packets)?.min(frames.len());
-        report.packets += n as u64;
-        report.bytes += frames[..n].iter().map(|frame| frame.len() as u64).sum::<u64>();
-        Ok(n)
-    }
-}
-
-/// Counts a send error; returns how many of the `left` frames it concerns.
-fn refused(error: &io::Error, left: u64, report: &mut TxReport) -> usize {
-    let (count, n) = match errno(error) {
-        Some(Errno::INTR) => return 0,
-        // The socket's buffer is full: the next ones will not fit either.
-        Some(Errno::AGAIN) => (&mut report.dropped, left),
-        Some(Errno::NOBUFS | Errno::NOMEM) => (&mut report.dropped, 1),
-        Some(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => (&mut report.down, left),
-        Some(Errno::MSGSIZE) => (&mut report.too_big, 1),
-        _ => (&mut report.errors, 1),
-    };
-    *count += n;
-    n as usize
-}
-
 fn errno(error: &io::Error) -> Option<Errno> {
     error.raw_os_error().map(Errno::from_raw_os_error)
 }
 
+mod joined;
 mod rings;
+mod tx;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -469,27 +389,5 @@ mod tests {
         assert!(matches!(complete(&mut frame, &what), Completion::Unusable));
         let (mut frame, what) = received([0, 3, 0, 0, 0, 0, 0, 0, 0, 0], b"DDDDDDSSSSSS\x08\x00rest", None);
         assert!(matches!(complete(&mut frame, &what), Completion::Unusable));
-    }
-
-    #[test]
-    fn each_way_of_being_refused_has_its_count() {
-        let mut report = TxReport::default();
-        let mut refuse = |errno: Errno| refused(&errno.into(), 5, &mut report);
-        assert_eq!(refuse(Errno::INTR), 0);
-        assert_eq!(refuse(Errno::AGAIN), 5);
-        assert_eq!(refuse(Errno::NOBUFS), 1);
-        assert_eq!(refuse(Errno::NETDOWN), 5);
-        assert_eq!(refuse(Errno::MSGSIZE), 1);
-        assert_eq!(refuse(Errno::INVAL), 1);
-        assert_eq!(
-            report,
-            TxReport {
-                dropped: 6,
-                down: 5,
-                too_big: 1,
-                errors: 1,
-                ..TxReport::default()
-            }
-        );
     }
 }

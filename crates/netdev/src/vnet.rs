@@ -71,6 +71,7 @@ pub(crate) fn decode(header: &[u8; LEN]) -> Option<Offload> {
         ecn: header[1] & GSO_ECN != 0,
         gso_size: field(4),
         hdr_len: field(2),
+        encapsulated: false,
     })
 }
 
@@ -89,6 +90,7 @@ mod tests {
                     ecn: gso == Gso::Tcp4,
                     gso_size: if some { 1448 } else { 0 },
                     hdr_len: if some { 66 } else { 0 },
+                    encapsulated: false,
                 };
                 assert_eq!(decode(&encode(&offload)), Some(offload));
             }

@@ -144,6 +144,7 @@ fn segment(port: u16) -> Frame {
         ecn: false,
         gso_size: 1000,
         hdr_len: 54,
+        ..Offload::default()
     };
     frame
 }

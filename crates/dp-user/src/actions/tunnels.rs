@@ -128,7 +128,7 @@ impl Tunnels {
             sum: None,
         };
         let len = push.headers.len();
-        frame.offload = Offload::default();
+        frame.offload = Offload::ENCAPSULATED;
         if frame.prepend(len).is_err() {
             make_room(frame, len);
         }

@@ -129,6 +129,7 @@ proptest! {
             ecn: false,
             gso_size: size,
             hdr_len: (start + if udp { 8 } else { 20 }) as u16,
+            ..Offload::default()
         };
         let sums = if pending { Sums::Partial } else { Sums::Whole };
         let mut frame = Frame::from_slice(&model.bytes(sums));

@@ -186,6 +186,7 @@ fn segment(payload: usize) -> (Vec<u8>, Offload) {
         gso_size: 1_000,
         hdr_len: 54,
         ecn: false,
+        ..Offload::default()
     };
     (packet, offload)
 }

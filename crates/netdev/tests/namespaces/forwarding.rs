@@ -35,6 +35,76 @@ fn pending_tcp(payload: usize, mss: u16) -> Frame {
     frame
 }
 
+/// A datagram as a tunnel of this switch makes it, with a number as its identification and payload.
+fn encapsulated(number: u16, payload: usize) -> Frame {
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let mut packet = Vec::new();
+    builder
+        .ipv4([192, 168, 77, 9], [192, 168, 77, 1], 64)
+        .udp(7, 4789)
+        .write(&mut packet, &vec![number as u8; payload])
+        .unwrap();
+    packet[18..20].copy_from_slice(&number.to_be_bytes());
+    packet[24..26].fill(0);
+    let sum = testkit::checksum(&packet[14..34]);
+    packet[24..26].copy_from_slice(&sum.to_be_bytes());
+    packet[40..42].fill(0);
+    let mut frame = Frame::from_slice(&packet);
+    frame.offload = Offload::ENCAPSULATED;
+    frame
+}
+
+#[test]
+fn packets_of_a_tunnel_leave_together_and_arrive_one_by_one() {
+    skip!(unless root, "ip");
+    let lab = Lab::new();
+    let mut port = lab.port("oxp1");
+    let socket = lab.h1.enter(|| std::net::UdpSocket::bind("192.168.77.1:4789").unwrap());
+    socket
+        .set_read_timeout(Some(std::time::Duration::from_secs(5)))
+        .unwrap();
+    let mut host = lab.host(&lab.h1);
+    let mac = host.device.state().unwrap().mac;
+    let frames = |payload: usize| -> Vec<Frame> {
+        let to_host = |number: u16| {
+            let mut frame = encapsulated(number, payload);
+            frame.data_mut()[..6].copy_from_slice(&mac.0);
+            frame
+        };
+        // Two of them are of another tunnel.
+        let mut frames: Vec<Frame> = (0..70).map(to_host).collect();
+        frames[20].data_mut()[35] = 8;
+        frames[21].data_mut()[35] = 8;
+        frames
+    };
+    let bytes = |frames: &[Frame]| frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+    let mut sent = frames(100);
+    let all = bytes(&sent);
+    let report = port.tx.send(&mut sent);
+    assert_eq!(
+        (report.packets, report.bytes, report.errors),
+        (70, all, 0),
+        "{report:?}"
+    );
+    let mut buffer = [0; 2000];
+    for number in 0..70 {
+        let len = socket.recv(&mut buffer).unwrap();
+        assert_eq!((len, buffer[0], buffer[99]), (100, number, number));
+    }
+    // Fewer than they are: some came together.
+    let (mut seen, mut packets) = (Vec::new(), 0);
+    while host.rx.recv(&mut seen, 32).unwrap() > 0 {}
+    seen.retain(|frame| frame.data()[36..38] == 4789_u16.to_be_bytes());
+    for frame in &seen {
+        packets += netdev::gso::segment_count(frame);
+    }
+    assert_eq!(packets, 70);
+    assert!(seen.len() < 20, "{}", seen.len());
+    // Of those that are longer than the MTU none leaves, and each is counted.
+    let report = port.tx.send(&mut frames(1480));
+    assert_eq!((report.packets, report.too_big), (0, 70), "{report:?}");
+}
+
 #[test]
 fn tcp_runs_both_ways_with_default_offloads_and_large_segments_cross_whole() {
     skip!(unless root, "ip", "ping", "iperf3");
