@@ -149,9 +149,9 @@ pub fn send_pieces(socket: BorrowedFd<'_>, pieces: &[&[u8]], counts: &[usize]) -
         header.msg_hdr.msg_iovlen = count as _;
         n += 1;
     }
-    // SAFETY: the first `n` headers are initialised. Each points to iovecs of its own, which live in
-    // this frame and are not moved, over pieces that outlive this call. The kernel only reads the
-    // pieces, and writes lengths into the headers.
+    // SAFETY: the first `n` headers are initialised. Each points to iovecs of its own, which live
+    // in this frame and are not moved, over pieces that outlive this call. The kernel only reads
+    // the pieces, and writes lengths into the headers.
     let result = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -102,8 +102,8 @@ struct Outer {
 }
 
 impl Outer {
-    /// `None` for other packets than whole datagrams with payload, right behind an IP header without
-    /// options behind an Ethernet header without tags.
+    /// `None` for other packets than whole datagrams with payload, right behind an IP header
+    /// without options behind an Ethernet header without tags.
     fn find(packet: &[u8]) -> Option<Outer> {
         let kind = u16::from_be_bytes(*packet.get(12..)?.first_chunk()?);
         let ip = packet.get(ETHERNET..)?;
