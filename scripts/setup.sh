@@ -42,11 +42,11 @@ install_packages() {
     trap - EXIT HUP INT TERM
     [ $status -eq 0 ] || exit $status
     case "$missing" in
-    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr* | *nginx* | *podman* | *libvirt*)
+    *openvswitch* | *ovn* | *nftables* | *nfdump* | *pmacct* | *lldpd* | *frr* | *nginx* | *caddy* | *podman* | *libvirt*)
         # Only the programs are needed, so the services stay disabled at the next boot too.
         for service in openvswitch-switch openvswitch-testcontroller openvswitch-vtep ovn-central ovn-host \
             ovn-controller-vtep nftables dpdk \
-            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr nginx \
+            nfdump nfacctd pmacctd sfacctd uacctd lldpd frr nginx caddy \
             podman podman.socket podman-restart podman-auto-update.timer \
             libvirtd libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirt-guests \
             virtlogd.socket virtlogd-admin.socket virtlockd.socket virtlockd-admin.socket; do
@@ -104,6 +104,7 @@ if [ "$goal" = peers ]; then
     need ifconfig net-tools "is what Mininet sets addresses with"
     need nginx nginx-light "is the web server of an experiment (its service stays off)"
     need wrk wrk "loads that server"
+    need caddy caddy "is the web server over QUIC of that experiment (its service stays off)"
     need dnsmasq dnsmasq-base "is the DNS server of an experiment"
     need dnsperf dnsperf "loads that server"
     need virt-qemu-run libvirt-clients-qemu "runs hosts as guests of libvirt"

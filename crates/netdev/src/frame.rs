@@ -375,12 +375,6 @@ impl Frame {
         let header = vnet::encode(&self.offload);
         let start = self.start as usize - vnet::LEN;
         self.buffer[start..start + vnet::LEN].copy_from_slice(&header);
-        self.behind_vnet_header()
-    }
-
-    /// The packet behind the vnet header that [`Frame::with_vnet_header`] has written.
-    pub(crate) fn behind_vnet_header(&self) -> &[u8] {
-        let start = self.start as usize - vnet::LEN;
         &self.buffer[start..start + vnet::LEN + self.len as usize]
     }
 }

@@ -1,6 +1,7 @@
 //! The offload metadata of a packet: work on it that the kernel left pending.
 
-/// The state of a packet's transport checksum and segmentation. The default is an ordinary packet
+/// The state of a packet's transport checksum and segmentation, and what the kernel may know of it
+/// when it is sent. The default is an ordinary packet
 /// with an unverified checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
@@ -16,8 +17,8 @@ pub struct Offload {
     /// Length in bytes of all headers from the Ethernet header to the transport header; a hint,
     /// meaningless for [`Gso::None`].
     pub hdr_len: u16,
-    /// The packet was put into a tunnel here: the kernel may be given several with the same outer
-    /// headers at once.
+    /// The packet was put into a tunnel here. A packet socket gives the kernel several of them at
+    /// once if their outer headers are the same; other devices do not look at it.
     pub encapsulated: bool,
 }
 

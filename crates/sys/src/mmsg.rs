@@ -123,46 +123,6 @@ pub fn send<'a>(socket: BorrowedFd<'_>, packets: impl Iterator<Item = &'a [u8]>)
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// As [`send`], of packets in pieces: `counts` has the number of pieces of each packet, which
-/// follow each other in `pieces`. Packets whose pieces are missing, and those after
-/// 2 × [`BATCH`] pieces, are not sent.
-///
-/// # Errors
-/// As [`send`].
-pub fn send_pieces(socket: BorrowedFd<'_>, pieces: &[&[u8]], counts: &[usize]) -> io::Result<usize> {
-    // SAFETY: all-zero bytes are valid values of these structures of integers and pointers.
-    let (mut headers, mut iovecs): ([libc::mmsghdr; BATCH], [libc::iovec; 2 * BATCH]) = unsafe { (zeroed(), zeroed()) };
-    for (piece, iovec) in pieces.iter().zip(&mut iovecs) {
-        *iovec = libc::iovec {
-            iov_base: piece.as_ptr().cast_mut().cast(),
-            iov_len: piece.len(),
-        };
-    }
-    let mut rest = iovecs.get_mut(..pieces.len()).unwrap_or_default();
-    let mut n = 0;
-    for (&count, header) in counts.iter().zip(&mut headers) {
-        let Some((these, others)) = rest.split_at_mut_checked(count) else {
-            break;
-        };
-        rest = others;
-        header.msg_hdr.msg_iov = these.as_mut_ptr();
-        header.msg_hdr.msg_iovlen = count as _;
-        n += 1;
-    }
-    // SAFETY: the first `n` headers are initialised. Each points to iovecs of its own, which live
-    // in this frame and are not moved, over pieces that outlive this call. The kernel only reads
-    // the pieces, and writes lengths into the headers.
-    let result = unsafe {
-        libc::sendmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr(),
-            n as libc::c_uint,
-            libc::MSG_DONTWAIT,
-        )
-    };
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
-}
-
 impl Control {
     /// The tag in the control data, of whose area the kernel has filled `len` bytes.
     fn vlan(&self, len: usize) -> Option<(u16, u16)> {
@@ -227,25 +187,6 @@ mod tests {
             &mut received,
         );
         assert_eq!(empty.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    }
-
-    #[test]
-    fn pieces_of_a_packet_arrive_as_one() {
-        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::NONBLOCK, None).unwrap();
-        let pieces: [&[u8]; 5] = [b"one", b"t", b"wo", b"thr", b"ee"];
-        assert_eq!(send_pieces(a.as_fd(), &pieces, &[1, 2, 2]).unwrap(), 3);
-        // The last one has a piece too few.
-        assert_eq!(send_pieces(a.as_fd(), &pieces[..4], &[1, 2, 2]).unwrap(), 2);
-        let mut buffers = [[0_u8; 8]; 8];
-        let mut received = [Received::default(); BATCH];
-        let areas = buffers.iter_mut().map(|buffer| &mut buffer[..]);
-        assert_eq!(receive(b.as_fd(), areas, &mut received).unwrap(), 5);
-        let arrived: Vec<&[u8]> = buffers
-            .iter()
-            .zip(&received)
-            .map(|(buffer, r)| &buffer[..r.len])
-            .collect();
-        assert_eq!(arrived[..5], [&b"one"[..], b"two", b"three", b"one", b"two"]);
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Oracle {
     }
 }
 
-/// Whether a line is of a program's log, as that its processor was away for a second.
+/// Whether a line is a log message, for example a warning about a long poll interval.
 fn is_log(line: &&str) -> bool {
     line.split('|').nth(1).is_some_and(|n| n.parse::<u32>().is_ok())
 }

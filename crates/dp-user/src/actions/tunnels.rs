@@ -128,10 +128,11 @@ impl Tunnels {
             sum: None,
         };
         let len = push.headers.len();
-        frame.offload = Offload::ENCAPSULATED;
+        frame.offload = Offload::default();
         if frame.prepend(len).is_err() {
             make_room(frame, len);
         }
+        frame.offload = Offload::ENCAPSULATED;
         push.headers
             .write(frame.data_mut(), &packet)
             .map_err(|_| DropCause::TooBig)?;

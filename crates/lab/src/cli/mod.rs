@@ -114,6 +114,9 @@ enum Command {
     /// Sends, receives and measures in a host's namespace; started by `run`
     #[command(hide = true)]
     Agent,
+    /// Loads a server of HTTP/3; started by `run`
+    #[command(hide = true)]
+    Http3Load(crate::traffic::http3::Load),
     /// Removes a testbed when the run that made it has ended; started by `run`
     #[command(hide = true)]
     Warden { id: String },
@@ -170,6 +173,7 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
         Command::Calibrate { out, .. } => calibrate(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),
+        Command::Http3Load(load) => crate::traffic::http3::main(&load).map(|line| mgmt::outln!("{line}")),
         Command::Warden { id } => crate::bed::warden::watch(&id),
         Command::RemoteSwitch => crate::systems::remote::main(std::io::stdin(), std::io::stdout().lock()),
         Command::Cable { a, b, pace } => crate::bed::delay::main(pace, &a, &b),

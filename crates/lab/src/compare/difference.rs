@@ -23,8 +23,10 @@ pub(super) enum Difference {
     Standing(Option<f64>),
 }
 
-/// Fewer cells show no spread.
-const LEAST: usize = 8;
+/// Fewer of a system's cells show no spread.
+pub(super) const LEAST: usize = 8;
+/// The same of cells that are alike, whose spread only replaces a smaller one.
+pub(super) const LEAST_ALIKE: usize = 2;
 /// Heavier tails than those of a normal distribution: noise differs between cells.
 const FREEDOM: f64 = 6.0;
 /// The standard deviation of a normal distribution, in median deviations.
@@ -81,8 +83,9 @@ impl Difference {
     }
 }
 
-/// The spread of the differences between cells with one testbed each; none if there are too few.
-pub(super) fn spread<'a>(differences: impl Iterator<Item = &'a Difference>) -> Option<f64> {
+/// The spread of the differences between cells with one testbed each; none if there are fewer than
+/// `least`.
+pub(super) fn spread<'a>(differences: impl Iterator<Item = &'a Difference>, least: usize) -> Option<f64> {
     let standing = differences.filter_map(|one| match one {
         Difference::Standing(difference) => *difference,
         Difference::Tested { .. } => None,
@@ -90,7 +93,7 @@ pub(super) fn spread<'a>(differences: impl Iterator<Item = &'a Difference>) -> O
     let standing = Series::new(standing);
     let middle = standing.quantile(0.5);
     let deviations = Series::new(standing.values().iter().map(|value| (value - middle).abs()));
-    (standing.n() >= LEAST).then(|| NORMAL * deviations.quantile(0.5))
+    (standing.n() >= least).then(|| NORMAL * deviations.quantile(0.5))
 }
 
 /// The probability that all values of two series are on their own sides by chance.

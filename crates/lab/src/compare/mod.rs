@@ -12,7 +12,7 @@ mod junit;
 use crate::results::{Remote, Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
 use crate::stats::{Repeated, Series};
-use difference::{Difference, delta, spread};
+use difference::{Difference, LEAST, LEAST_ALIKE, delta, spread};
 pub use itself::itself;
 pub use junit::junit;
 use serde::Serialize;
@@ -104,6 +104,11 @@ impl Comparison {
     pub fn place(&self) -> String {
         let values = self.at.iter().map(|(key, value)| format!("{key} {value}"));
         values.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What the metric measures, of whichever flow: the last part of its name.
+    fn kind(&self) -> &str {
+        self.metric.rsplit('.').next().unwrap_or_default()
     }
 
     /// Its numbers in words.
@@ -213,20 +218,28 @@ fn comparison(
     }
 }
 
-/// Probabilities and intervals. The yardstick of cells with one testbed is the spread of their own
-/// experiment's cells on the system, and no less than that of all its cells.
+/// Probabilities and intervals. The yardstick of cells with one testbed is the spread of all the
+/// system's cells, and no less than that of their own experiment's, and than that of all cells with
+/// their kind of metric: jitter and the longest of many delays differ more between equal testbeds
+/// than throughput does.
 fn judge(comparisons: &mut [Comparison], differences: &[Difference], threshold: f64) {
-    let mut spreads: BTreeMap<(String, String), Option<f64>> = BTreeMap::new();
-    let of = |comparisons: &[Comparison], wanted: &dyn Fn(&Comparison) -> bool| {
+    let mut spreads: BTreeMap<(String, String, String), Option<f64>> = BTreeMap::new();
+    let of = |comparisons: &[Comparison], least: usize, wanted: &dyn Fn(&Comparison) -> bool| {
         let own = comparisons.iter().zip(differences).filter(|(one, _)| wanted(one));
-        spread(own.map(|(_, difference)| difference))
+        spread(own.map(|(_, difference)| difference), least)
     };
     for n in 0..comparisons.len() {
-        let key = (comparisons[n].system.clone(), comparisons[n].scenario.clone());
-        let spread = *spreads.entry(key).or_insert_with_key(|(system, scenario)| {
-            let all = of(comparisons, &|one| one.system == *system);
-            let own = of(comparisons, &|one| one.system == *system && one.scenario == *scenario);
-            all.map(|all| own.map_or(all, |own| own.max(all)))
+        let (system, scenario) = (comparisons[n].system.clone(), comparisons[n].scenario.clone());
+        let key = (system, scenario, comparisons[n].kind().to_owned());
+        let spread = *spreads.entry(key).or_insert_with_key(|(system, scenario, kind)| {
+            let all = of(comparisons, LEAST, &|one| one.system == *system)?;
+            let own = of(comparisons, LEAST_ALIKE, &|one| {
+                one.system == *system && one.scenario == *scenario
+            });
+            let alike = of(comparisons, LEAST_ALIKE, &|one| {
+                one.system == *system && one.kind() == kind
+            });
+            Some(all.max(own.unwrap_or(0.0)).max(alike.unwrap_or(0.0)))
         });
         let one = &mut comparisons[n];
         let (p, interval) = differences[n].judged(spread, threshold);

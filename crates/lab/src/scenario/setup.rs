@@ -409,6 +409,7 @@ pub enum Observe {
         speed: f64,
     },
     /// A host serves, another one loads it with requests for whole seconds, by real programs.
+    /// For HTTP/3 the laboratory's own program sends the requests.
     /// Metrics `rate` (answers/s), `bits` (of the answers, bit/s), `latency` (mean, µs), of the web
     /// also `median` and `p99` (µs), `lost` (requests without a right answer).
     Application {

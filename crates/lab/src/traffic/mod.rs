@@ -16,6 +16,7 @@ pub(crate) mod clock;
 mod coverage;
 mod ends;
 mod histogram;
+pub(crate) mod http3;
 pub mod iperf;
 mod measured;
 pub mod observe;

@@ -1,9 +1,8 @@
 //! Packets of a tunnel with the same outer headers, which the kernel is given as one datagram with
-//! UDP segmentation offload: it leaves the cutting to the device, or to the end of the path inside
-//! this machine.
+//! UDP segmentation offload: the device cuts it, or the receiver where that is on this machine.
 //!
-//! The kernel makes the same packets of it, but each has a UDP checksum, which receivers of VXLAN
-//! and Geneve take as they take none (RFC 7348 §4.1, RFC 8926 §3.3).
+//! The kernel makes the same packets of it, but each has a UDP checksum. Receivers accept that of
+//! any tunnel over UDP (of VXLAN and Geneve by RFC 7348 §4.1 and RFC 8926 §3.3).
 
 use crate::{Csum, Frame, Gso, Offload, vnet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -42,7 +41,7 @@ impl Head {
         self.len - vnet::LEN
     }
 
-    /// The headers for so many packets like this one, which [`run`] has counted.
+    /// The headers for so many packets like this one, of those that [`find`] has found.
     pub(super) fn of(packet: &[u8], count: usize) -> Option<Head> {
         let outer = Outer::find(packet)?;
         let (ip, udp) = (ETHERNET, outer.udp);
@@ -73,8 +72,7 @@ impl Head {
             pseudo_ipv4(address(ip + 12), address(ip + 16), PROTOCOL, datagram.into())
         };
         headers[udp + 4..udp + 6].copy_from_slice(&datagram.to_be_bytes());
-        // The sum itself: who completes it takes the complement.
-        headers[udp + 6..udp + 8].copy_from_slice(&(!pseudo.finish()).to_be_bytes());
+        headers[udp + 6..udp + 8].copy_from_slice(&pseudo.fold().to_be_bytes());
         let mut head = Head::NONE;
         head.len = vnet::LEN + headers.len();
         let work = Offload {
@@ -121,12 +119,29 @@ impl Outer {
     }
 }
 
-/// How many of the first packets the kernel may be given as one, at least 1: encapsulated here, of
-/// the same length, with the same outer headers and consecutive identifications of IPv4, as the
-/// kernel gives them.
-pub(super) fn run(frames: &[Frame]) -> usize {
+/// The first packets of which at least three may be given to the kernel as one: which is the first,
+/// and how many they are.
+pub(super) fn find(frames: &[Frame]) -> Option<(usize, usize)> {
+    let mut first = 0;
+    while first + 2 < frames.len() {
+        let run = run(&frames[first..]);
+        if run > 2 {
+            return Some((first, run));
+        }
+        first += run;
+    }
+    None
+}
+
+/// How many of the first packets the kernel may be given as one: encapsulated here, of the same
+/// length, with the same outer headers and consecutive identifications of IPv4, as the kernel gives
+/// them. Of any packet at least 1.
+fn run(frames: &[Frame]) -> usize {
     let [first, rest @ ..] = frames else { return 0 };
     let data = first.data();
+    if !first.offload.encapsulated {
+        return 1;
+    }
     let Some(outer) = Outer::find(data).filter(|_| first.offload == Offload::ENCAPSULATED) else {
         return 1;
     };
@@ -225,13 +240,13 @@ mod tests {
             ipv6 in any::<bool>(),
             at in 0..80_usize,
             value in any::<u8>(),
-            kept in any::<bool>(),
+            cut_short in any::<bool>(),
         ) {
             let mut frames: Vec<Frame> = (7..11).map(|id| encapsulated(ipv6, id, &[9; 40])).collect();
             let data = frames[2].data_mut();
             let at = at.min(data.len() - 1);
             data[at] = value;
-            if kept {
+            if cut_short {
                 frames[2].truncate(60);
             }
             let udp = if ipv6 { 54 } else { 34 };

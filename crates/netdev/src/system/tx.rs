@@ -4,7 +4,8 @@ use super::errno;
 use super::joined::{self, Head};
 use crate::{Frame, Tx, TxReport};
 use rustix::io::Errno;
-use std::io;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use sys::PacketSocket;
 use sys::mmsg::{self, BATCH};
@@ -14,7 +15,8 @@ pub(super) struct SystemTx {
     socket: PacketSocket,
     /// The socket's buffer was full at the last call.
     full: bool,
-    /// The kernel takes several packets of a tunnel as one (Linux 6.2).
+    /// The kernel takes several packets of a tunnel as one (Linux 6.2). It says so only when it
+    /// gets some.
     joins: bool,
 }
 
@@ -33,7 +35,7 @@ impl Tx for SystemTx {
         let mut report = TxReport::default();
         let mut rest = &mut frames[..];
         while !rest.is_empty() {
-            match self.batch(rest, &mut report) {
+            match self.joined(rest, &mut report) {
                 Ok(n) => rest = &mut rest[n..],
                 Err(error) => {
                     let lost = refused(&error, rest.len() as u64, &mut report);
@@ -46,6 +48,7 @@ impl Tx for SystemTx {
     }
 
     fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
+        // Each packet leaves by itself, so that those that the device has no room for stay.
         let mut report = TxReport::default();
         let mut done = 0;
         self.full = false;
@@ -81,71 +84,70 @@ impl Tx for SystemTx {
 }
 
 impl SystemTx {
-    /// One system call. Returns how many of the frames were sent.
+    /// Sends the first frames, with one system call. Returns how many were sent.
     fn batch(&mut self, frames: &mut [Frame], report: &mut TxReport) -> io::Result<usize> {
-        let n = if self.joins && frames.iter().any(|frame| frame.offload.encapsulated) {
-            self.join(frames)?
-        } else {
-            let packets = frames.iter_mut().map(|frame| frame.with_vnet_header());
-            mmsg::send(self.socket.as_fd(), packets)?.min(frames.len())
-        };
+        let packets = frames.iter_mut().map(|frame| frame.with_vnet_header());
+        let n = mmsg::send(self.socket.as_fd(), packets)?.min(frames.len());
         report.packets += n as u64;
-        report.bytes += frames[..n].iter().map(|frame| frame.len() as u64).sum::<u64>();
+        report.bytes += bytes(&frames[..n]);
         Ok(n)
     }
 
-    /// As [`SystemTx::batch`], but packets of a tunnel with the same outer headers leave as one.
-    /// The first of them leaves alone: the kernel refuses it if it is longer than the device's MTU,
-    /// and then those behind it are not sent either.
-    #[inline(never)]
-    fn join(&mut self, frames: &mut [Frame]) -> io::Result<usize> {
+    /// As [`SystemTx::batch`], but packets of a tunnel with the same outer headers leave as one,
+    /// with a system call of their own. Returns how many were sent or dropped.
+    fn joined(&mut self, frames: &mut [Frame], report: &mut TxReport) -> io::Result<usize> {
         let most = frames.len().min(BATCH);
         let frames = &mut frames[..most];
-        let (mut heads, mut runs, mut messages, mut at) = ([Head::NONE; BATCH], [0; BATCH], 0, 0);
-        while at < frames.len() {
-            runs[messages] = 1;
-            frames[at].with_vnet_header();
-            let rest = &frames[at + 1..];
-            if joined::run(&frames[at..]) > 2 {
-                let run = joined::run(rest);
-                if let Some(head) = Head::of(rest[0].data(), run) {
-                    messages += 1;
-                    (heads[messages], runs[messages]) = (head, run);
-                    at += run;
-                }
-            }
-            at += 1;
-            messages += 1;
+        let Some((first, run)) = joined::find(frames).filter(|_| self.joins) else {
+            return self.batch(frames, report);
+        };
+        // The kernel refuses a packet that is longer than the device's MTU, but not one that is to
+        // be cut. So the first of the run leaves by itself: if it is refused, so are the others.
+        let alone = self.batch(&mut frames[..=first], report)?;
+        if alone <= first {
+            return Ok(alone);
         }
-        let mut pieces: [&[u8]; 2 * BATCH] = [&[]; 2 * BATCH];
-        let (mut counts, mut used, mut at) = ([0; BATCH], 0, 0);
-        for ((head, run), count) in heads.iter().zip(runs).zip(&mut counts).take(messages) {
-            let begin = used;
-            if run == 1 {
-                pieces[used] = frames[at].behind_vnet_header();
-                used += 1;
-            } else {
-                pieces[used] = head.as_bytes();
-                for (piece, frame) in pieces[used + 1..].iter_mut().zip(&frames[at..at + run]) {
-                    *piece = &frame.data()[head.payload()..];
-                }
-                used += 1 + run;
+        let together = &frames[alone..first + run];
+        match self.together(together) {
+            Ok(()) => {
+                report.packets += together.len() as u64;
+                report.bytes += bytes(together);
+                Ok(first + run)
             }
-            at += run;
-            *count = used - begin;
-        }
-        let sent = mmsg::send_pieces(self.socket.as_fd(), &pieces[..used], &counts[..messages])?.min(messages);
-        let mut n = runs[..sent].iter().sum();
-        if sent < messages && runs[sent] > 1 {
-            // Only of the first packet does the kernel say why it does not take it.
-            let begin = counts[..sent].iter().sum();
-            match mmsg::send_pieces(self.socket.as_fd(), &pieces[begin..used], &counts[sent..=sent]) {
-                Ok(_) => n += runs[sent],
-                Err(error) => self.joins = errno(&error) != Some(Errno::INVAL),
+            // Where no queue is before the device, some of them may have left: none may leave again.
+            Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => {
+                report.dropped += together.len() as u64;
+                Ok(first + run)
+            }
+            // None has left. The next one leaves by itself, and gets the same error.
+            Err(error) => {
+                self.joins = errno(&error) != Some(Errno::INVAL);
+                Ok(alone)
             }
         }
-        Ok(n)
     }
+
+    /// Sends packets that [`joined::find`] has found, as one.
+    fn together(&self, frames: &[Frame]) -> io::Result<()> {
+        let head = Head::of(frames[0].data(), frames.len()).ok_or(Errno::INVAL)?;
+        let mut pieces = [IoSlice::new(&[]); BATCH + 1];
+        pieces[0] = IoSlice::new(head.as_bytes());
+        for (piece, frame) in pieces[1..].iter_mut().zip(frames) {
+            *piece = IoSlice::new(&frame.data()[head.payload()..]);
+        }
+        let pieces = &pieces[..=frames.len()];
+        sendmsg(
+            &self.socket,
+            pieces,
+            &mut SendAncillaryBuffer::default(),
+            SendFlags::DONTWAIT,
+        )?;
+        Ok(())
+    }
+}
+
+fn bytes(frames: &[Frame]) -> u64 {
+    frames.iter().map(|frame| frame.len() as u64).sum()
 }
 
 /// Counts a send error; returns how many of the `left` frames it concerns.

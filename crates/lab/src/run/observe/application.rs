@@ -1,5 +1,5 @@
-//! Real applications on two hosts: a web server (nginx) that `wrk` loads, and a DNS server
-//! (dnsmasq) that `dnsperf` asks.
+//! Real applications on two hosts: a web server (nginx) that `wrk` loads, one over QUIC (Caddy),
+//! and a DNS server (dnsmasq) that `dnsperf` asks.
 
 use super::{Meanwhile, Observer, Seen};
 use crate::bed::Host;
@@ -89,6 +89,15 @@ fn serve(asked: &Asked<'_>, host: &Host, address: Ipv4Addr, directory: &Path) ->
             let words = ["nginx", "-e", "stderr", "-c"].map(str::to_owned);
             ("nginx", [words.to_vec(), vec![file.display().to_string()]].concat(), 80)
         }
+        Application::Http3 => {
+            write("page", &vec![b'x'; asked.size as usize])?;
+            let file = write("Caddyfile", caddy_configuration(address, directory).as_bytes())?;
+            let (at, file) = (directory.display(), file.display());
+            let words = format!(
+                "env HOME={at} XDG_CONFIG_HOME={at} XDG_DATA_HOME={at} caddy run --config {file} --adapter caddyfile"
+            );
+            ("caddy", words.split_whitespace().map(str::to_owned).collect(), 443)
+        }
         Application::Dns => {
             let words = format!(
                 "dnsmasq --keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts --no-poll --user=root \
@@ -128,6 +137,16 @@ fn web_configuration(address: Ipv4Addr, directory: &Path) -> String {
     )
 }
 
+/// A certificate of its own, and nothing asked of other hosts.
+fn caddy_configuration(address: Ipv4Addr, directory: &Path) -> String {
+    let at = directory.display();
+    format!(
+        "{{\n\tadmin off\n\tskip_install_trust\n\tauto_https disable_redirects\n\tstorage file_system {at}/caddy\n\
+         \tlog {{\n\t\tlevel ERROR\n\t}}\n}}\n\
+         https://{address} {{\n\tbind {address}\n\ttls internal\n\troot * {at}\n\tfile_server\n}}\n"
+    )
+}
+
 /// The command that loads the server.
 fn load(asked: &Asked<'_>, host: &Host, address: Ipv4Addr, directory: &Path, seconds: u32) -> Result<Command> {
     let write = |name: &str, text: &str| -> Result<String> {
@@ -143,6 +162,14 @@ fn load(asked: &Asked<'_>, host: &Host, address: Ipv4Addr, directory: &Path, sec
             format!(
                 "wrk --threads 1 --connections {connections} --duration {seconds}s --timeout {TIMEOUT}s --latency{close} \
                  --script {script} http://{address}/page"
+            )
+        }
+        Application::Http3 => {
+            let program = crate::bed::lab_program()?;
+            let fresh = if asked.fresh { " --fresh" } else { "" };
+            format!(
+                "{} http3-load {address}:443 /page --connections {connections} --seconds {seconds} --timeout {TIMEOUT}{fresh}",
+                program.display()
             )
         }
         Application::Dns => {
@@ -178,7 +205,7 @@ fn run(mut command: Command, running: &Mutex<Option<Child>>, application: Applic
         bail!("{} has failed ({status}): {}", application.client(), complaints.trim());
     }
     let metrics = match application {
-        Application::Web => web(&said),
+        Application::Web | Application::Http3 => web(&said),
         Application::Dns => dns(&said),
     };
     let metrics = metrics.with_context(|| format!("{} says something else: {said}", application.client()))?;
@@ -263,7 +290,7 @@ impl Drop for Served {
 
 /// Why an application cannot be run; none if it can.
 pub(super) fn missing(application: Application) -> Option<String> {
-    application.programs().into_iter().find_map(|(program, package)| {
+    application.programs().iter().find_map(|(program, package)| {
         let looked = format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}");
         known(&["sh", "-c", &looked]).is_err().then(|| {
             format!(
