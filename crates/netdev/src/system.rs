@@ -10,9 +10,10 @@
 //!   since one segment takes 64 KB and more.
 //!
 //! Packets are sent by `sendmmsg`, with the vnet header in the headroom, through the device's
-//! qdisc; those of a tunnel with the same outer headers as one datagram that the kernel cuts. `PACKET_QDISC_BYPASS` would drop segments that the device does not cut itself (behind two
-//! tags, or with its offloads switched off), hide sent packets from captures on the port, and
-//! bypass the qdiscs of other programs; measured over veth it gains nothing.
+//! qdisc; those of a tunnel with the same outer headers as one datagram that the kernel cuts.
+//! `PACKET_QDISC_BYPASS` would drop segments that the device does not cut itself (behind two tags,
+//! or with its offloads switched off), hide sent packets from captures on the port, and bypass the
+//! qdiscs of other programs; measured over veth it gains nothing.
 
 use self::rings::{Ring, RingRx};
 use self::tx::SystemTx;

@@ -114,7 +114,7 @@ impl SystemTx {
                 report.bytes += bytes(together);
                 Ok(first + run)
             }
-            // Where no queue is before the device, some of them may have left: none may leave again.
+            // Where no queue is before the device, some may have left: none may leave again.
             Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => {
                 report.dropped += together.len() as u64;
                 Ok(first + run)
