@@ -48,12 +48,11 @@ impl Tx for SystemTx {
     }
 
     fn offer(&mut self, frames: &mut Vec<Frame>) -> TxReport {
-        // Each packet leaves by itself, so that those that the device has no room for stay.
         let mut report = TxReport::default();
         let mut done = 0;
         self.full = false;
         while done < frames.len() {
-            match self.batch(&mut frames[done..], &mut report) {
+            match self.joined(&mut frames[done..], &mut report) {
                 Ok(n) => done += n,
                 // The device's queue is full, and no descriptor signals when it has room; or the
                 // socket's buffer is full, and the socket does.
@@ -114,7 +113,8 @@ impl SystemTx {
                 report.bytes += bytes(together);
                 Ok(first + run)
             }
-            // Where no queue is before the device, some may have left: none may leave again.
+            // The device's queue is full. Where it has none, some may have left: none may leave
+            // again.
             Err(error) if matches!(errno(&error), Some(Errno::NOBUFS | Errno::NOMEM)) => {
                 report.dropped += together.len() as u64;
                 Ok(first + run)
