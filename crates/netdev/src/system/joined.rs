@@ -20,18 +20,12 @@ const PROTOCOL: u8 = 17;
 const MOST: usize = 65_000;
 
 /// The headers of a datagram that stands for several packets, behind its vnet header.
-#[derive(Clone, Copy)]
 pub(super) struct Head {
     bytes: [u8; vnet::LEN + ETHERNET + 40 + UDP],
     len: usize,
 }
 
 impl Head {
-    pub(super) const NONE: Head = Head {
-        bytes: [0; vnet::LEN + ETHERNET + 40 + UDP],
-        len: 0,
-    };
-
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -50,31 +44,24 @@ impl Head {
         let mut headers = [0; ETHERNET + 40 + UDP];
         let headers = &mut headers[..udp + UDP];
         headers.copy_from_slice(&packet[..udp + UDP]);
-        let address = |at: usize, len: usize| &packet[at..at + len];
         let pseudo: Sum = if outer.ipv6 {
             headers[ip + 4..ip + 6].copy_from_slice(&datagram.to_be_bytes());
-            let address = |at| {
-                address(at, 16)
-                    .first_chunk::<16>()
-                    .map_or(Ipv6Addr::UNSPECIFIED, |a| (*a).into())
-            };
-            pseudo_ipv6(address(ip + 8), address(ip + 24), PROTOCOL, datagram.into())
+            let address = |at| Some(Ipv6Addr::from(*packet.get(at..)?.first_chunk::<16>()?));
+            pseudo_ipv6(address(ip + 8)?, address(ip + 24)?, PROTOCOL, datagram.into())
         } else {
             headers[ip + 2..ip + 4].copy_from_slice(&((udp - ip) as u16 + datagram).to_be_bytes());
             headers[ip + 10..ip + 12].fill(0);
             let sum = checksum(&headers[ip..udp]);
             headers[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
-            let address = |at| {
-                address(at, 4)
-                    .first_chunk::<4>()
-                    .map_or(Ipv4Addr::UNSPECIFIED, |a| (*a).into())
-            };
-            pseudo_ipv4(address(ip + 12), address(ip + 16), PROTOCOL, datagram.into())
+            let address = |at| Some(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?));
+            pseudo_ipv4(address(ip + 12)?, address(ip + 16)?, PROTOCOL, datagram.into())
         };
         headers[udp + 4..udp + 6].copy_from_slice(&datagram.to_be_bytes());
         headers[udp + 6..udp + 8].copy_from_slice(&pseudo.fold().to_be_bytes());
-        let mut head = Head::NONE;
-        head.len = vnet::LEN + headers.len();
+        let mut head = Head {
+            bytes: [0; vnet::LEN + ETHERNET + 40 + UDP],
+            len: vnet::LEN + headers.len(),
+        };
         let work = Offload {
             csum: Csum::Partial {
                 start: udp as u16,

@@ -97,7 +97,7 @@ impl SystemTx {
     fn joined(&mut self, frames: &mut [Frame], report: &mut TxReport) -> io::Result<usize> {
         let most = frames.len().min(BATCH);
         let frames = &mut frames[..most];
-        let Some((first, run)) = joined::find(frames).filter(|_| self.joins) else {
+        let Some((first, run)) = self.joins.then(|| joined::find(frames)).flatten() else {
             return self.batch(frames, report);
         };
         // The kernel refuses a packet that is longer than the device's MTU, but not one that is to
