@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
@@ -200,6 +201,12 @@ impl Loaded {
         tracing::info!(target: "stream_ssl", "{peer}: successfully bootstrapped CA cert to {}", file.display());
         Ok(())
     }
+}
+
+/// A verifier that accepts any certificate of a server. The handshake still shows that the server
+/// has its private key.
+pub fn accept_any_server(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
+    Verifier::new(Trust::Anyone, provider)
 }
 
 /// Why a handshake failed, in words.
