@@ -1,6 +1,6 @@
 //! The tables of the findings, filled with what was measured, and the verdicts of a run.
 
-use super::{Check, Finding, Findings, Judgement, Weighed, level};
+use super::{Check, Finding, Findings, Judgement, Verdict, Weighed, level};
 use crate::results::{Results, Sample, Skipped};
 use crate::scenario::{Fed, Profile, Scenario};
 use crate::stats::Observed;
@@ -52,11 +52,17 @@ pub(crate) fn judge<'a>(
         .flat_map(|(_, _, weighed)| weighed)
         .filter(|one| one.is_testable());
     let level = level(&testable.map(Weighed::weighted).collect::<Vec<_>>());
-    let column = |(system, names, weighed): (&'a str, BTreeSet<String>, Vec<Weighed>)| Column {
-        system,
-        names,
-        judgements: weighed.iter().map(|one| one.judge(level)).collect(),
-        can_be_decided: weighed.iter().map(Weighed::is_complete).collect(),
+    let column = |(system, names, weighed): (&'a str, BTreeSet<String>, Vec<Weighed>)| {
+        let judgements: Vec<Judgement> = weighed.iter().map(|one| one.judge(level)).collect();
+        let both = weighed.iter().zip(&judgements);
+        let can_be_decided =
+            both.map(|(one, judgement)| one.is_complete() && judgement.verdict != Verdict::NotTestable);
+        Column {
+            system,
+            names,
+            can_be_decided: can_be_decided.collect(),
+            judgements,
+        }
     };
     all.into_iter().map(column).collect()
 }

@@ -156,7 +156,8 @@ impl Weighed {
     /// The probability of error of the verdict that the numbers are closest to, weighted by the
     /// looks at them.
     pub(crate) fn weighted(&self) -> f64 {
-        (self.holds().min(self.refuted()) / self.share()).min(1.0)
+        let holds = if self.is_one_of_several() { 1.0 } else { self.holds() };
+        (holds.min(self.refuted()) / self.share()).min(1.0)
     }
 
     /// The share of the level that the last look has.
@@ -194,7 +195,7 @@ impl Weighed {
         self.total() as f64 / check.len().max(1) as f64
     }
 
-    /// Whether what can be measured here of a claim about several cells is one of them.
+    /// Whether only one of several cells that a claim is about can be measured here.
     fn is_one_of_several(&self) -> bool {
         let alone = |check: &Claims| check.claims.len() == 1 && !check.impossible.is_empty();
         self.checks.iter().any(alone)
@@ -222,9 +223,9 @@ impl Weighed {
             Verdict::NotTestable
         } else if self.refuted() <= level {
             Verdict::Refuted
-        } else if !self.missing.is_empty() {
+        } else if !self.missing.is_empty() || self.is_one_of_several() {
             Verdict::NotTestable
-        } else if self.holds() <= level && !self.is_one_of_several() {
+        } else if self.holds() <= level {
             Verdict::Holds
         } else {
             Verdict::Undecided
@@ -257,6 +258,35 @@ pub(crate) fn level(probabilities: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Observed;
+    use crate::table::{Absent, Cell};
+
+    #[test]
+    fn the_only_one_of_several_cells_that_is_here_refutes_a_claim_but_does_not_bear_it_out() {
+        let text = "id = 'X.1'\nsays = ''\nchecks = [{ bounds = { table = 't', at_most = 1.0 } }]\n";
+        let finding: Finding = toml::from_str(text).unwrap();
+        let at = |host: &str| BTreeMap::from([("host".to_owned(), host.to_owned())]);
+        let verdict = |value: f64, possible: bool| {
+            let cell = Cell {
+                at: at("container"),
+                value: Observed::new((1..=20).map(|bed| (bed, value))).unwrap(),
+            };
+            let absent = Absent {
+                at: at("guest"),
+                why: "no guests here".to_owned(),
+                possible,
+            };
+            let table = Table {
+                cells: vec![cell],
+                absent: vec![absent],
+                ..Table::default()
+            };
+            finding.judge(&BTreeMap::from([("t".to_owned(), table)])).verdict
+        };
+        assert_eq!(verdict(0.0, false), Verdict::NotTestable);
+        assert_eq!(verdict(0.0, true), Verdict::Undecided);
+        assert_eq!(verdict(2.0, false), Verdict::Refuted);
+    }
 
     #[test]
     fn the_level_of_a_page_is_that_of_benjamini_and_hochberg() {

@@ -109,7 +109,11 @@ pub(super) fn claims(rows: &[Row], systems: &[&str]) -> Claims {
     });
     let rest = rows.iter().filter(|row| !is_testable(row)).map(|row| {
         let id = linked(&row.id);
-        vec![id, cell("claim", row.says.clone()), cell("claim", row.why.clone())]
+        let lines = row.here.iter().flat_map(|mark| &mark.evidence);
+        let missing = lines.map(|line| &line.text).next();
+        let why = missing.into_iter().chain(Some(&row.why));
+        let why: Vec<&str> = why.map(String::as_str).filter(|why| !why.is_empty()).collect();
+        vec![id, cell("claim", row.says.clone()), cell("claim", why.join("; "))]
     });
     Claims {
         legend: systems.iter().map(|system| KeyView::of_system(system)).collect(),
