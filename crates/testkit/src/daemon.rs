@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process in the background. It is killed when its value is dropped, and by the kernel when the
-/// thread that started it ends, so that not even a killed test leaves it behind. It has a session
-/// of its own: ^C does not reach it.
+/// thread that started it ends, so that not even a killed test leaves it behind. It has a session of
+/// its own: ^C does not reach it.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
