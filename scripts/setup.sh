@@ -78,7 +78,7 @@ need cc gcc "links Rust programs"
 if [ "$goal" != build ]; then
     need ip iproute2 "makes the network namespaces of tests and demo"
     need ethtool ethtool "sets the offloads of the laboratory's cables"
-    need setpriv util-linux "ends what tests start together with them, and gives it a session of its own (setsid)"
+    need setpriv util-linux "ends what tests start together with them"
     need tcpdump tcpdump "shows what arrives where"
     need ping iputils-ping "tries who reaches whom"
     need iperf3 iperf3 "measures TCP"

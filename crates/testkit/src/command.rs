@@ -8,10 +8,6 @@ use std::process::{Command, Stdio};
 /// test instead of stopping the run.
 const LIMIT: u32 = 60;
 
-/// Runs a command in a new session. With autogroup (`sched(7)`) the kernel divides processor time
-/// between sessions, so that busy threads of other tests do not starve it.
-pub(crate) const SETSID: &str = "setsid";
-
 /// The result of a command.
 #[derive(Debug, Clone)]
 pub struct Done {
@@ -71,8 +67,8 @@ pub fn try_run<S: AsRef<OsStr>>(command: &[S], env: &[(String, String)]) -> Done
 #[track_caller]
 pub fn try_run_in<S: AsRef<OsStr>>(dir: &Path, command: &[S], env: &[(String, String)], input: Stdio) -> Done {
     let text = display(command);
-    let output = Command::new(SETSID)
-        .args(["timeout", "-k", "5", &LIMIT.to_string()])
+    let output = Command::new("timeout")
+        .args(["-k", "5", &LIMIT.to_string()])
         .args(command)
         .envs(env.iter().map(|(k, v)| (k, v)))
         .env("LC_ALL", "C")

@@ -1,15 +1,14 @@
 //! Processes that run beside a test and end with it.
 
 use crate::Sandbox;
-use crate::command::{SETSID, display};
+use crate::command::display;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process in the background. It is killed when its value is dropped, and by the kernel when the
-/// thread that started it ends, so that not even a killed test leaves it behind. It has a session of
-/// its own: ^C does not reach it.
+/// thread that started it ends, so that not even a killed test leaves it behind.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -29,8 +28,8 @@ impl Daemon {
         let out = File::options().create(true).append(true).open(sandbox.path(&log));
         let out = out.unwrap_or_else(|e| panic!("{log}: {e}"));
         let err = out.try_clone().unwrap_or_else(|e| panic!("{log}: {e}"));
-        let child = Command::new(SETSID)
-            .args(["setpriv", "--pdeathsig", "KILL", "--"])
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
             .args(command)
             .envs(sandbox.env())
             .env("LC_ALL", "C")
@@ -140,35 +139,5 @@ pub fn eventually_within<T>(limit: Duration, what: &str, mut probe: impl FnMut()
         }
         assert!(Instant::now() < end, "waited {limit:?} in vain until {what}");
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{run, skip};
-
-    #[test]
-    fn processes_of_a_test_have_shares_of_the_processor_of_their_own() {
-        skip!(unless "setsid", "setpriv");
-        let share = "/proc/self/autogroup";
-        let Ok(own) = std::fs::read_to_string(share) else {
-            skip!("this kernel does not divide its processors between sessions");
-        };
-        let sandbox = Sandbox::new();
-        let sleep = ["sleep", "60"].map(str::to_owned);
-        let daemons = ["a", "b"].map(|name| Daemon::start(name, &sleep, &sandbox));
-        let of = |daemon: &Daemon| {
-            eventually("the daemon has left the session of the tests", || {
-                let share = std::fs::read_to_string(format!("/proc/{}/autogroup", daemon.pid())).ok()?;
-                (share != own).then_some(share)
-            })
-        };
-        let [first, second] = daemons.each_ref().map(of);
-        let command = run(&["cat", share]);
-        assert!(
-            first != second && command != first && command != own,
-            "{own} {first} {second} {command}"
-        );
     }
 }

@@ -20,8 +20,6 @@
 //! Invariants
 //! - Everything made here has its maker's process id in its name, and goes away with its value; the
 //!   next process removes the remains of a killed one.
-//! - Each process that [`Daemon`] or [`run`] starts has a share of the processors of its own, where
-//!   the kernel divides them between sessions (`sched(7)`, autogroup).
 //! - Nothing outside the test's own namespaces and directories is touched, except the root end of
 //!   [`Netns::veth_to_root`].
 //! - A helper that cannot do its work panics with the command and its output: which is the test's
