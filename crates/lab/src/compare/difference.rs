@@ -6,7 +6,7 @@
 //! other cells are the yardstick (Efron's empirical null, by the median deviation, so that a
 //! few cells that really differ do not matter).
 
-use crate::stats::{Contrast, Ratio, Repeated, Series};
+use crate::stats::{Contrast, Ratio, Repeated, Series, student};
 use distrs::StudentsT;
 
 /// How two cells differ.
@@ -69,7 +69,7 @@ impl Difference {
                 Some(spread) => {
                     let beyond = (difference.abs() - (1.0 + threshold).ln()).max(0.0);
                     let p = if spread > 0.0 {
-                        2.0 * StudentsT::cdf(-beyond / spread, FREEDOM)
+                        2.0 * student(-beyond / spread, FREEDOM)
                     } else {
                         1.0
                     };

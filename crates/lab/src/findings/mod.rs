@@ -156,8 +156,7 @@ impl Weighed {
     /// The probability of error of the verdict that the numbers are closest to, weighted by the
     /// looks at them.
     pub(crate) fn weighted(&self) -> f64 {
-        let holds = if self.is_one_of_several() { 1.0 } else { self.holds() };
-        (holds.min(self.refuted()) / self.share()).min(1.0)
+        (self.holds().min(self.refuted()) / self.share()).min(1.0)
     }
 
     /// The share of the level that the last look has.
@@ -171,7 +170,7 @@ impl Weighed {
     }
 
     fn holds(&self) -> f64 {
-        if !self.missing.is_empty() || self.checks.is_empty() {
+        if self.cannot_hold() || self.checks.is_empty() {
             return 1.0;
         }
         let each = self
@@ -195,10 +194,11 @@ impl Weighed {
         self.total() as f64 / check.len().max(1) as f64
     }
 
-    /// Whether only one of several cells that a claim is about can be measured here.
-    fn is_one_of_several(&self) -> bool {
+    /// Whether more repetitions can refute it, but not bear it out: a check has no result, or only
+    /// one of several cells that it is about can be measured here.
+    fn cannot_hold(&self) -> bool {
         let alone = |check: &Claims| check.claims.len() == 1 && !check.impossible.is_empty();
-        self.checks.iter().any(alone)
+        !self.missing.is_empty() || self.checks.iter().any(alone)
     }
 
     /// The verdict and its evidence, if all of a page are given at this level.
@@ -223,7 +223,7 @@ impl Weighed {
             Verdict::NotTestable
         } else if self.refuted() <= level {
             Verdict::Refuted
-        } else if !self.missing.is_empty() || self.is_one_of_several() {
+        } else if self.cannot_hold() {
             Verdict::NotTestable
         } else if self.holds() <= level {
             Verdict::Holds

@@ -294,8 +294,8 @@ impl Contrast {
     }
 }
 
-/// The probability of Student's distribution up to `t`.
-fn student(t: f64, freedom: f64) -> f64 {
+/// The probability that Student's statistic with so many degrees of freedom is at most `t`.
+pub(crate) fn student(t: f64, freedom: f64) -> f64 {
     // For whole degrees of freedom `distrs` sums a series with a counter of one byte, which is too
     // small from 10 on. Its other series, for fractions, is as good there.
     let beside = if freedom > 9.0 { 1e-9 } else { 0.0 };

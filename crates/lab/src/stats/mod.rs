@@ -11,6 +11,7 @@ mod observed;
 mod series;
 mod share;
 
+pub(crate) use estimate::student;
 pub use estimate::{Contrast, Estimate, Interval, Ratio};
 pub use observed::Observed;
 pub(crate) use series::SplitMix;

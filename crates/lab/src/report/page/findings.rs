@@ -109,10 +109,9 @@ pub(super) fn claims(rows: &[Row], systems: &[&str]) -> Claims {
     });
     let rest = rows.iter().filter(|row| !is_testable(row)).map(|row| {
         let id = linked(&row.id);
-        let lines = row.here.iter().flat_map(|mark| &mark.evidence);
-        let missing = lines.map(|line| &line.text).next();
-        let why = missing.into_iter().chain(Some(&row.why));
-        let why: Vec<&str> = why.map(String::as_str).filter(|why| !why.is_empty()).collect();
+        let missing = row.here.iter().flat_map(|mark| &mark.evidence).next();
+        let texts = missing.map(|line| &line.text).into_iter().chain([&row.why]);
+        let why: Vec<&str> = texts.map(String::as_str).filter(|text| !text.is_empty()).collect();
         vec![id, cell("claim", row.says.clone()), cell("claim", why.join("; "))]
     });
     Claims {
