@@ -262,6 +262,11 @@ fn a_small_experiment_is_run_resumed_reported_and_compared_with_itself() {
         output.status.success() && said.contains("0 of 4 comparisons differ"),
         "{said}"
     );
+    let (output, said) = done(dir.path(), &["compare", "out", "out", "out"]);
+    assert!(
+        output.status.code() == Some(1) && said.contains("out has the same samples as out"),
+        "{said}"
+    );
 
     write(dir.path(), 0.4);
     let (output, said) = done(dir.path(), &run);
@@ -445,6 +450,7 @@ fn wrong_requests_are_answered_with_what_is_wrong() {
         (&["run", "--budget", "0"], 1, "--budget wants minutes, more than 0"),
         (&["report", "."], 1, "holds no run"),
         (&["compare", ".", "nowhere"], 1, "holds no run"),
+        (&["compare", "."], 2, "<RUN>"),
     ] {
         let (output, said) = done(dir.path(), args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");

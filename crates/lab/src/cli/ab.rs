@@ -92,7 +92,7 @@ impl Ab {
             );
         }
         let (a, b) = builds(&load(&out)?)?;
-        let told = self.gate.tell(&a, &b)?;
+        let told = self.gate.tell(&[a], &b)?;
         ensure!(
             outcome.failed == 0,
             "{} repetitions failed; the same command with --out {} tries them again",

@@ -2,19 +2,31 @@
 
 use crate::compare::{Compared, Comparison, LEVEL, Size, Verdict, compare, junit};
 use crate::results::{Results, load};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Two runs.
+const HELP: &str = "\
+Quick runs of one build differ from each other, some metrics by factors. With one run as the reference, what stands out among all
+cells is reported. Several show by how much each metric differs, and with four or more most cells that are three times slower are
+found. Exit status 3: the last run is worse in some cell by more than --threshold.
+
+Examples:
+  oxvs lab compare before after
+  oxvs lab compare before-1 before-2 before-3 before-4 after --threshold 10 --junit junit.xml";
+
+/// A reference, and what is compared with it.
 #[derive(Args, Debug)]
+#[command(after_help = HELP)]
 pub(super) struct Compare {
-    /// A run's directory, the reference
-    a: PathBuf,
-    /// A run's directory, compared with it
-    b: PathBuf,
+    /// Directories of runs of one build, the reference
+    #[arg(required = true, value_name = "REFERENCE")]
+    reference: Vec<PathBuf>,
+    /// A run's directory, compared with them
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
     #[command(flatten)]
     gate: Gate,
 }
@@ -43,10 +55,23 @@ impl Compare {
     /// Compares, prints, and says by its exit status whether something is worse.
     ///
     /// # Errors
-    /// One of them is no run, or they have nothing in common.
+    /// One of them is no run, the reference has a run twice, or they have nothing in common.
     pub(super) fn run(&self) -> Result<ExitCode> {
         self.gate.check()?;
-        self.gate.tell(&load(&self.a)?, &load(&self.b)?)
+        let reference: Vec<Results> = self.reference.iter().map(|path| load(path)).collect::<Result<_>>()?;
+        for (number, path) in self.reference.iter().enumerate() {
+            let before = reference[..number]
+                .iter()
+                .position(|run| run.samples == reference[number].samples);
+            if let Some(before) = before {
+                let before = self.reference[before].display();
+                bail!(
+                    "{} has the same samples as {before}: how runs differ is seen by different ones",
+                    path.display()
+                );
+            }
+        }
+        self.gate.tell(&reference, &load(&self.run)?)
     }
 }
 
@@ -67,8 +92,8 @@ impl Gate {
     ///
     /// # Errors
     /// The runs have nothing in common; the report cannot be written.
-    pub(super) fn tell(&self, a: &Results, b: &Results) -> Result<ExitCode> {
-        let compared = compare(a, b, self.threshold / 100.0);
+    pub(super) fn tell(&self, reference: &[Results], b: &Results) -> Result<ExitCode> {
+        let compared = compare(reference, b, self.threshold / 100.0);
         if let Some(path) = &self.junit {
             std::fs::write(path, junit(&compared)).with_context(|| path.display().to_string())?;
         }
@@ -77,7 +102,7 @@ impl Gate {
         } else {
             mgmt::out!("{}", table(&compared, self.all));
         }
-        ensure!(!compared.comparisons.is_empty(), "the two runs have nothing in common");
+        ensure!(!compared.comparisons.is_empty(), "the runs have nothing in common");
         let is_worse = |one: &Comparison| one.verdict == Some(Verdict::Worse);
         Ok(if compared.comparisons.iter().any(is_worse) {
             ExitCode::from(WORSE)

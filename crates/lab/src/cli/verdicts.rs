@@ -65,6 +65,6 @@ fn against_itself(budget: f64) -> Result<Rates> {
         bail!("interrupted");
     }
     let (a, b) = builds(&load(&options.out)?)?;
-    itself(&compare(&a, &b, 0.0), EXPERIMENT)
+    itself(&compare(&[a], &b, 0.0), EXPERIMENT)
         .with_context(|| format!("{budget} minutes are too short for two repetitions of {EXPERIMENT}"))
 }

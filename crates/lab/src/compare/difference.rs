@@ -1,11 +1,12 @@
 //! Whether two series differ, and by how much.
 //!
-//! With two testbeds or more on each side the testbeds' means are compared by Welch's test. Of
-//! quick runs, whose repetitions share one testbed, nobody knows how testbeds differ. But most
-//! pairs of cells differ by nothing else, so their spread shows it: the differences of a system's
-//! other cells are the yardstick (Efron's empirical null, by the median deviation, so that a
-//! few cells that really differ do not matter).
+//! - Two testbeds or more on each side: the testbeds' means are compared by Welch's test.
+//! - A quick run has one testbed. Beside several runs of the reference, the deviations of those
+//!   from each other are the yardstick, see [`Yardstick::Runs`].
+//! - Of one quick run beside one other nobody knows how testbeds differ, see
+//!   [`Yardstick::Cells`].
 
+use super::yardstick::Yardstick;
 use crate::stats::{Contrast, Ratio, Repeated, Series, student};
 use distrs::StudentsT;
 
@@ -19,25 +20,44 @@ pub(super) enum Difference {
         below: f64,
         interval: Option<[f64; 2]>,
     },
-    /// One testbed each: the logarithm of the ratio; none where one is not positive.
-    Standing(Option<f64>),
+    /// One testbed on at least one side.
+    Standing(Option<Standing>),
 }
 
-/// Fewer of a system's cells show no spread.
-pub(super) const LEAST: usize = 8;
-/// The same of cells that are alike, whose spread only replaces a smaller one.
-pub(super) const LEAST_ALIKE: usize = 2;
+/// A testbed beside one or more, all with positive values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// The logarithm of the second over the first, or over the geometric mean of the first's
+    /// testbeds.
+    pub difference: f64,
+    /// The squares of what the logarithms of the first's testbeds deviate from their mean, summed.
+    pub squares: f64,
+    /// How many testbeds the first has.
+    pub testbeds: f64,
+}
+
 /// Heavier tails than those of a normal distribution: noise differs between cells.
 const FREEDOM: f64 = 6.0;
-/// The standard deviation of a normal distribution, in median deviations.
-const NORMAL: f64 = 1.4826;
+
+impl Standing {
+    /// None where a value is not positive.
+    fn new(a: &Repeated, b: &Repeated) -> Option<Standing> {
+        let logarithm = |value: f64| (value > 0.0).then(|| value.ln());
+        let first: Option<Vec<f64>> = a.beds.values().iter().map(|value| logarithm(*value)).collect();
+        let (first, second) = (Series::new(first?), logarithm(b.all.mean())?);
+        Some(Standing {
+            difference: second - first.mean(),
+            squares: first.values().iter().map(|value| (value - first.mean()).powi(2)).sum(),
+            testbeds: first.n() as f64,
+        })
+    }
+}
 
 impl Difference {
     /// Of the second to the first. Only what goes beyond a factor of `1 + threshold` counts.
     pub(super) fn new(a: &Repeated, b: &Repeated, threshold: f64) -> Difference {
         if a.beds.n() < 2 || b.beds.n() < 2 {
-            let (first, second) = (a.all.mean(), b.all.mean());
-            return Difference::Standing((first > 0.0 && second > 0.0).then(|| (second / first).ln()));
+            return Difference::Standing(Standing::new(a, b));
         }
         let (a, b) = (&a.beds, &b.beds);
         let (first, second) = (a.estimate(), b.estimate());
@@ -60,40 +80,36 @@ impl Difference {
         }
     }
 
-    /// The probability of such a difference by chance, in either direction, and the 95 % interval
-    /// of the ratio. `spread` is that of the system's cells with one testbed.
-    pub(super) fn judged(&self, spread: Option<f64>, threshold: f64) -> (f64, Option<[f64; 2]>) {
+    /// The one of [`Difference::Standing`], of positive values.
+    pub(super) fn standing(&self) -> Option<Standing> {
         match self {
-            Difference::Tested { above, below, interval } => ((2.0 * above.min(*below)).min(1.0), *interval),
-            Difference::Standing(Some(difference)) => match spread {
-                Some(spread) => {
-                    let beyond = (difference.abs() - (1.0 + threshold).ln()).max(0.0);
-                    let p = if spread > 0.0 {
-                        2.0 * student(-beyond / spread, FREEDOM)
-                    } else {
-                        1.0
-                    };
-                    let half = StudentsT::ppf(0.975, FREEDOM) * spread;
-                    (p, Some([(difference - half).exp(), (difference + half).exp()]))
-                }
-                None => (1.0, None),
-            },
-            Difference::Standing(None) => (1.0, None),
+            Difference::Standing(standing) => *standing,
+            Difference::Tested { .. } => None,
         }
     }
-}
 
-/// The spread of the differences between cells with one testbed each; none if there are fewer than
-/// `least`.
-pub(super) fn spread<'a>(differences: impl Iterator<Item = &'a Difference>, least: usize) -> Option<f64> {
-    let standing = differences.filter_map(|one| match one {
-        Difference::Standing(difference) => *difference,
-        Difference::Tested { .. } => None,
-    });
-    let standing = Series::new(standing);
-    let middle = standing.quantile(0.5);
-    let deviations = Series::new(standing.values().iter().map(|value| (value - middle).abs()));
-    (standing.n() >= least).then(|| NORMAL * deviations.quantile(0.5))
+    /// The probability of such a difference by chance, in either direction, and the 95 % interval
+    /// of the ratio. The yardstick is for cells with one testbed.
+    pub(super) fn judged(&self, yardstick: Option<Yardstick>, threshold: f64) -> (f64, Option<[f64; 2]>) {
+        if let Difference::Tested { above, below, interval } = self {
+            return ((2.0 * above.min(*below)).min(1.0), *interval);
+        }
+        let (Some(standing), Some(yardstick)) = (self.standing(), yardstick) else {
+            return (1.0, None);
+        };
+        let (error, freedom) = match yardstick {
+            Yardstick::Cells { spread } => (spread, FREEDOM),
+            Yardstick::Runs { deviation, freedom } => (deviation * (1.0 + 1.0 / standing.testbeds).sqrt(), freedom),
+        };
+        let beyond = (standing.difference.abs() - (1.0 + threshold).ln()).max(0.0);
+        let p = match error > 0.0 {
+            true => 2.0 * student(-beyond / error, freedom),
+            false => 1.0,
+        };
+        let half = StudentsT::ppf(0.975, freedom) * error;
+        let interval = [standing.difference - half, standing.difference + half];
+        (p, Some(interval.map(f64::exp)))
+    }
 }
 
 /// The probability that all values of two series are on their own sides by chance.

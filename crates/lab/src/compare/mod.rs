@@ -1,6 +1,6 @@
-//! Compares two runs: the differences, their significance and their size.
+//! Compares a run with a reference: the differences, their significance and their size.
 //!
-//! Every metric that a scenario shows is compared in every cell and on every system that both runs
+//! Every metric that a scenario shows is compared in every cell and on every system that both
 //! have. Many comparisons find differences by chance, so Holm's method corrects their
 //! probabilities: less than one in twenty pairs of equal runs reports any difference. A page of
 //! verdicts may have a wrong one in twenty; an alarm that stops a change may not.
@@ -8,15 +8,17 @@
 mod difference;
 mod itself;
 mod junit;
+mod yardstick;
 
 use crate::results::{Remote, Results, Sample};
 use crate::scenario::{Better, Metric, Scenario};
 use crate::stats::{Repeated, Series};
-use difference::{Difference, LEAST, LEAST_ALIKE, delta, spread};
+use difference::{Difference, delta};
 pub use itself::itself;
 pub use junit::junit;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use yardstick::yardsticks;
 
 /// Two runs compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -144,12 +146,21 @@ pub fn builds(both: &Results) -> anyhow::Result<(Results, Results)> {
     Ok((one("A")?, one("B")?))
 }
 
-/// Compares the second run with the first. Differences up to a factor of `1 + threshold` are none.
-pub fn compare(a: &Results, b: &Results, threshold: f64) -> Compared {
+/// Compares a run with the runs of a reference, one or more, each other than the rest. Differences
+/// up to a factor of `1 + threshold` are none.
+pub fn compare(reference: &[Results], b: &Results, threshold: f64) -> Compared {
     let mut comparisons = Vec::new();
     let mut differences = Vec::new();
-    let mut remarks = remarks(a, b);
-    let (in_a, in_b) = (cells(a), cells(b));
+    let mut remarks = Vec::new();
+    let Some((a, others)) = reference.split_first() else {
+        return Compared { comparisons, remarks };
+    };
+    for (number, other) in (2..).zip(others) {
+        let unlike = unlike(a, other).into_iter();
+        remarks.extend(unlike.map(|remark| format!("run {number} of the reference, beside its first: {remark}")));
+    }
+    remarks.extend(unlike(a, b));
+    let (in_a, in_b) = (cells(reference), cells(std::slice::from_ref(b)));
     for (id, experiment) in &a.run.scenarios {
         if !b.run.scenarios.contains_key(id) {
             continue;
@@ -177,8 +188,11 @@ pub fn compare(a: &Results, b: &Results, threshold: f64) -> Compared {
     Compared { comparisons, remarks }
 }
 
-fn repeated(samples: &[&Sample], metric: &Metric) -> Repeated {
-    let value = |sample: &&Sample| Some((sample.testbed, sample.metrics.get(&metric.name)? * metric.scale));
+fn repeated(samples: &[(usize, &Sample)], metric: &Metric) -> Repeated {
+    let value = |(run, sample): &(usize, &Sample)| {
+        let value = sample.metrics.get(&metric.name)? * metric.scale;
+        Some(((*run, sample.testbed), value))
+    };
     Repeated::new(samples.iter().filter_map(value))
 }
 
@@ -218,35 +232,19 @@ fn comparison(
     }
 }
 
-/// Probabilities and intervals. The yardstick of cells with one testbed is the spread of all the
-/// system's cells, and no less than that of their own experiment's, and than that of all cells with
-/// their kind of metric: jitter and the longest of many delays differ more between equal testbeds
-/// than throughput does.
+/// Probabilities and intervals.
 fn judge(comparisons: &mut [Comparison], differences: &[Difference], threshold: f64) {
-    let mut spreads: BTreeMap<(String, String, String), Option<f64>> = BTreeMap::new();
-    let of = |comparisons: &[Comparison], least: usize, wanted: &dyn Fn(&Comparison) -> bool| {
-        let own = comparisons.iter().zip(differences).filter(|(one, _)| wanted(one));
-        spread(own.map(|(_, difference)| difference), least)
-    };
-    for n in 0..comparisons.len() {
-        let (system, scenario) = (comparisons[n].system.clone(), comparisons[n].scenario.clone());
-        let key = (system, scenario, comparisons[n].kind().to_owned());
-        let spread = *spreads.entry(key).or_insert_with_key(|(system, scenario, kind)| {
-            let all = of(comparisons, LEAST, &|one| one.system == *system)?;
-            let own = of(comparisons, LEAST_ALIKE, &|one| {
-                one.system == *system && one.scenario == *scenario
-            });
-            let alike = of(comparisons, LEAST_ALIKE, &|one| {
-                one.system == *system && one.kind() == kind
-            });
-            Some(all.max(own.unwrap_or(0.0)).max(alike.unwrap_or(0.0)))
-        });
-        let one = &mut comparisons[n];
-        let (p, interval) = differences[n].judged(spread, threshold);
+    let yardsticks = yardsticks(comparisons, differences);
+    for ((one, difference), yardstick) in comparisons.iter_mut().zip(differences).zip(yardsticks) {
+        let (p, interval) = difference.judged(yardstick, threshold);
         one.p = p;
+        let ratio = match difference.standing() {
+            Some(standing) => standing.difference.exp(),
+            None => one.b.mean / one.a.mean,
+        };
         one.ratio = interval
             .filter(|_| one.a.mean > 0.0)
-            .map(|[low, high]| [one.b.mean / one.a.mean, low, high]);
+            .map(|[low, high]| [ratio, low, high]);
     }
 }
 
@@ -278,16 +276,20 @@ fn summary(series: &Series) -> Summary {
 /// A scenario, a system and a cell.
 type Cell<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>);
 
-fn cells(results: &Results) -> BTreeMap<Cell<'_>, Vec<&Sample>> {
-    let mut cells: BTreeMap<Cell<'_>, Vec<&Sample>> = BTreeMap::new();
-    for sample in &results.samples {
-        let cell = (sample.scenario.as_str(), sample.system.as_str(), &sample.at);
-        cells.entry(cell).or_default().push(sample);
+/// The samples of each cell, with the numbers of their runs.
+fn cells(runs: &[Results]) -> BTreeMap<Cell<'_>, Vec<(usize, &Sample)>> {
+    let mut cells: BTreeMap<Cell<'_>, Vec<(usize, &Sample)>> = BTreeMap::new();
+    for (run, results) in runs.iter().enumerate() {
+        for sample in &results.samples {
+            let cell = (sample.scenario.as_str(), sample.system.as_str(), &sample.at);
+            cells.entry(cell).or_default().push((run, sample));
+        }
     }
     cells
 }
 
-fn remarks(a: &Results, b: &Results) -> Vec<String> {
+/// What makes the second run unlike the first.
+fn unlike(a: &Results, b: &Results) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(difference) = b.run.machine.differs(&a.run.machine) {
         remarks.push(format!("the second run was made on another machine: {difference}"));

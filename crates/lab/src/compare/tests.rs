@@ -4,6 +4,10 @@ use crate::scenario::{Profile, built_in};
 use std::sync::OnceLock;
 use testkit::Rng;
 
+fn pair(a: &Results, b: &Results, threshold: f64) -> Compared {
+    compare(std::slice::from_ref(a), b, threshold)
+}
+
 /// Close to a normal distribution: a sum of twelve.
 fn value(random: &mut Rng, mean: f64) -> f64 {
     mean + (0..12).map(|_| random.below(1000) as f64 / 1000.0).sum::<f64>() - 6.0
@@ -59,7 +63,7 @@ fn two_runs_of_the_same_thing_are_called_different_in_at_most_one_comparison_in_
         let (mut all, mut different, mut unlikely) = (0, 0, 0);
         for _ in 0..10 {
             let mut run = || results(repetitions, |_| value(&mut random, 100.0));
-            let compared = compare(&run(), &run(), 0.0);
+            let compared = pair(&run(), &run(), 0.0);
             all += compared.comparisons.len();
             different += compared.comparisons.iter().filter(|one| one.different).count();
             unlikely += compared.comparisons.iter().filter(|one| one.p < LEVEL).count();
@@ -80,17 +84,17 @@ fn two_runs_of_the_same_thing_are_called_different_in_at_most_one_comparison_in_
 fn counts_that_never_vary_are_no_certainty_when_there_are_two_of_them() {
     let mut random = Rng::new(5);
     let mut run = || results(2, |_| random.below(2) as f64);
-    let compared = compare(&run(), &run(), 0.0);
+    let compared = pair(&run(), &run(), 0.0);
     assert!(compared.comparisons.iter().all(|one| !one.different));
     let (zero, one) = (results(10, |_| 0.0), results(10, |_| 1.0));
     assert!(
-        compare(&zero, &one, 0.0)
+        pair(&zero, &one, 0.0)
             .comparisons
             .iter()
             .all(|one| one.different && one.ratio.is_none())
     );
     assert!(
-        compare(&zero, &zero, 0.0)
+        pair(&zero, &zero, 0.0)
             .comparisons
             .iter()
             .all(|one| one.p == 1.0 && one.size == Size::Negligible)
@@ -104,7 +108,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
     let b = results(10, |sample| {
         value(&mut random, if sample.system == "oxvs" { 110.0 } else { 100.0 })
     });
-    let compared = compare(&a, &b, 0.0);
+    let compared = pair(&a, &b, 0.0);
     for one in &compared.comparisons {
         assert_eq!(one.different, one.system == "oxvs", "{one:?}");
         if one.different {
@@ -117,7 +121,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
             );
         }
     }
-    let back = compare(&b, &a, 0.0);
+    let back = pair(&b, &a, 0.0);
     assert!(
         back.comparisons
             .iter()
@@ -129,7 +133,7 @@ fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
 #[test]
 fn holms_corrections_grow_with_the_probabilities_and_their_number() {
     let a = results(3, |_| 1.0);
-    let mut compared = compare(&a, &a, 0.0).comparisons;
+    let mut compared = pair(&a, &a, 0.0).comparisons;
     compared.truncate(4);
     for (one, p) in compared.iter_mut().zip([0.01, 0.04, 0.03, 0.005]) {
         one.p = p;
@@ -149,7 +153,7 @@ fn what_makes_runs_unlike_is_said() {
     b.run
         .scenarios
         .insert("S9.new".to_owned(), Experiment::new("x.toml", "", 1));
-    let remarks = compare(&a, &b, 0.0).remarks.join("\n");
+    let remarks = pair(&a, &b, 0.0).remarks.join("\n");
     for part in [
         "another machine: kernel 'other'",
         "one run is quick",
@@ -181,7 +185,7 @@ fn a_switch_three_times_slower_in_one_cell_is_found_in_a_quick_run_and_nothing_e
         let a = quick(&mut random, |_| 100.0);
         let slow = |sample: &Sample| sample.system == "oxvs" && sample.at == cell;
         let b = quick(&mut random, |sample| if slow(sample) { 300.0 } else { 100.0 });
-        let compared = compare(&a, &b, 0.05);
+        let compared = pair(&a, &b, 0.05);
         for one in &compared.comparisons {
             assert_eq!(
                 one.verdict == Some(Verdict::Worse),
@@ -212,11 +216,82 @@ fn of_quick_runs_of_one_build_at_most_one_comparison_in_a_hundred_differs_whatev
     for _ in 0..40 {
         let a = quick_with_noise(&mut random, |_| 100.0);
         let b = quick_with_noise(&mut random, |_| 100.0);
-        let compared = compare(&a, &b, 0.0);
+        let compared = pair(&a, &b, 0.0);
         all += compared.comparisons.len();
         wrong += compared.comparisons.iter().filter(|one| one.different).count();
     }
     assert!(wrong * 100 <= all, "{wrong} of {all}");
+}
+
+/// In how many runs a metric of one cell that is three times as large is found, and how many other
+/// comparisons differ, of how many: by so many runs of the reference.
+fn found(references: usize, runs: usize) -> (usize, usize, usize) {
+    let mut random = Rng::new(8);
+    let cell = first().cells(Profile::Full)[3].at.clone();
+    let slow = |sample: &Sample| sample.system == "oxvs" && sample.at == cell;
+    let (mut found, mut wrong, mut all) = (0, 0, 0);
+    for _ in 0..runs {
+        let reference: Vec<Results> = (0..references)
+            .map(|_| quick_with_noise(&mut random, |_| 100.0))
+            .collect();
+        let b = quick_with_noise(&mut random, |sample| if slow(sample) { 300.0 } else { 100.0 });
+        let is_slow =
+            |one: &&Comparison| one.system == "oxvs" && one.at == cell && one.metric == first().metrics[0].name;
+        let compared = compare(&reference, &b, 0.0);
+        let (hit, others): (Vec<&Comparison>, Vec<&Comparison>) = compared.comparisons.iter().partition(is_slow);
+        found += hit.iter().filter(|one| one.verdict == Some(Verdict::Worse)).count();
+        wrong += others.iter().filter(|one| one.different).count();
+        all += others.len();
+    }
+    (found, wrong, all)
+}
+
+#[test]
+fn several_runs_of_the_reference_tell_steady_metrics_from_those_that_vary_by_factors() {
+    for references in [3, 4, 8] {
+        let (found, wrong, all) = found(references, 20);
+        assert_eq!(found, 20, "beside {references} runs");
+        assert!(wrong * 100 <= all, "{wrong} of {all} beside {references} runs");
+    }
+    let (found, ..) = found(1, 20);
+    assert!(found < 10, "one run tells it {found} times of 20");
+}
+
+#[test]
+fn the_ratio_to_several_runs_is_to_their_geometric_mean() {
+    let of = |value: f64| {
+        let mut run = results(1, |_| value);
+        run.samples.iter_mut().for_each(|sample| sample.testbed = 1);
+        run
+    };
+    let compared = compare(&[of(50.0), of(200.0)], &of(200.0), 0.0);
+    for one in &compared.comparisons {
+        let [ratio, low, high] = one.ratio.unwrap();
+        assert!((ratio - 2.0).abs() < 1e-9 && low < 1.0 && high > 4.0, "{one:?}");
+        assert!(!one.different, "{one:?}");
+    }
+    let with_zero = compare(&[of(0.0), of(200.0)], &of(200.0), 0.0);
+    assert!(
+        with_zero
+            .comparisons
+            .iter()
+            .all(|one| one.ratio.is_none() && one.p == 1.0)
+    );
+}
+
+#[test]
+fn runs_of_the_reference_that_are_unlike_are_named() {
+    let a = results(2, |_| 1.0);
+    let mut other = a.clone();
+    other.run.machine.kernel = "other".to_owned();
+    let remarks = compare(&[a.clone(), other], &a, 0.0).remarks;
+    assert!(
+        remarks.len() == 1
+            && remarks[0]
+                .starts_with("run 2 of the reference, beside its first: the second run was made on another machine"),
+        "{remarks:?}"
+    );
+    assert_eq!(compare(&[], &a, 0.0).comparisons, []);
 }
 
 #[test]
@@ -227,7 +302,7 @@ fn what_is_within_the_threshold_is_no_difference() {
         value(&mut random, if sample.system == "oxvs" { 104.0 } else { 120.0 })
     });
     let different = |threshold: f64| {
-        let compared = compare(&a, &b, threshold);
+        let compared = pair(&a, &b, threshold);
         let all = compared.comparisons.into_iter().filter(|one| one.different);
         all.map(|one| one.system)
             .collect::<std::collections::BTreeSet<_>>()
@@ -244,7 +319,7 @@ fn a_report_for_junit_has_a_case_for_each_comparison_and_fails_what_is_worse() {
         results(10, |_| 1.0),
         results(10, |sample| if sample.system == "oxvs" { 2.0 } else { 1.0 }),
     );
-    let compared = compare(&a, &b, 0.0);
+    let compared = pair(&a, &b, 0.0);
     let text = junit(&compared);
     let n = compared.comparisons.len();
     assert!(
@@ -265,7 +340,7 @@ fn a_run_of_two_builds_in_turns_is_two_runs_of_one_switch() {
     both.run.systems = ["A", "B"].map(|name| (name.to_owned(), format!("build {name}"))).into();
     let (a, b) = builds(&both).unwrap();
     assert_eq!(a.samples.len(), b.samples.len());
-    let compared = compare(&a, &b, 0.0);
+    let compared = pair(&a, &b, 0.0);
     assert!(
         compared
             .comparisons
@@ -286,7 +361,7 @@ fn a_build_against_itself_is_called_different_as_seldom_as_said() {
     for _ in 0..20 {
         let mut run = || results(10, |_| value(&mut random, 20.0));
         let (a, b) = (run(), run());
-        let compared = compare(&a, &b, 0.0);
+        let compared = pair(&a, &b, 0.0);
         let rates = itself(&compared, "X").unwrap();
         assert!(rates.kind.starts_with("A against A here, X: "), "{}", rates.kind);
         assert_eq!(
@@ -304,5 +379,5 @@ fn a_build_against_itself_is_called_different_as_seldom_as_said() {
     );
     assert!(different <= 4, "{different}");
     let same = results(10, |_| 20.0);
-    assert_eq!(itself(&compare(&same, &same, 0.0), "X"), None, "nothing varies");
+    assert_eq!(itself(&pair(&same, &same, 0.0), "X"), None, "nothing varies");
 }

@@ -15,7 +15,7 @@ impl Series {
 
     /// The mean of each testbed's repetitions, by the testbeds' numbers: repetitions on one testbed
     /// share its peculiarities, so only testbeds are independent.
-    pub fn of_testbeds(values: impl IntoIterator<Item = (u32, f64)>) -> Series {
+    pub fn of_testbeds<B: Ord>(values: impl IntoIterator<Item = (B, f64)>) -> Series {
         Series(of_testbeds(values).into_values().collect())
     }
 
@@ -122,8 +122,8 @@ pub struct Repeated {
 
 impl Repeated {
     /// Of repetitions with the numbers of their testbeds.
-    pub fn new(values: impl IntoIterator<Item = (u32, f64)>) -> Repeated {
-        let values: Vec<(u32, f64)> = values.into_iter().collect();
+    pub fn new<B: Copy + Ord>(values: impl IntoIterator<Item = (B, f64)>) -> Repeated {
+        let values: Vec<(B, f64)> = values.into_iter().collect();
         Repeated {
             all: Series::new(values.iter().map(|(_, value)| *value)),
             beds: Series::of_testbeds(values),
@@ -132,8 +132,8 @@ impl Repeated {
 }
 
 /// The mean of each testbed's repetitions, by the testbeds' numbers.
-pub(super) fn of_testbeds(values: impl IntoIterator<Item = (u32, f64)>) -> BTreeMap<u32, f64> {
-    let mut beds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+pub(super) fn of_testbeds<B: Ord>(values: impl IntoIterator<Item = (B, f64)>) -> BTreeMap<B, f64> {
+    let mut beds: BTreeMap<B, Vec<f64>> = BTreeMap::new();
     for (bed, value) in values.into_iter().filter(|(_, value)| value.is_finite()) {
         beds.entry(bed).or_default().push(value);
     }
