@@ -42,7 +42,7 @@ test-fast:
 	./scripts/setup.sh test
 	OXVS_TESTS=fast ./scripts/test.sh
 
-test-long: $(OXVS)
+test-long: build
 	./scripts/setup.sh long
 	./scripts/setup.sh systemd
 	./scripts/setup.sh guest

@@ -14,7 +14,7 @@
 //! - [`report`]: a page that reads like a paper's results, and every sample beside it.
 //! - [`stats`]: estimates with their uncertainty, ratios, comparisons of two series, fairness of
 //!   shares.
-//! - [`compare`]: the differences between two runs.
+//! - [`compare`]: the differences between a run and a reference.
 //! - [`bench`]: the speed of a datapath from memory to a sink, beside Open vSwitch with DPDK.
 //! - [`cli`]: the command line.
 //! - [`table`]: results of an experiment by its dimensions, of a publication or of a run.

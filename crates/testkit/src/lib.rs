@@ -20,8 +20,7 @@
 //! Invariants
 //! - Everything made here has its maker's process id in its name, and goes away with its value; the
 //!   next process removes the remains of a killed one.
-//! - Nothing outside the test's own namespaces and directories is touched, except the root end of
-//!   [`Netns::veth_to_root`].
+//! - Nothing outside the test's own namespaces and directories is touched.
 //! - A helper that cannot do its work panics with the command and its output: which is the test's
 //!   failure message.
 

@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Quick runs of one build differ from each other, some metrics by factors. With one run as the reference, what stands out among all
-cells is reported. Several show by how much each metric differs, and with four or more most cells that are three times slower are
-found. Exit status 3: the last run is worse in some cell by more than --threshold.
+Quick runs of one build differ from each other, some metrics by factors. Beside one run as the reference, only what stands out among
+all cells is told. Three or more of them tell how much each metric varies, so that less differs wrongly and more is found.
+Exit status 3: the last run is worse in some cell by more than --threshold.
 
 Examples:
   oxvs lab compare before after
   oxvs lab compare before-1 before-2 before-3 before-4 after --threshold 10 --junit junit.xml";
 
-/// A reference, and what is compared with it.
+/// The runs.
 #[derive(Args, Debug)]
 #[command(after_help = HELP)]
 pub(super) struct Compare {
@@ -55,23 +55,31 @@ impl Compare {
     /// Compares, prints, and says by its exit status whether something is worse.
     ///
     /// # Errors
-    /// One of them is no run, the reference has a run twice, or they have nothing in common.
+    /// One of them is no run, one of several is there twice, or they have nothing in common.
     pub(super) fn run(&self) -> Result<ExitCode> {
         self.gate.check()?;
         let reference: Vec<Results> = self.reference.iter().map(|path| load(path)).collect::<Result<_>>()?;
-        for (number, path) in self.reference.iter().enumerate() {
-            let before = reference[..number]
-                .iter()
-                .position(|run| run.samples == reference[number].samples);
-            if let Some(before) = before {
-                let before = self.reference[before].display();
+        let run = load(&self.run)?;
+        if reference.len() > 1 {
+            self.check_that_runs_differ(&reference, &run)?;
+        }
+        self.gate.tell(&reference, &run)
+    }
+
+    /// Equal runs would tell that nothing varies.
+    fn check_that_runs_differ(&self, reference: &[Results], run: &Results) -> Result<()> {
+        let named: Vec<(&PathBuf, &Results)> = self.reference.iter().zip(reference).chain([(&self.run, run)]).collect();
+        for (number, (path, run)) in named.iter().enumerate() {
+            let same = named[..number].iter().find(|(_, before)| before.samples == run.samples);
+            if let Some((before, _)) = same {
                 bail!(
-                    "{} has the same samples as {before}: how runs differ is seen by different ones",
-                    path.display()
+                    "{} has the same samples as {}: each run must be another",
+                    path.display(),
+                    before.display()
                 );
             }
         }
-        self.gate.tell(&reference, &load(&self.run)?)
+        Ok(())
     }
 }
 
@@ -123,9 +131,9 @@ fn table(compared: &Compared, all: bool) -> String {
         "switch",
         "cell",
         "metric",
-        "first",
-        "second",
-        "second/first (95 %)",
+        "reference",
+        "run",
+        "run/reference (95 %)",
         "p",
         "size",
         "",
@@ -157,7 +165,7 @@ fn table(compared: &Compared, all: bool) -> String {
     let n = compared.comparisons.len();
     let untold = compared.comparisons.iter().filter(|one| one.ratio.is_none()).count();
     out + &format!(
-        "{different} of {n} comparisons differ ({untold} cannot be told apart from chance: too few repetitions; Holm's correction for {n} comparisons, level {LEVEL})\n"
+        "{different} of {n} comparisons differ ({untold} cannot be told apart from chance: too few repetitions, or a 0; Holm's correction for {n} comparisons, level {LEVEL})\n"
     )
 }
 

@@ -63,8 +63,8 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         latex: Option<PathBuf>,
     },
-    /// Compare two runs: ratio, significance and size of every difference. Exit status 3 if
-    /// something is worse
+    /// Compare a run with one or more others: ratio, significance and size of every difference.
+    /// Exit status 3 if something is worse
     Compare(compare::Compare),
     /// Run two builds of the switch in turns on the same testbeds, and compare them. Exit status 3
     /// if something is worse

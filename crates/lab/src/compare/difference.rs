@@ -1,10 +1,7 @@
 //! Whether two series differ, and by how much.
 //!
-//! - Two testbeds or more on each side: the testbeds' means are compared by Welch's test.
-//! - A quick run has one testbed. Beside several runs of the reference, the deviations of those
-//!   from each other are the yardstick, see [`Yardstick::Runs`].
-//! - Of one quick run beside one other nobody knows how testbeds differ, see
-//!   [`Yardstick::Cells`].
+//! With two testbeds or more on each side the testbeds' means are compared by Welch's test. One
+//! testbed tells nothing of others: see [`Yardstick`].
 
 use super::yardstick::Yardstick;
 use crate::stats::{Contrast, Ratio, Repeated, Series, student};
@@ -27,17 +24,15 @@ pub(super) enum Difference {
 /// A testbed beside one or more, all with positive values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// The logarithm of the second over the first, or over the geometric mean of the first's
-    /// testbeds.
+    /// The mean of the logarithms of the first's testbeds.
+    pub first: f64,
+    /// The logarithm of the second, less that.
     pub difference: f64,
     /// The squares of what the logarithms of the first's testbeds deviate from their mean, summed.
     pub squares: f64,
     /// How many testbeds the first has.
     pub testbeds: f64,
 }
-
-/// Heavier tails than those of a normal distribution: noise differs between cells.
-const FREEDOM: f64 = 6.0;
 
 impl Standing {
     /// None where a value is not positive.
@@ -46,6 +41,7 @@ impl Standing {
         let first: Option<Vec<f64>> = a.beds.values().iter().map(|value| logarithm(*value)).collect();
         let (first, second) = (Series::new(first?), logarithm(b.all.mean())?);
         Some(Standing {
+            first: first.mean(),
             difference: second - first.mean(),
             squares: first.values().iter().map(|value| (value - first.mean()).powi(2)).sum(),
             testbeds: first.n() as f64,
@@ -80,6 +76,11 @@ impl Difference {
         }
     }
 
+    /// The first's mean: of its repetitions, or the geometric one of its testbeds.
+    pub(super) fn first(&self, a: &Series) -> f64 {
+        self.standing().map_or(a.mean(), |standing| standing.first.exp())
+    }
+
     /// The one of [`Difference::Standing`], of positive values.
     pub(super) fn standing(&self) -> Option<Standing> {
         match self {
@@ -89,7 +90,7 @@ impl Difference {
     }
 
     /// The probability of such a difference by chance, in either direction, and the 95 % interval
-    /// of the ratio. The yardstick is for cells with one testbed.
+    /// of the ratio. The yardstick is for [`Difference::Standing`], with an error above 0.
     pub(super) fn judged(&self, yardstick: Option<Yardstick>, threshold: f64) -> (f64, Option<[f64; 2]>) {
         if let Difference::Tested { above, below, interval } = self {
             return ((2.0 * above.min(*below)).min(1.0), *interval);
@@ -97,16 +98,9 @@ impl Difference {
         let (Some(standing), Some(yardstick)) = (self.standing(), yardstick) else {
             return (1.0, None);
         };
-        let (error, freedom) = match yardstick {
-            Yardstick::Cells { spread } => (spread, FREEDOM),
-            Yardstick::Runs { deviation, freedom } => (deviation * (1.0 + 1.0 / standing.testbeds).sqrt(), freedom),
-        };
         let beyond = (standing.difference.abs() - (1.0 + threshold).ln()).max(0.0);
-        let p = match error > 0.0 {
-            true => 2.0 * student(-beyond / error, freedom),
-            false => 1.0,
-        };
-        let half = StudentsT::ppf(0.975, freedom) * error;
+        let p = 2.0 * student(-beyond / yardstick.error, yardstick.freedom);
+        let half = StudentsT::ppf(0.975, yardstick.freedom) * yardstick.error;
         let interval = [standing.difference - half, standing.difference + half];
         (p, Some(interval.map(f64::exp)))
     }

@@ -2,8 +2,10 @@
 //!
 //! Every metric that a scenario shows is compared in every cell and on every system that both
 //! have. Many comparisons find differences by chance, so Holm's method corrects their
-//! probabilities: less than one in twenty pairs of equal runs reports any difference. A page of
-//! verdicts may have a wrong one in twenty; an alarm that stops a change may not.
+//! probabilities: where repetitions have testbeds of their own, less than one in twenty pairs of
+//! equal runs reports any difference. A page of verdicts may have a wrong one in twenty; an alarm
+//! that stops a change may not. Quick runs differ by more than their one testbed tells;
+//! docs/lab.md says how often they are called different wrongly.
 
 mod difference;
 mod itself;
@@ -20,7 +22,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use yardstick::yardsticks;
 
-/// Two runs compared.
+/// A run compared with a reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// In the order of scenarios, systems, cells and metrics.
@@ -29,7 +31,7 @@ pub struct Compared {
     pub remarks: Vec<String>,
 }
 
-/// A metric of a cell on a system, in both runs.
+/// A metric of a cell on a system, in the reference and in the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Id of the scenario.
@@ -42,11 +44,11 @@ pub struct Comparison {
     pub metric: String,
     /// Of the values that follow.
     pub unit: String,
-    /// The first run, the reference.
+    /// The reference. Its mean is the geometric one of its testbeds where the run has one only.
     pub a: Summary,
-    /// The second.
+    /// The run.
     pub b: Summary,
-    /// Mean of the second over mean of the first, and its 95 % interval; none where one is not
+    /// Mean of the run over mean of the reference, and its 95 % interval; none where one is not
     /// positive, or nothing is known of the spread.
     pub ratio: Option<[f64; 3]>,
     /// Probability of such a difference by chance, of this comparison alone.
@@ -156,12 +158,15 @@ pub fn compare(reference: &[Results], b: &Results, threshold: f64) -> Compared {
         return Compared { comparisons, remarks };
     };
     for (number, other) in (2..).zip(others) {
-        let unlike = unlike(a, other).into_iter();
-        remarks.extend(unlike.map(|remark| format!("run {number} of the reference, beside its first: {remark}")));
+        remarks.extend(unlike(a, other, &format!("run {number} of the reference")));
     }
-    remarks.extend(unlike(a, b));
+    remarks.extend(unlike(a, b, "the compared run"));
     let (in_a, in_b) = (cells(reference), cells(std::slice::from_ref(b)));
-    for (id, experiment) in &a.run.scenarios {
+    let mut experiments = BTreeMap::new();
+    for run in reference.iter().rev() {
+        experiments.extend(&run.run.scenarios);
+    }
+    for (id, experiment) in experiments {
         if !b.run.scenarios.contains_key(id) {
             continue;
         }
@@ -171,14 +176,23 @@ pub fn compare(reference: &[Results], b: &Results, threshold: f64) -> Compared {
             ));
             continue;
         };
+        // Other files' samples would be taken for noise.
+        let is_same = |run: usize| {
+            let other = reference[run].run.scenarios.get(id);
+            other.is_some_and(|other| other.hash == experiment.hash)
+        };
         let here = in_a.iter().filter(|((of, _, _), _)| of == id);
         let both = here.filter_map(|(cell, first)| Some((cell, first, in_b.get(cell)?)));
         for ((_, system, at), first, second) in both {
+            let first: Vec<_> = first.iter().copied().filter(|(run, _)| is_same(*run)).collect();
             for metric in &scenario.metrics {
-                let (first, second) = (repeated(first, metric), repeated(second, metric));
+                let (first, second) = (repeated(&first, metric), repeated(second, metric));
                 if first.all.n() > 0 && second.all.n() > 0 {
-                    comparisons.push(comparison((id, system, at), metric, &first.all, &second.all));
-                    differences.push(Difference::new(&first, &second, threshold));
+                    let difference = Difference::new(&first, &second, threshold);
+                    let mean = difference.first(&first.all);
+                    let cell = (id.as_str(), *system, *at);
+                    comparisons.push(comparison(cell, metric, (mean, &first.all), &second.all));
+                    differences.push(difference);
                 }
             }
         }
@@ -199,7 +213,7 @@ fn repeated(samples: &[(usize, &Sample)], metric: &Metric) -> Repeated {
 fn comparison(
     (scenario, system, at): (&str, &str, &BTreeMap<String, String>),
     metric: &Metric,
-    a: &Series,
+    (mean, a): (f64, &Series),
     b: &Series,
 ) -> Comparison {
     let delta = delta(a, b);
@@ -209,8 +223,7 @@ fn comparison(
         ..=0.474 => Size::Medium,
         _ => Size::Large,
     };
-    let up = b.mean() > a.mean();
-    let verdict = metric.better.map(|better| match (better, up) {
+    let verdict = metric.better.map(|better| match (better, b.mean() > mean) {
         (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
         (Better::Higher, false) | (Better::Lower, true) => Verdict::Worse,
     });
@@ -220,7 +233,7 @@ fn comparison(
         at: at.clone(),
         metric: metric.name.clone(),
         unit: metric.unit.clone(),
-        a: summary(a),
+        a: Summary { mean, ..summary(a) },
         b: summary(b),
         ratio: None,
         p: 1.0,
@@ -238,13 +251,9 @@ fn judge(comparisons: &mut [Comparison], differences: &[Difference], threshold: 
     for ((one, difference), yardstick) in comparisons.iter_mut().zip(differences).zip(yardsticks) {
         let (p, interval) = difference.judged(yardstick, threshold);
         one.p = p;
-        let ratio = match difference.standing() {
-            Some(standing) => standing.difference.exp(),
-            None => one.b.mean / one.a.mean,
-        };
         one.ratio = interval
             .filter(|_| one.a.mean > 0.0)
-            .map(|[low, high]| [ratio, low, high]);
+            .map(|[low, high]| [one.b.mean / one.a.mean, low, high]);
     }
 }
 
@@ -288,46 +297,41 @@ fn cells(runs: &[Results]) -> BTreeMap<Cell<'_>, Vec<(usize, &Sample)>> {
     cells
 }
 
-/// What makes the second run unlike the first.
-fn unlike(a: &Results, b: &Results) -> Vec<String> {
+/// What makes a run, the `other`, unlike the first of the reference.
+fn unlike(a: &Results, b: &Results, other: &str) -> Vec<String> {
     let mut remarks = Vec::new();
     if let Some(difference) = b.run.machine.differs(&a.run.machine) {
-        remarks.push(format!("the second run was made on another machine: {difference}"));
+        remarks.push(format!("{other} was made on another machine: {difference}"));
     }
     if let Some(difference) = Remote::differ(b.run.remote.as_ref(), a.run.remote.as_ref()) {
         remarks.push(format!(
-            "the second run was made with another machine for the switch: {difference}"
+            "{other} was made with another machine for the switch: {difference}"
         ));
     }
     if a.run.profile != b.run.profile {
-        remarks.push(
-            "one run is quick and the other is full: durations differ, and with them what can be reached".to_owned(),
-        );
+        remarks.push(format!(
+            "{other} is not of the same profile, quick or full: durations differ, and with them what can be reached"
+        ));
     }
     if a.run.in_guest != b.run.in_guest {
-        remarks.push("one run was made in a virtual machine".to_owned());
+        remarks.push(format!("either the reference or {other} was made in a virtual machine"));
     }
     for (id, experiment) in &a.run.scenarios {
         match b.run.scenarios.get(id) {
-            None => remarks.push(format!("{id}: only in the first run")),
-            Some(other) if other.hash != experiment.hash => {
+            None => remarks.push(format!("{id}: not in {other}")),
+            Some(same) if same.hash != experiment.hash => {
                 remarks.push(format!(
-                    "{id}: its file is not the same in both runs; the first's is used"
+                    "{id}: its file in {other} is not the reference's, which is used"
                 ));
             }
             Some(_) => {}
         }
     }
-    remarks.extend(
-        b.run
-            .scenarios
-            .keys()
-            .filter(|id| !a.run.scenarios.contains_key(*id))
-            .map(|id| format!("{id}: only in the second run")),
-    );
+    let only = b.run.scenarios.keys().filter(|id| !a.run.scenarios.contains_key(*id));
+    remarks.extend(only.map(|id| format!("{id}: only in {other}")));
     for (name, description) in &a.run.systems {
-        if let Some(other) = b.run.systems.get(name).filter(|other| *other != description) {
-            remarks.push(format!("{name}: {description}; in the second run {other}"));
+        if let Some(differs) = b.run.systems.get(name).filter(|differs| *differs != description) {
+            remarks.push(format!("{name}: {description}; in {other} {differs}"));
         }
     }
     remarks
