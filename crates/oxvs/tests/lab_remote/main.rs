@@ -9,7 +9,7 @@ use lab::results::load;
 use machines::{SMALL, Two, measuring, remote};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
-use testkit::{eventually_within, skip};
+use testkit::{eventually_within, has_tool, skip};
 
 const TOOLS: [&str; 7] = ["ip", "tc", "ethtool", "unshare", "nsenter", "python3", "ping"];
 
@@ -87,10 +87,22 @@ fn what_needs_the_hosts_and_the_switch_on_one_machine_is_left_out_with_the_reaso
         "S3.match S5.cluster S1.mininet S5.failover S5.liveness --switch oxvs --switch mininet --budget 0.01 {wire}"
     ));
     assert!(output.status.success() || output.status.code() == Some(1), "{said}");
+    // What is left out for one reason is one line.
+    let [rules, hosts] = if has_tool("mn") && has_tool("ifconfig") {
+        [
+            "S3.match on mininet: OpenFlow does not reach",
+            "S1.mininet on mininet: Mininet's hosts",
+        ]
+    } else {
+        [
+            "S3.match on mininet, S1.mininet on mininet: ",
+            "S1.mininet on mininet: 192.0.2.2: Mininet ",
+        ]
+    };
     for expected in [
-        "S3.match on mininet: OpenFlow does not reach",
+        rules,
+        hosts,
         "S5.cluster on oxvs: a cluster's bridges",
-        "S1.mininet on mininet: Mininet's hosts",
         "S5.failover on oxvs: cables of another machine cannot be cut yet",
         "S5.liveness on oxvs: links of another machine",
     ] {
