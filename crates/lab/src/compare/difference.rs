@@ -28,8 +28,8 @@ pub(super) struct Standing {
     pub first: f64,
     /// The logarithm of the second, less that.
     pub difference: f64,
-    /// The squares of what the logarithms of the first's testbeds deviate from their mean, summed.
-    pub squares: f64,
+    /// The variance of those logarithms; 0 of one.
+    pub variance: f64,
     /// How many testbeds the first has.
     pub testbeds: f64,
 }
@@ -43,7 +43,7 @@ impl Standing {
         Some(Standing {
             first: first.mean(),
             difference: second - first.mean(),
-            squares: first.values().iter().map(|value| (value - first.mean()).powi(2)).sum(),
+            variance: first.deviation().powi(2),
             testbeds: first.n() as f64,
         })
     }
@@ -92,11 +92,12 @@ impl Difference {
     /// The probability of such a difference by chance, in either direction, and the 95 % interval
     /// of the ratio. The yardstick is for [`Difference::Standing`], with an error above 0.
     pub(super) fn judged(&self, yardstick: Option<Yardstick>, threshold: f64) -> (f64, Option<[f64; 2]>) {
-        if let Difference::Tested { above, below, interval } = self {
-            return ((2.0 * above.min(*below)).min(1.0), *interval);
-        }
-        let (Some(standing), Some(yardstick)) = (self.standing(), yardstick) else {
-            return (1.0, None);
+        let (standing, yardstick) = match (self, yardstick) {
+            (Difference::Tested { above, below, interval }, _) => {
+                return ((2.0 * above.min(*below)).min(1.0), *interval);
+            }
+            (Difference::Standing(Some(standing)), Some(yardstick)) => (standing, yardstick),
+            (Difference::Standing(_), _) => return (1.0, None),
         };
         let beyond = (standing.difference.abs() - (1.0 + threshold).ln()).max(0.0);
         let p = 2.0 * student(-beyond / yardstick.error, yardstick.freedom);

@@ -5,6 +5,7 @@ use super::Comparison;
 use super::difference::{Difference, Standing};
 use crate::stats::Series;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The noise of a difference of logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +52,11 @@ fn group(one: &Comparison) -> Group<'_> {
     (&one.system, &one.scenario, &one.metric)
 }
 
+/// The same, but of a kind of metric.
+fn kind(one: &Comparison) -> Group<'_> {
+    (&one.system, &one.scenario, one.kind())
+}
+
 /// What the testbeds of the reference differ by, in each group.
 ///
 /// After Smyth (2004, the moderated t statistic): the variance of a group is drawn towards what is
@@ -67,31 +73,21 @@ struct Noise {
 
 impl<'a> Testbeds<'a> {
     fn new(cells: impl Iterator<Item = (&'a Comparison, Standing)>) -> Testbeds<'a> {
-        // The squares of the deviations from the cells' means, summed, and their number less the
-        // means'.
+        // Variances times their degrees of freedom, summed, and these.
         let mut groups: BTreeMap<Group<'_>, (f64, f64)> = BTreeMap::new();
         for (one, standing) in cells {
             let (squares, freedom) = groups.entry(group(one)).or_default();
-            *squares += standing.squares;
+            *squares += standing.variance * (standing.testbeds - 1.0);
             *freedom += standing.testbeds - 1.0;
         }
         let noise = |(group, (squares, freedom)): (&Group<'a>, &(f64, f64))| {
             let others = groups.iter().filter(|(other, (squares, _))| {
                 *other != group && other.0 == group.0 && *squares > 0.0 // What is counted may not vary.
             });
-            let usual = Series::new(others.map(|(_, (squares, freedom))| squares / freedom / median(*freedom)));
-            let noise = if usual.n() < LEAST {
-                Noise {
-                    variance: squares / freedom,
-                    usual: 0.0,
-                }
-            } else {
-                Noise {
-                    variance: (squares + FREEDOM * usual.quantile(0.5)) / (freedom + FREEDOM),
-                    usual: FREEDOM,
-                }
-            };
-            (*group, noise)
+            let others = Series::new(others.map(|(_, (squares, freedom))| squares / freedom / median(*freedom)));
+            let usual = if others.n() < LEAST { 0.0 } else { FREEDOM };
+            let variance = (squares + usual * others.quantile(0.5)) / (freedom + usual);
+            (*group, Noise { variance, usual })
         };
         Testbeds(groups.iter().map(noise).collect())
     }
@@ -117,7 +113,7 @@ fn median(freedom: f64) -> f64 {
 ///
 /// Most pairs of cells differ by nothing but their testbeds, so the median deviation of all shows
 /// that, whatever a few cells that really differ do (Efron's empirical null).
-struct Cells<'a>(BTreeMap<(&'a str, &'a str, &'a str), f64>);
+struct Cells<'a>(BTreeMap<Group<'a>, f64>);
 
 impl<'a> Cells<'a> {
     /// The spread of all the system's cells, and no less than that of their own experiment's, and
@@ -131,23 +127,23 @@ impl<'a> Cells<'a> {
         };
         for (one, _) in &cells {
             let is_here = |other: &Comparison| other.system == one.system;
-            let key = (one.system.as_str(), one.scenario.as_str(), one.kind());
-            let Some(all) = of(LEAST, &is_here).filter(|_| !spreads.contains_key(&key)) else {
+            let Entry::Vacant(place) = spreads.entry(kind(one)) else {
+                continue;
+            };
+            let Some(all) = of(LEAST, &is_here) else {
                 continue;
             };
             let own = of(LEAST_ALIKE, &|other| is_here(other) && other.scenario == one.scenario);
             let alike = of(LEAST_ALIKE, &|other| is_here(other) && other.kind() == one.kind());
-            spreads.insert(key, all.max(own.unwrap_or(0.0)).max(alike.unwrap_or(0.0)));
+            place.insert(all.max(own.unwrap_or(0.0)).max(alike.unwrap_or(0.0)));
         }
         Cells(spreads)
     }
 
     fn yardstick(&self, one: &Comparison) -> Option<Yardstick> {
-        let error = *self.0.get(&(one.system.as_str(), one.scenario.as_str(), one.kind()))?;
-        Some(Yardstick {
-            error,
-            freedom: FREEDOM,
-        })
+        let freedom = FREEDOM;
+        let error = *self.0.get(&kind(one))?;
+        Some(Yardstick { error, freedom })
     }
 }
 
@@ -188,7 +184,7 @@ mod tests {
         let standing = Standing {
             first: 0.0,
             difference: 1.0,
-            squares: variance * (testbeds - 1.0),
+            variance,
             testbeds,
         };
         (one, Difference::Standing(Some(standing)))
