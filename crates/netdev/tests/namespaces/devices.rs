@@ -2,7 +2,7 @@
 //! process.
 
 use crate::lab::{Lab, Queues};
-use netdev::{Frame, Isolation, Kind, Spec, System, Tap};
+use netdev::{Frame, Isolation, Kind, Netdev, Spec, System, Tap};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use testkit::{Netns, eventually, skip};
@@ -184,8 +184,13 @@ fn holds_a_port_when_asked_to() {
     } else {
         Isolation::Auto
     };
-    let system = Arc::new(System::open(&name, isolation).unwrap());
-    let _port = Queues::open(system.clone());
+    let system = System::open(&name, isolation).unwrap();
+    // Processes that other tests start have the claims of their parent, until they are other
+    // programs.
+    let _receivers = eventually("nobody else has the port", || match system.open_rx() {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => None,
+        opened => Some(opened.unwrap()),
+    });
     println!("held by {:?}", system.isolated());
     std::thread::sleep(std::time::Duration::from_secs(60));
 }
@@ -204,7 +209,6 @@ fn a_killed_process_leaves_no_device_without_a_host_stack() {
             .env("OXVS_TEST_HOLD", "oxp1")
             .env("OXVS_TEST_ISOLATION", isolation)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut told = String::new();
