@@ -338,7 +338,19 @@ fn two_builds_run_in_turns_on_one_testbed_for_each_repetition() {
     let ab = ["ab", build, build, "small.toml", "--out", "out"];
     let (output, said) = done(
         dir.path(),
-        &[&ab[..], &["--repetitions", "2", "--junit", "junit.xml", "--all"]].concat(),
+        &[
+            &ab[..],
+            &[
+                "--repetitions",
+                "2",
+                "--factor",
+                "none",
+                "--junit",
+                "junit.xml",
+                "--all",
+            ],
+        ]
+        .concat(),
     );
     assert!(output.status.success(), "{said}");
     assert!(said.contains("0 of 4 comparisons differ"), "{said}");
@@ -360,6 +372,20 @@ fn two_builds_run_in_turns_on_one_testbed_for_each_repetition() {
     );
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the budget is spent after 8 of 16 samples"), "{said}");
+    let repeat = ["--repetitions", "2", "--factor", "1.1", "--threshold", "9"];
+    let (output, said) = done(dir.path(), &[&ab[..], &repeat].concat());
+    assert!(output.status.success(), "{said}");
+    let all = samples(dir.path());
+    let last = all.iter().map(|sample| sample.repetition).max();
+    assert!(last >= Some(3), "two repetitions do not exclude a tenth: {said}");
+    let (output, said) = done(
+        dir.path(),
+        &[&ab[..], &["--factor", "1.2", "--threshold", "30"]].concat(),
+    );
+    assert!(
+        output.status.code() == Some(1) && said.contains("--factor 1.2 must be more than 1.3"),
+        "{said}"
+    );
     let (output, said) = done(dir.path(), &["ab", build, "/bin/true", "small.toml", "--out", "other"]);
     assert!(output.status.code() == Some(1) && said.contains("/bin/true"), "{said}");
 }

@@ -1,6 +1,6 @@
 //! `oxvs lab compare`.
 
-use crate::compare::{Compared, Comparison, LEVEL, Size, Verdict, compare, junit};
+use crate::compare::{Compared, Comparison, Criterion, Size, Verdict, compare, inconclusive, junit};
 use crate::results::{Results, load};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -48,6 +48,9 @@ pub(super) struct Gate {
     junit: Option<PathBuf>,
 }
 
+/// Nobody wants to overlook that something is so many times worse.
+pub(super) const MUCH: f64 = 3.0;
+
 /// Exit status if something is worse.
 const WORSE: u8 = 3;
 
@@ -63,7 +66,15 @@ impl Compare {
         if reference.len() > 1 {
             self.check_that_runs_differ(&reference, &run)?;
         }
-        self.gate.tell(&reference, &run)
+        let criterion = Criterion::once(self.gate.threshold());
+        let compared = compare(&reference, &run, criterion);
+        let open = inconclusive(&compared, MUCH).count();
+        if open > 0 {
+            eprintln!(
+                "by {open} comparisons the run may be {MUCH} times worse, though it is not called worse; 'oxvs lab ab' repeats such cells"
+            );
+        }
+        self.gate.tell(&compared)
     }
 
     /// Equal runs would tell that nothing varies.
@@ -96,19 +107,23 @@ impl Gate {
         Ok(())
     }
 
-    /// Compares, prints, and says by its exit status whether something is worse.
+    /// The factor beyond which a difference is one, less 1.
+    pub(super) fn threshold(&self) -> f64 {
+        self.threshold / 100.0
+    }
+
+    /// Prints, and says by its exit status whether something is worse.
     ///
     /// # Errors
     /// The runs have nothing in common; the report cannot be written.
-    pub(super) fn tell(&self, reference: &[Results], b: &Results) -> Result<ExitCode> {
-        let compared = compare(reference, b, self.threshold / 100.0);
+    pub(super) fn tell(&self, compared: &Compared) -> Result<ExitCode> {
         if let Some(path) = &self.junit {
-            std::fs::write(path, junit(&compared)).with_context(|| path.display().to_string())?;
+            std::fs::write(path, junit(compared)).with_context(|| path.display().to_string())?;
         }
         if self.json {
-            mgmt::outln!("{}", serde_json::to_string_pretty(&compared)?);
+            mgmt::outln!("{}", serde_json::to_string_pretty(compared)?);
         } else {
-            mgmt::out!("{}", table(&compared, self.all));
+            mgmt::out!("{}", table(compared, self.all));
         }
         ensure!(!compared.comparisons.is_empty(), "the runs have nothing in common");
         let is_worse = |one: &Comparison| one.verdict == Some(Verdict::Worse);
@@ -165,7 +180,8 @@ fn table(compared: &Compared, all: bool) -> String {
     let n = compared.comparisons.len();
     let untold = compared.comparisons.iter().filter(|one| one.ratio.is_none()).count();
     out + &format!(
-        "{different} of {n} comparisons differ ({untold} cannot be told apart from chance: too few repetitions, or a 0; Holm's correction for {n} comparisons, level {LEVEL})\n"
+        "{different} of {n} comparisons differ ({untold} cannot be told apart from chance: too few repetitions, or a 0; Holm's correction for {n} comparisons, level {})\n",
+        compared.level
     )
 }
 
@@ -239,7 +255,9 @@ mod tests {
             corrected: 2e-6,
             delta: 1.0,
             size: Size::Large,
+            worst: Some(1.2),
             different: true,
+            better: None,
             verdict: Some(Verdict::Worse),
         };
         let same = Comparison {
@@ -251,6 +269,7 @@ mod tests {
         let compared = Compared {
             comparisons: vec![one, same],
             remarks: vec!["one run is quick".to_owned()],
+            level: 0.05,
         };
         let text = table(&compared, false);
         assert!(

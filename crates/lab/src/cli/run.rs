@@ -3,7 +3,7 @@
 use crate::bed::Tag;
 use crate::guest;
 use crate::results;
-use crate::run::{End, Options, Outcome, Stop, decisions, reasons, run, span};
+use crate::run::{End, Options, Outcome, Repeat, Stop, decisions, reasons, run, span};
 use crate::scenario::{Profile, Scenario, built_in, find};
 use crate::systems::remote;
 use anyhow::{Context, Result, bail, ensure};
@@ -94,7 +94,11 @@ impl Run {
             profile: if self.full { Profile::Full } else { Profile::Quick },
             out: out.clone(),
             budget: self.budget.map(|minutes| minutes * 60.0),
-            until_decided: self.until_decided,
+            repeat: if self.until_decided {
+                Repeat::Undecided
+            } else {
+                Repeat::No
+            },
             in_guest: self.inside,
             remote: self.remote(),
         };

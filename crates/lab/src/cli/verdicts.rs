@@ -1,11 +1,11 @@
 //! `oxvs lab calibrate --verdicts`.
 
 use super::run::scenarios;
-use crate::compare::{builds, compare, itself};
+use crate::compare::{Criterion, builds, compare, itself};
 use crate::findings::{Rates, decides, decides_table, rates_table, simulate};
 use crate::report::{POWER, RATES};
 use crate::results::load;
-use crate::run::{Builds, End, Options, Stop, run_turns};
+use crate::run::{Builds, End, Options, Repeat, Stop, run_turns};
 use crate::scenario::Profile;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
@@ -55,7 +55,7 @@ fn against_itself(budget: f64) -> Result<Rates> {
         profile: Profile::Quick,
         out: dir.path().join("run"),
         budget: Some(60.0 * budget),
-        until_decided: false,
+        repeat: Repeat::No,
         in_guest: false,
         remote: None,
     };
@@ -65,6 +65,6 @@ fn against_itself(budget: f64) -> Result<Rates> {
         bail!("interrupted");
     }
     let (a, b) = builds(&load(&options.out)?)?;
-    itself(&compare(&[a], &b, 0.0), EXPERIMENT)
+    itself(&compare(&[a], &b, Criterion::once(0.0)), EXPERIMENT)
         .with_context(|| format!("{budget} minutes are too short for two repetitions of {EXPERIMENT}"))
 }

@@ -1,110 +1,157 @@
 //! Whether two series differ, and by how much.
 //!
-//! With two testbeds or more on each side the testbeds' means are compared by Welch's test. One
-//! testbed tells nothing of others: see [`Yardstick`].
+//! With two testbeds or more on each side the testbeds' means are compared by Welch's test: their
+//! logarithms, because noise that is a factor has a long tail, which hides a difference of the
+//! means; or the means themselves where one is not positive. One testbed tells nothing of others:
+//! see [`Yardstick`].
 
 use super::yardstick::Yardstick;
-use crate::stats::{Contrast, Ratio, Repeated, Series, student};
-use distrs::StudentsT;
+use crate::stats::{Contrast, Ratio, Repeated, Series, quantile, student};
 
 /// How two cells differ.
 #[derive(Clone, Debug)]
 pub(super) enum Difference {
-    /// By the testbeds' means: the probabilities of chance that the second is as much larger, and
-    /// as much smaller.
-    Tested {
-        above: f64,
-        below: f64,
-        interval: Option<[f64; 2]>,
-    },
+    /// By two testbeds or more on each side.
+    Tested(Tested),
     /// One testbed on at least one side.
     Standing(Option<Standing>),
+}
+
+/// Testbeds beside testbeds.
+#[derive(Clone, Debug)]
+pub(super) struct Tested {
+    /// The probabilities of chance that the second is as much larger, and as much smaller.
+    above: f64,
+    below: f64,
+    spread: Spread,
+}
+
+/// What an interval of the ratio is taken from.
+#[derive(Clone, Debug)]
+enum Spread {
+    /// The logarithms of the second less those of the first.
+    Logarithms(Contrast),
+    /// Of the means; none where one is not positive.
+    Means(Option<Ratio>),
 }
 
 /// A testbed beside one or more, all with positive values.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
-    /// The mean of the logarithms of the first's testbeds.
-    pub first: f64,
-    /// The logarithm of the second, less that.
+    /// The logarithm of the second, less the mean of those of the first's testbeds.
     pub difference: f64,
-    /// The variance of those logarithms; 0 of one.
+    /// The variance of the first's logarithms; 0 of one.
     pub variance: f64,
     /// How many testbeds the first has.
     pub testbeds: f64,
 }
 
 impl Standing {
-    /// None where a value is not positive.
-    fn new(a: &Repeated, b: &Repeated) -> Option<Standing> {
-        let logarithm = |value: f64| (value > 0.0).then(|| value.ln());
-        let first: Option<Vec<f64>> = a.beds.values().iter().map(|value| logarithm(*value)).collect();
-        let (first, second) = (Series::new(first?), logarithm(b.all.mean())?);
-        Some(Standing {
-            first: first.mean(),
-            difference: second - first.mean(),
+    fn new([first, second]: [Series; 2]) -> Standing {
+        Standing {
+            difference: second.mean() - first.mean(),
             variance: first.deviation().powi(2),
             testbeds: first.n() as f64,
-        })
+        }
+    }
+}
+
+/// The logarithms of the testbeds' means; none where one is not positive.
+fn logarithms(a: &Repeated, b: &Repeated) -> Option<[Series; 2]> {
+    let of = |beds: &Series| {
+        let values = beds.values().iter().copied();
+        let all: Option<Vec<f64>> = values.map(|value| (value > 0.0).then(|| value.ln())).collect();
+        all.map(Series::new)
+    };
+    Some([of(&a.beds)?, of(&b.beds)?])
+}
+
+/// The means that are shown: the geometric ones of the testbeds, where all are positive.
+pub(super) fn means(a: &Repeated, b: &Repeated) -> [f64; 2] {
+    match logarithms(a, b) {
+        Some(both) => both.map(|one| one.mean().exp()),
+        None => [a.all.mean(), b.all.mean()],
     }
 }
 
 impl Difference {
     /// Of the second to the first. Only what goes beyond a factor of `1 + threshold` counts.
     pub(super) fn new(a: &Repeated, b: &Repeated, threshold: f64) -> Difference {
+        let logarithms = logarithms(a, b);
         if a.beds.n() < 2 || b.beds.n() < 2 {
-            return Difference::Standing(Standing::new(a, b));
+            return Difference::Standing(logarithms.map(Standing::new));
         }
-        let (a, b) = (&a.beds, &b.beds);
-        let (first, second) = (a.estimate(), b.estimate());
         let factor = 1.0 + threshold;
-        let test = |bound: f64| Contrast::sum([(1.0, second), (-bound, first)]);
-        let (up, down) = (test(factor), test(1.0 / factor));
-        let (above, below) = if up.is_constant() || down.is_constant() {
-            // Welch's test takes values without spread for certainty.
-            let p = permutations(a.n(), b.n()) / 2.0;
-            let one = |is_beyond: bool| if is_beyond { p } else { 1.0 };
-            (one(up.value > 0.0), one(down.value < 0.0))
-        } else {
-            (up.above(0.0), down.below(0.0))
+        let (mut above, mut below, spread) = match logarithms {
+            Some([first, second]) => {
+                let contrast = Contrast::sum([(1.0, second.estimate()), (-1.0, first.estimate())]);
+                let [above, below] = [contrast.above(factor.ln()), contrast.below(-factor.ln())];
+                (above, below, Spread::Logarithms(contrast))
+            }
+            None => {
+                let (first, second) = (a.beds.estimate(), b.beds.estimate());
+                let beyond = |bound: f64| Contrast::sum([(1.0, second), (-bound, first)]);
+                let [above, below] = [beyond(factor).above(0.0), beyond(1.0 / factor).below(0.0)];
+                (above, below, Spread::Means(Ratio::new(second, first)))
+            }
         };
-        let interval = Ratio::new(second, first).and_then(|ratio| ratio.interval(0.95));
-        Difference::Tested {
-            above,
-            below,
-            interval: interval.map(|interval| [interval.low, interval.high]),
+        if let (Some(first), Some(second)) = (constant(&a.beds), constant(&b.beds)) {
+            // Welch's test takes values without spread for certainty.
+            let p = permutations(a.beds.n(), b.beds.n()) / 2.0;
+            let one = |is_beyond: bool| if is_beyond { p } else { 1.0 };
+            (above, below) = (one(second > first * factor), one(second * factor < first));
         }
-    }
-
-    /// The first's mean: of its repetitions, or the geometric one of its testbeds.
-    pub(super) fn first(&self, a: &Series) -> f64 {
-        self.standing().map_or(a.mean(), |standing| standing.first.exp())
+        Difference::Tested(Tested { above, below, spread })
     }
 
     /// The one of [`Difference::Standing`], of positive values.
     pub(super) fn standing(&self) -> Option<Standing> {
         match self {
             Difference::Standing(standing) => *standing,
-            Difference::Tested { .. } => None,
+            Difference::Tested(_) => None,
         }
     }
 
-    /// The probability of such a difference by chance, in either direction, and the 95 % interval
-    /// of the ratio. The yardstick is for [`Difference::Standing`], with an error above 0.
-    pub(super) fn judged(&self, yardstick: Option<Yardstick>, threshold: f64) -> (f64, Option<[f64; 2]>) {
-        let (standing, yardstick) = match (self, yardstick) {
-            (Difference::Tested { above, below, interval }, _) => {
-                return ((2.0 * above.min(*below)).min(1.0), *interval);
+    /// The probability of such a difference by chance, in either direction. The yardstick is for
+    /// [`Difference::Standing`], with an error above 0.
+    pub(super) fn chance(&self, yardstick: Option<Yardstick>, threshold: f64) -> f64 {
+        match (self, yardstick) {
+            (Difference::Tested(tested), _) => (2.0 * tested.above.min(tested.below)).min(1.0),
+            (Difference::Standing(Some(standing)), Some(yardstick)) => {
+                let beyond = (standing.difference.abs() - (1.0 + threshold).ln()).max(0.0);
+                2.0 * student(-beyond / yardstick.error, yardstick.freedom)
             }
-            (Difference::Standing(Some(standing)), Some(yardstick)) => (standing, yardstick),
-            (Difference::Standing(_), _) => return (1.0, None),
-        };
-        let beyond = (standing.difference.abs() - (1.0 + threshold).ln()).max(0.0);
-        let p = 2.0 * student(-beyond / yardstick.error, yardstick.freedom);
-        let half = StudentsT::ppf(0.975, yardstick.freedom) * yardstick.error;
-        let interval = [standing.difference - half, standing.difference + half];
-        (p, Some(interval.map(f64::exp)))
+            (Difference::Standing(_), _) => 1.0,
+        }
     }
+
+    /// The interval of the ratio at this level; none where one is not positive, or nothing is known
+    /// of the spread.
+    pub(super) fn interval(&self, yardstick: Option<Yardstick>, level: f64) -> Option<[f64; 2]> {
+        match (self, yardstick) {
+            (Difference::Tested(tested), _) => match &tested.spread {
+                Spread::Logarithms(contrast) => {
+                    let interval = contrast.interval(level)?;
+                    Some([interval.low.exp(), interval.high.exp()])
+                }
+                Spread::Means(ratio) => {
+                    let interval = ratio.as_ref()?.interval(level)?;
+                    Some([interval.low, interval.high])
+                }
+            },
+            (Difference::Standing(Some(standing)), Some(yardstick)) => {
+                let half = quantile((1.0 + level) / 2.0, yardstick.freedom) * yardstick.error;
+                Some([standing.difference - half, standing.difference + half].map(f64::exp))
+            }
+            (Difference::Standing(_), _) => None,
+        }
+    }
+}
+
+/// The value that all are equal to.
+fn constant(series: &Series) -> Option<f64> {
+    let (first, others) = series.values().split_first()?;
+    others.iter().all(|value| value == first).then_some(*first)
 }
 
 /// The probability that all values of two series are on their own sides by chance.

@@ -12,10 +12,10 @@ mod itself;
 mod junit;
 mod yardstick;
 
-use crate::results::{Remote, Results, Sample};
+use crate::results::{Remote, Results, Run, Sample};
 use crate::scenario::{Better, Metric, Scenario};
 use crate::stats::{Repeated, Series};
-use difference::{Difference, delta};
+use difference::{Difference, delta, means};
 pub use itself::itself;
 pub use junit::junit;
 use serde::Serialize;
@@ -29,6 +29,8 @@ pub struct Compared {
     pub comparisons: Vec<Comparison>,
     /// Why the comparison should be taken with care.
     pub remarks: Vec<String>,
+    /// A corrected probability below this is no chance.
+    pub level: f64,
 }
 
 /// A metric of a cell on a system, in the reference and in the run.
@@ -44,7 +46,7 @@ pub struct Comparison {
     pub metric: String,
     /// Of the values that follow.
     pub unit: String,
-    /// The reference. Its mean is the geometric one of its testbeds where the run has one only.
+    /// The reference.
     pub a: Summary,
     /// The run.
     pub b: Summary,
@@ -59,8 +61,16 @@ pub struct Comparison {
     pub delta: f64,
     /// The size of the effect.
     pub size: Size,
-    /// It is no chance: `corrected` is under [`LEVEL`].
+    /// How many times worse the run may be: the confidence bound of the ratio on the side that is
+    /// worse, corrected for the number of comparisons. Values without spread are taken for certain.
+    /// None (in JSON also where there is no bound) where neither direction is better, a mean is not
+    /// positive, or nothing is known of the spread.
+    pub worst: Option<f64>,
+    /// It is no chance: `corrected` is under the level.
     pub different: bool,
+    /// Which values of the metric are better; none where neither are.
+    #[serde(skip)]
+    pub better: Option<Better>,
     /// Which way the difference goes; none where neither is better, or there is none.
     pub verdict: Option<Verdict>,
 }
@@ -70,9 +80,10 @@ pub struct Comparison {
 pub struct Summary {
     /// How many.
     pub n: usize,
-    /// Their mean.
+    /// Their mean: the geometric one of the testbeds, if all values compared with each other are
+    /// positive.
     pub mean: f64,
-    /// Their standard deviation.
+    /// The standard deviation of all values.
     pub deviation: f64,
 }
 
@@ -100,7 +111,7 @@ pub enum Verdict {
     Worse,
 }
 
-/// A corrected probability below this is no chance.
+/// The probability that equal runs are called different, by one or more of their comparisons.
 pub const LEVEL: f64 = 0.05;
 
 impl Comparison {
@@ -148,19 +159,59 @@ pub fn builds(both: &Results) -> anyhow::Result<(Results, Results)> {
     Ok((one("A")?, one("B")?))
 }
 
-/// Compares a run with the runs of a reference, one or more, each other than the rest. Differences
-/// up to a factor of `1 + threshold` are none.
-pub fn compare(reference: &[Results], b: &Results, threshold: f64) -> Compared {
+/// How often two builds are compared at most. The repetitions of a cell double after each of the
+/// looks but the last.
+pub const MOST_LOOKS: u32 = 4;
+
+/// What makes a difference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Criterion {
+    /// Up to a factor of `1 + threshold` there is none.
+    pub threshold: f64,
+    /// See [`LEVEL`], which it is where a run is compared once.
+    pub level: f64,
+}
+
+impl Criterion {
+    /// Of runs that are compared once.
+    pub fn once(threshold: f64) -> Criterion {
+        Criterion {
+            threshold,
+            level: LEVEL,
+        }
+    }
+
+    /// Of two builds in turns. Who looks several times to decide whether to go on has several
+    /// chances to err, so each look has its part of the level.
+    pub fn of(run: &Run, threshold: f64) -> Criterion {
+        let looks = if run.looks == 0 { 1 } else { MOST_LOOKS };
+        Criterion {
+            threshold,
+            level: LEVEL / f64::from(looks),
+        }
+    }
+}
+
+/// Compares a run with the runs of a reference, one or more, each other than the rest.
+pub fn compare(reference: &[Results], b: &Results, criterion: Criterion) -> Compared {
     let mut comparisons = Vec::new();
     let mut differences = Vec::new();
     let mut remarks = Vec::new();
+    let level = criterion.level;
     let Some((a, others)) = reference.split_first() else {
-        return Compared { comparisons, remarks };
+        return Compared {
+            comparisons,
+            remarks,
+            level,
+        };
     };
     for (number, other) in (2..).zip(others) {
         remarks.extend(unlike(a, other, &format!("run {number} of the reference")));
     }
     remarks.extend(unlike(a, b, "the compared run"));
+    let is_alone = |id: &&String| !reference.iter().any(|run| run.run.scenarios.contains_key(*id));
+    let alone = b.run.scenarios.keys().filter(is_alone);
+    remarks.extend(alone.map(|id| format!("{id}: only in the compared run")));
     let (in_a, in_b) = (cells(reference), cells(std::slice::from_ref(b)));
     let mut experiments = BTreeMap::new();
     for run in reference.iter().rev() {
@@ -188,18 +239,19 @@ pub fn compare(reference: &[Results], b: &Results, threshold: f64) -> Compared {
             for metric in &scenario.metrics {
                 let (first, second) = (repeated(&first, metric), repeated(second, metric));
                 if first.all.n() > 0 && second.all.n() > 0 {
-                    let difference = Difference::new(&first, &second, threshold);
-                    let mean = difference.first(&first.all);
-                    let cell = (id.as_str(), *system, *at);
-                    comparisons.push(comparison(cell, metric, (mean, &first.all), &second.all));
-                    differences.push(difference);
+                    differences.push(Difference::new(&first, &second, criterion.threshold));
+                    comparisons.push(comparison((id, system, at), metric, &first, &second));
                 }
             }
         }
     }
-    judge(&mut comparisons, &differences, threshold);
-    correct(&mut comparisons);
-    Compared { comparisons, remarks }
+    judge(&mut comparisons, &differences, criterion);
+    correct(&mut comparisons, level);
+    Compared {
+        comparisons,
+        remarks,
+        level,
+    }
 }
 
 fn repeated(samples: &[(usize, &Sample)], metric: &Metric) -> Repeated {
@@ -213,17 +265,18 @@ fn repeated(samples: &[(usize, &Sample)], metric: &Metric) -> Repeated {
 fn comparison(
     (scenario, system, at): (&str, &str, &BTreeMap<String, String>),
     metric: &Metric,
-    (mean, a): (f64, &Series),
-    b: &Series,
+    a: &Repeated,
+    b: &Repeated,
 ) -> Comparison {
-    let delta = delta(a, b);
+    let delta = delta(&a.all, &b.all);
+    let [first, second] = means(a, b);
     let size = match delta.abs() {
         ..=0.147 => Size::Negligible,
         ..=0.33 => Size::Small,
         ..=0.474 => Size::Medium,
         _ => Size::Large,
     };
-    let verdict = metric.better.map(|better| match (better, b.mean() > mean) {
+    let verdict = metric.better.map(|better| match (better, second > first) {
         (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
         (Better::Higher, false) | (Better::Lower, true) => Verdict::Worse,
     });
@@ -233,33 +286,52 @@ fn comparison(
         at: at.clone(),
         metric: metric.name.clone(),
         unit: metric.unit.clone(),
-        a: Summary { mean, ..summary(a) },
-        b: summary(b),
+        a: summary(&a.all, first),
+        b: summary(&b.all, second),
         ratio: None,
         p: 1.0,
         corrected: 1.0,
         delta,
         size,
+        worst: None,
         different: false,
+        better: metric.better,
         verdict,
     }
 }
 
 /// Probabilities and intervals.
-fn judge(comparisons: &mut [Comparison], differences: &[Difference], threshold: f64) {
+fn judge(comparisons: &mut [Comparison], differences: &[Difference], criterion: Criterion) {
     let yardsticks = yardsticks(comparisons, differences);
+    let all = comparisons.len() as f64;
     for ((one, difference), yardstick) in comparisons.iter_mut().zip(differences).zip(yardsticks) {
-        let (p, interval) = difference.judged(yardstick, threshold);
-        one.p = p;
-        one.ratio = interval
+        one.p = difference.chance(yardstick, criterion.threshold);
+        one.ratio = difference
+            .interval(yardstick, 0.95)
             .filter(|_| one.a.mean > 0.0)
             .map(|[low, high]| [one.b.mean / one.a.mean, low, high]);
+        // A bound on one side has all of the level.
+        let widest = difference.interval(yardstick, 1.0 - 2.0 * criterion.level / all);
+        one.worst = widest.zip(one.better).map(|([low, high], better)| match better {
+            Better::Lower => high,
+            Better::Higher => 1.0 / low,
+        });
     }
+}
+
+/// The comparisons by which the run may be `factor` times worse and is not called worse. Those with
+/// a mean of 0 are none: it has no ratio.
+pub fn inconclusive(compared: &Compared, factor: f64) -> impl Iterator<Item = &Comparison> {
+    let is_open = move |one: &&Comparison| {
+        let has_worse = one.better.is_some() && one.a.mean > 0.0 && one.b.mean > 0.0;
+        has_worse && one.verdict != Some(Verdict::Worse) && one.worst.is_none_or(|worst| worst >= factor)
+    };
+    compared.comparisons.iter().filter(is_open)
 }
 
 /// Holm's method: the smallest probability counts as often as there are comparisons, the next once
 /// less, and none less than the one before.
-fn correct(comparisons: &mut [Comparison]) {
+fn correct(comparisons: &mut [Comparison], level: f64) {
     let mut order: Vec<usize> = (0..comparisons.len()).collect();
     order.sort_by(|a, b| comparisons[*a].p.total_cmp(&comparisons[*b].p));
     let (mut least, all) = (0.0_f64, comparisons.len());
@@ -267,17 +339,17 @@ fn correct(comparisons: &mut [Comparison]) {
         let one = &mut comparisons[number];
         least = least.max((one.p * (all - place) as f64).min(1.0));
         one.corrected = least;
-        one.different = least < LEVEL;
+        one.different = least < level;
         if !one.different {
             one.verdict = None;
         }
     }
 }
 
-fn summary(series: &Series) -> Summary {
+fn summary(series: &Series, mean: f64) -> Summary {
     Summary {
         n: series.n(),
-        mean: series.mean(),
+        mean,
         deviation: series.deviation(),
     }
 }
@@ -327,8 +399,6 @@ fn unlike(a: &Results, b: &Results, other: &str) -> Vec<String> {
             Some(_) => {}
         }
     }
-    let only = b.run.scenarios.keys().filter(|id| !a.run.scenarios.contains_key(*id));
-    remarks.extend(only.map(|id| format!("{id}: only in {other}")));
     for (name, description) in &a.run.systems {
         if let Some(differs) = b.run.systems.get(name).filter(|differs| *differs != description) {
             remarks.push(format!("{name}: {description}; in {other} {differs}"));

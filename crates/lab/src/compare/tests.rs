@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use testkit::Rng;
 
 fn pair(a: &Results, b: &Results, threshold: f64) -> Compared {
-    compare(std::slice::from_ref(a), b, threshold)
+    compare(std::slice::from_ref(a), b, Criterion::once(threshold))
 }
 
 /// Close to a normal distribution: a sum of twelve.
@@ -102,6 +102,27 @@ fn counts_that_never_vary_are_no_certainty_when_there_are_two_of_them() {
 }
 
 #[test]
+fn equal_values_do_not_differ_because_one_run_has_more_of_them() {
+    for value in [7.0, 10.0, 0.1] {
+        for (first, second) in [(12, 11), (5, 6), (11, 12)] {
+            let compared = pair(&results(first, |_| value), &results(second, |_| value), 0.0);
+            assert!(
+                compared.comparisons.iter().all(|one| one.p == 1.0),
+                "{value} {first} {second}"
+            );
+        }
+    }
+}
+
+#[test]
+fn one_testbed_tells_nothing_of_a_factor_and_a_mean_of_0_has_none() {
+    let alone = pair(&results(1, |_| 5.0), &results(1, |_| 5.0), 0.0);
+    assert_eq!(inconclusive(&alone, 3.0).count(), alone.comparisons.len());
+    let zeros = pair(&results(1, |_| 0.0), &results(1, |_| 0.0), 0.0);
+    assert_eq!(inconclusive(&zeros, 3.0).count(), 0);
+}
+
+#[test]
 fn a_difference_is_found_where_it_is_with_its_direction_and_size() {
     let mut random = Rng::new(3);
     let a = results(10, |_| value(&mut random, 100.0));
@@ -138,7 +159,7 @@ fn holms_corrections_grow_with_the_probabilities_and_their_number() {
     for (one, p) in compared.iter_mut().zip([0.01, 0.04, 0.03, 0.005]) {
         one.p = p;
     }
-    correct(&mut compared);
+    correct(&mut compared, LEVEL);
     let corrected: Vec<f64> = compared.iter().map(|one| one.corrected).collect();
     assert_eq!(corrected, [0.03, 0.06, 0.06, 0.02]);
 }
@@ -271,10 +292,10 @@ fn found(references: usize) -> (usize, usize, usize) {
     let (mut found, mut wrong, mut all) = (0, 0, 0);
     for _ in 0..20 {
         let reference: Vec<Results> = (0..references).map(|_| noisy(&mut random, 1.0)).collect();
-        let slow = compare(&reference, &noisy(&mut random, 3.0), 0.0).comparisons;
+        let slow = compare(&reference, &noisy(&mut random, 3.0), Criterion::once(0.0)).comparisons;
         let is_hit = |one: &Comparison| one.scenario == first().id && one.verdict == Some(Verdict::Worse);
         found += usize::from(slow.iter().any(is_hit));
-        let equal = compare(&reference, &noisy(&mut random, 1.0), 0.0).comparisons;
+        let equal = compare(&reference, &noisy(&mut random, 1.0), Criterion::once(0.0)).comparisons;
         wrong += equal.iter().filter(|one| one.different).count();
         all += equal.len();
     }
@@ -297,13 +318,13 @@ fn the_ratio_to_several_runs_is_to_their_geometric_mean() {
         run.samples.iter_mut().for_each(|sample| sample.testbed = 1);
         run
     };
-    let compared = compare(&[of(50.0), of(200.0)], &of(200.0), 0.0);
+    let compared = compare(&[of(50.0), of(200.0)], &of(200.0), Criterion::once(0.0));
     for one in &compared.comparisons {
         let [ratio, low, high] = one.ratio.unwrap();
         assert!((ratio - 2.0).abs() < 1e-9 && low < 1.0 && high > 4.0, "{one:?}");
         assert!((one.a.mean - 100.0).abs() < 1e-9 && !one.different, "{one:?}");
     }
-    let with_zero = compare(&[of(0.0), of(200.0)], &of(200.0), 0.0);
+    let with_zero = compare(&[of(0.0), of(200.0)], &of(200.0), Criterion::once(0.0));
     assert!(
         with_zero
             .comparisons
@@ -317,12 +338,81 @@ fn runs_of_the_reference_that_are_unlike_are_named() {
     let a = results(2, |_| 1.0);
     let mut other = a.clone();
     other.run.machine.kernel = "other".to_owned();
-    let remarks = compare(&[a.clone(), other], &a, 0.0).remarks;
+    let remarks = compare(&[a.clone(), other], &a, Criterion::once(0.0)).remarks;
     assert!(
         remarks.len() == 1 && remarks[0].starts_with("run 2 of the reference was made on another machine"),
         "{remarks:?}"
     );
-    assert_eq!(compare(&[], &a, 0.0).comparisons, []);
+    assert_eq!(compare(&[], &a, Criterion::once(0.0)).comparisons, []);
+}
+
+/// `repetitions` values whose logarithms vary by 0.7, with the median 100 or thrice that.
+fn heavy(random: &mut Rng, repetitions: u32, factor: f64) -> Results {
+    results(repetitions, |sample| {
+        let factor = if sample.system == "oxvs" { factor } else { 1.0 };
+        100.0 * factor * (0.7 * value(random, 0.0)).exp()
+    })
+}
+
+#[test]
+fn noise_that_is_a_factor_does_not_hide_a_factor_from_many_repetitions() {
+    let mut random = Rng::new(12);
+    let (mut found, mut wrong, mut all) = (0, 0, 0);
+    for _ in 0..4 {
+        let a = heavy(&mut random, 32, 1.0);
+        let compared = pair(&a, &heavy(&mut random, 32, 3.0), 0.0);
+        for one in &compared.comparisons {
+            let is_worse = one.verdict == Some(Verdict::Worse);
+            if one.system == "oxvs" {
+                all += 1;
+                found += usize::from(is_worse);
+            } else {
+                wrong += usize::from(one.different);
+            }
+        }
+    }
+    assert!(found * 100 >= all * 95, "{found} of {all}");
+    assert!(wrong <= 1, "{wrong} of {all}");
+}
+
+#[test]
+fn what_neither_finds_nor_excludes_a_factor_is_inconclusive() {
+    let mut random = Rng::new(13);
+    for (repetitions, is_open) in [(4, true), (64, false)] {
+        let a = heavy(&mut random, repetitions, 1.0);
+        let compared = pair(&a, &heavy(&mut random, repetitions, 1.0), 0.0);
+        let all = compared.comparisons.len();
+        let open = inconclusive(&compared, 3.0).count();
+        assert!(if is_open { open * 10 > all * 9 } else { open == 0 }, "{open} of {all}");
+        // All together are as seldom beyond these ends as the level says.
+        assert!(compared.comparisons.iter().all(|one| one.worst.unwrap() > 1.0));
+        let found = pair(&a, &heavy(&mut random, repetitions, 1e9), 0.0);
+        let oxvs = inconclusive(&found, 3.0).filter(|one| one.system == "oxvs");
+        assert_eq!(oxvs.count(), 0, "it is found");
+    }
+}
+
+#[test]
+fn the_worst_that_may_be_is_the_end_of_the_interval_where_values_are_not_good() {
+    let testbeds = |factor: f64| Repeated::new((0..4).map(|bed| (bed, factor * 1.1_f64.powi(bed))));
+    let difference = Difference::new(&testbeds(1.0), &testbeds(2.0), 0.0);
+    let [low, high] = difference.interval(None, 1.0 - 2.0 * LEVEL).unwrap();
+    assert!(
+        (low * high).sqrt() > 1.999 && (low * high).sqrt() < 2.001,
+        "{low} {high}"
+    );
+    let mut one = pair(&results(1, |_| 1.0), &results(1, |_| 1.0), 0.0)
+        .comparisons
+        .swap_remove(0);
+    for (better, worst) in [(Better::Lower, high), (Better::Higher, 1.0 / low)] {
+        one.better = Some(better);
+        judge(
+            std::slice::from_mut(&mut one),
+            std::slice::from_ref(&difference),
+            Criterion::once(0.0),
+        );
+        assert_eq!(one.worst, Some(worst));
+    }
 }
 
 #[test]

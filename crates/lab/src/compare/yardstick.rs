@@ -178,11 +178,12 @@ mod tests {
             corrected: 1.0,
             delta: 0.0,
             size: Size::Large,
+            worst: None,
             different: false,
+            better: None,
             verdict: None,
         };
         let standing = Standing {
-            first: 0.0,
             difference: 1.0,
             variance,
             testbeds,

@@ -39,6 +39,9 @@ pub struct Run {
     pub scenarios: BTreeMap<String, Experiment>,
     /// Each time that `oxvs lab run` worked on it, in order.
     pub invocations: Vec<Invocation>,
+    /// How often two builds were compared to decide what to repeat; 0 of other runs.
+    #[serde(default)]
+    pub looks: u32,
 }
 
 /// Format of a run's directory.
@@ -57,6 +60,7 @@ impl Run {
             systems: BTreeMap::new(),
             scenarios: BTreeMap::new(),
             invocations: Vec::new(),
+            looks: 0,
         }
     }
 }
@@ -105,6 +109,9 @@ pub struct Experiment {
     /// How often its verdicts were looked at, to decide whether to go on (`--until-decided`).
     #[serde(default)]
     pub looks: u32,
+    /// How often cells are measured that are measured more often than others, by their numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub repeated: BTreeMap<usize, u32>,
     /// The systems that were chosen for it, each with the number of its samples. Empty: the run is
     /// of a version that did not record it.
     #[serde(default)]
@@ -127,6 +134,7 @@ impl Experiment {
             hash: hex(&hash),
             samples,
             looks: 0,
+            repeated: BTreeMap::new(),
             chosen: BTreeMap::new(),
         }
     }

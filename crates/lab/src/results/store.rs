@@ -215,6 +215,7 @@ impl Store {
     pub fn enter(&mut self, id: &str, mut experiment: Experiment) -> Result<()> {
         if let Some(old) = self.run.scenarios.get(id) {
             experiment.looks = old.looks;
+            experiment.repeated.clone_from(&old.repeated);
             ensure!(
                 old.hash == experiment.hash,
                 "{}: has samples of another '{id}' (its file has changed since): name another directory with --out, or restore the file",

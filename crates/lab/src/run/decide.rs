@@ -173,6 +173,7 @@ mod tests {
             id: scenario.id.clone(),
             cells: scenario.cells(Profile::Full).to_vec(),
             repetitions: 2,
+            repeated: Default::default(),
             rebuilds: false,
             systems: Vec::new(),
         }];

@@ -128,7 +128,12 @@ impl Engine<'_> {
         let wanted: u64 = self
             .jobs
             .iter()
-            .map(|job| u64::from(job.repetitions) * job.systems.iter().map(|s| s.cells.len() as u64).sum::<u64>())
+            .map(|job| {
+                job.systems
+                    .iter()
+                    .map(|s| job.samples_of(s.cells.iter().copied()))
+                    .sum::<u64>()
+            })
             .sum();
         let mut course = self.course();
         let mut outcome = Outcome {

@@ -3,12 +3,14 @@
 //! `plan` is the order, `engine` goes through it and records, `stage` is the machine with its
 //! testbeds; `cpu` and `ledger` attribute processor time and losses; `observe` measures
 //! everything except flows, `series` what happens during them. `decide` says which experiments
-//! need more repetitions, `turns` runs two builds of the switch in turns.
+//! need more repetitions, `turns` runs two builds of the switch in turns, `inconclusive`
+//! says which of their cells need more.
 
 mod controls;
 mod cpu;
 mod decide;
 mod engine;
+mod inconclusive;
 mod ledger;
 mod observe;
 mod plan;
@@ -52,12 +54,29 @@ pub struct Options {
     pub out: PathBuf,
     /// Seconds.
     pub budget: Option<f64>,
-    /// Repeat what the verdicts need until they are decided, twice as often each time.
-    pub until_decided: bool,
+    /// What is repeated after all repetitions.
+    pub repeat: Repeat,
     /// This is a virtual machine of the laboratory's own.
     pub in_guest: bool,
     /// The machine that the switches run on; none: this one.
     pub remote: Option<remote::Options>,
+}
+
+/// What is repeated after all repetitions, twice as often each time, each time on a testbed of its
+/// own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Repeat {
+    /// Nothing.
+    No,
+    /// Experiments whose verdicts are undecided.
+    Undecided,
+    /// Cells of two builds in which the second may be so many times worse and is not called worse.
+    Inconclusive {
+        /// So many times.
+        factor: f64,
+        /// See [`Criterion`](crate::compare::Criterion).
+        threshold: f64,
+    },
 }
 
 /// Runs everything without a sample.
@@ -121,8 +140,10 @@ fn go(
 ) -> Result<Outcome> {
     let awake = Awake::begin().context("the processors cannot be kept awake")?;
     let mut progress = Progress::new();
-    if options.until_decided {
-        decide::begin(&mut jobs, store)?;
+    match options.repeat {
+        Repeat::No => {}
+        Repeat::Undecided => decide::begin(&mut jobs, store)?,
+        Repeat::Inconclusive { .. } => inconclusive::begin(&mut jobs, store)?,
     }
     let outcome = loop {
         let outcome = Engine {
@@ -136,7 +157,15 @@ fn go(
         }
         .run();
         let complete = matches!(&outcome, Ok(outcome) if outcome.end == End::Complete);
-        if !complete || !options.until_decided || !decide::repeat(&mut jobs, &options.scenarios, store)? {
+        if !complete {
+            break outcome;
+        }
+        let goes_on = match options.repeat {
+            Repeat::No => false,
+            Repeat::Undecided => decide::repeat(&mut jobs, &options.scenarios, store)?,
+            Repeat::Inconclusive { factor, threshold } => inconclusive::repeat(&mut jobs, factor, threshold, store)?,
+        };
+        if !goes_on {
             break outcome;
         }
     };
@@ -166,8 +195,10 @@ fn go(
 fn enter(store: &mut Store, options: &Options, systems: &[Box<dyn System>], chosen: &select::Chosen) -> Result<()> {
     for (scenario, job) in options.scenarios.iter().zip(&chosen.jobs) {
         let mut experiment = Experiment::new(&scenario.file, &scenario.source, job.samples());
-        let samples = |cells: &[usize]| cells.len() as u64 * u64::from(job.repetitions);
-        let chosen = job.systems.iter().map(|one| (one.name.clone(), samples(&one.cells)));
+        let chosen = job
+            .systems
+            .iter()
+            .map(|one| (one.name.clone(), job.samples_of(one.cells.iter().copied())));
         experiment.chosen = chosen.collect();
         store.enter(&job.id, experiment)?;
     }

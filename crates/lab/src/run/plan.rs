@@ -9,6 +9,7 @@
 use crate::scenario::Cell;
 use crate::stats::SplitMix;
 use crate::topology::Topology;
+use std::collections::BTreeMap;
 
 /// A scenario as it is to be run.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Job {
     pub(crate) cells: Vec<Cell>,
     /// How often each.
     pub(crate) repetitions: u32,
+    /// How often those cells that are measured more often; only with `rebuilds`.
+    pub(crate) repeated: BTreeMap<usize, u32>,
     /// Each repetition has a testbed of its own.
     pub(crate) rebuilds: bool,
     /// Names of the systems, with those cells that each cannot run.
@@ -66,9 +69,20 @@ impl Job {
             .collect()
     }
 
+    /// How often a cell.
+    pub(crate) fn repetitions_of(&self, cell: usize) -> u32 {
+        let repeated = self.repeated.get(&cell).copied().unwrap_or(0);
+        repeated.max(self.repetitions)
+    }
+
     /// How many samples of each system, at most.
     pub(crate) fn samples(&self) -> u64 {
-        self.cells.len() as u64 * u64::from(self.repetitions)
+        self.samples_of(0..self.cells.len())
+    }
+
+    /// How many samples of a system that runs these cells.
+    pub(crate) fn samples_of(&self, cells: impl IntoIterator<Item = usize>) -> u64 {
+        cells.into_iter().map(|cell| u64::from(self.repetitions_of(cell))).sum()
     }
 }
 
@@ -78,11 +92,12 @@ pub(crate) fn blocks(jobs: &[Job], seed: u64) -> Vec<Block> {
     for (number, job) in jobs.iter().enumerate() {
         let beds = job.beds();
         let step = if job.rebuilds { 1 } else { job.repetitions.max(1) };
-        for first in (0..job.repetitions).step_by(step as usize) {
+        let most = job.repeated.values().copied().fold(job.repetitions, u32::max);
+        for first in (0..most).step_by(step as usize) {
             let mut random = SplitMix(seed ^ mix(&job.id, first));
             let mut blocks: Vec<Block> = Vec::new();
             for system in &job.systems {
-                for cell in &system.cells {
+                for cell in system.cells.iter().filter(|cell| first < job.repetitions_of(**cell)) {
                     let (bed, name) = (beds[*cell], &system.name);
                     match blocks
                         .iter_mut()

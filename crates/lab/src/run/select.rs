@@ -5,7 +5,7 @@ use crate::results::Skipped;
 use crate::scenario::{Cell, Profile, Scenario};
 use crate::systems::System;
 use anyhow::{Result, bail};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The cells to run, and those that cannot run.
 pub(crate) struct Chosen {
@@ -48,6 +48,7 @@ pub(crate) fn choose(
         let mut job = Job {
             id: scenario.id.clone(),
             repetitions: scenario.pace(profile).repetitions,
+            repeated: BTreeMap::new(),
             rebuilds: profile.rebuilds(),
             systems: Vec::new(),
             cells,

@@ -6,6 +6,7 @@
 
 use super::observed::{Observed, spread};
 use distrs::{Normal, StudentsT};
+use statrs::function::beta::beta_reg;
 
 /// An estimate of the mean of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -296,13 +297,13 @@ impl Contrast {
 
 /// The probability that Student's statistic with so many degrees of freedom is at most `t`.
 pub(crate) fn student(t: f64, freedom: f64) -> f64 {
-    // For whole degrees of freedom `distrs` sums a series with a counter of one byte, which is too
-    // small from 10 on. Its other series, for fractions, is as good there.
-    let beside = if freedom > 9.0 { 1e-9 } else { 0.0 };
-    StudentsT::cdf(t, freedom + beside)
+    // Not `StudentsT::cdf` of `distrs`: its series ends too early, so that chances are up to tens
+    // of times too small with few degrees of freedom.
+    let tail = beta_reg(freedom / 2.0, 0.5, freedom / (freedom + t * t)) / 2.0;
+    if t < 0.0 { tail } else { 1.0 - tail }
 }
 
-fn quantile(probability: f64, freedom: f64) -> f64 {
+pub(crate) fn quantile(probability: f64, freedom: f64) -> f64 {
     if freedom.is_finite() {
         StudentsT::ppf(probability, freedom)
     } else {
@@ -457,6 +458,30 @@ mod tests {
                 far.is_sorted_by(|near, far| near >= far && *far >= 0.0),
                 "{freedom} {far:?}"
             );
+        }
+    }
+
+    #[test]
+    fn quantiles_far_out_are_those_of_the_distribution() {
+        // Printed quantiles.
+        let printed = [
+            (1.0, 1e-3, 318.309),
+            (2.0, 1e-3, 22.327),
+            (2.0, 1e-4, 70.700),
+            (5.0, 1e-4, 9.678),
+            (10.0, 1e-4, 5.694),
+            (30.0, 5e-4, 3.646),
+            (120.0, 5e-4, 3.3735),
+        ];
+        for (freedom, tail, t) in printed {
+            let chance = student(-t, freedom);
+            assert!((chance / tail - 1.0).abs() < 2e-3, "{freedom} {tail}: {chance}");
+        }
+        for freedom in [1.5, 2.1, 5.3, 6.0, 9.0, 10.0, 14.7, 30.0, 62.5, 126.0] {
+            for tail in [1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7] {
+                let back = student(-quantile(1.0 - tail, freedom), freedom);
+                assert!((back / tail - 1.0).abs() < 0.03, "{freedom} {tail}: {back}");
+            }
         }
     }
 

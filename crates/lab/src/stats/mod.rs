@@ -11,8 +11,8 @@ mod observed;
 mod series;
 mod share;
 
-pub(crate) use estimate::student;
 pub use estimate::{Contrast, Estimate, Interval, Ratio};
+pub(crate) use estimate::{quantile, student};
 pub use observed::Observed;
 pub(crate) use series::SplitMix;
 pub use series::{Repeated, Series};

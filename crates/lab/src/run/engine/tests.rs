@@ -127,6 +127,7 @@ fn job(id: &str, repetitions: u32) -> Job {
     Job {
         id: id.to_owned(),
         repetitions,
+        repeated: Default::default(),
         rebuilds: true,
         systems: systems.to_vec(),
         cells: cells.clone(),
@@ -231,6 +232,28 @@ fn every_cell_is_run_on_every_system_as_often_as_asked() {
         text.contains("# bed a\nset up bridge\n") && text.contains("# bed b\nset up bridge\n"),
         "{text}"
     );
+}
+
+#[test]
+fn a_cell_can_be_repeated_more_often_than_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = Job {
+        repeated: [(1, 4)].into(),
+        ..job("S0.x", 2)
+    };
+    let (outcome, results) = go(dir.path(), std::slice::from_ref(&job), &Imitation::default(), None);
+    assert_eq!((outcome.wanted, outcome.samples, job.samples()), (28, 28, 14));
+    for (number, cell) in job.cells.iter().enumerate() {
+        let of = |sample: &&Sample| sample.at == cell.at && sample.system == "oxvs";
+        let repetitions: Vec<u32> = results
+            .samples
+            .iter()
+            .filter(of)
+            .map(|sample| sample.repetition)
+            .collect();
+        let wanted = if number == 1 { 4 } else { 2 };
+        assert_eq!(repetitions, Vec::from_iter(0..wanted), "cell {number}");
+    }
 }
 
 #[test]
