@@ -107,6 +107,10 @@ enum Command {
         /// all
         #[arg(long, value_name = "MINUTES", default_value_t = 3.0, requires = "verdicts")]
         budget: f64,
+        /// Also say what `--full` decides with the noise that this run found: the directory of a
+        /// run with several testbeds for each cell, as of `ab`
+        #[arg(long, value_name = "DIR", requires = "verdicts")]
+        noise: Option<PathBuf>,
     },
     /// Run a command in a virtual machine with Debian's cloud kernel, for features that this
     /// machine's kernel lacks
@@ -169,7 +173,8 @@ pub fn main(args: &mut dyn Iterator<Item = OsString>) -> ExitCode {
             verdicts: true,
             runs,
             budget,
-        } => verdicts::run(out.as_deref(), runs, budget),
+            noise,
+        } => verdicts::run(out.as_deref(), runs, budget, noise.as_deref()),
         Command::Calibrate { out, .. } => calibrate(out.as_deref()),
         Command::Guest(guest) => return guest.run(),
         Command::Agent => crate::traffic::agent::main(std::io::stdin(), std::io::stdout()),

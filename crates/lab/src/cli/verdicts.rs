@@ -2,7 +2,7 @@
 
 use super::run::scenarios;
 use crate::compare::{Criterion, builds, compare, itself};
-use crate::findings::{Rates, decides, decides_table, rates_table, simulate};
+use crate::findings::{Noise, Rates, decides, decides_table, rates_table, simulate};
 use crate::report::{POWER, RATES};
 use crate::results::load;
 use crate::run::{Builds, End, Options, Repeat, Stop, run_turns};
@@ -23,9 +23,10 @@ const REPETITIONS: u32 = 10;
 /// keeps that for a run's report.
 ///
 /// # Errors
-/// A budget that is none, a failed run, files that cannot be written.
-pub(super) fn run(out: Option<&Path>, runs: u32, budget: f64) -> Result<()> {
+/// A budget that is none, a failed run, a `noise` that is no run, files that cannot be written.
+pub(super) fn run(out: Option<&Path>, runs: u32, budget: f64, noise: Option<&Path>) -> Result<()> {
     ensure!(budget.is_finite() && budget >= 0.0, "--budget wants minutes, 0 or more");
+    let noise = noise.map(load).transpose()?.map(|results| Noise::of(&results));
     let mut rates = simulate(runs, SEED);
     if budget > 0.0 && !rustix::process::geteuid().is_root() {
         eprintln!("A against A is left out: a run needs root");
@@ -33,7 +34,7 @@ pub(super) fn run(out: Option<&Path>, runs: u32, budget: f64) -> Result<()> {
         rates.push(against_itself(budget)?);
     }
     mgmt::out!("{}\n", rates_table(&rates));
-    let power = decides(&scenarios(&[])?, PAGES, SEED)?;
+    let power = decides(&scenarios(&[])?, PAGES, SEED, noise)?;
     mgmt::out!("{}", decides_table(&power));
     if let Some(dir) = out {
         keep(&dir.join(RATES), &serde_json::to_string_pretty(&rates)?)?;

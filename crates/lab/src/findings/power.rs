@@ -5,7 +5,7 @@ use super::simulate::normal;
 use super::{Findings, FindingsError, Verdict, published};
 use crate::results::{Results, Run, Sample};
 use crate::scenario::{Fed, Profile, Scenario};
-use crate::stats::SplitMix;
+use crate::stats::{Repeated, SplitMix};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,9 @@ pub struct Decides {
     /// By the standard deviation of a repetition, as a share of the mean: the share of the findings
     /// that are decided, on average over the simulated runs.
     pub decided: Vec<(f64, f64)>,
+    /// The same with the noise of a run.
+    #[serde(default)]
+    pub measured: Option<f64>,
     /// Findings of which the study printed too little to simulate them.
     pub unknown: u32,
 }
@@ -30,16 +33,72 @@ const NOISES: [f64; 3] = [0.03, 0.1, 0.3];
 /// The switch in Open vSwitch's place, and the one that it is compared with.
 const SYSTEMS: [&str; 2] = ["ovs-kernel", "bridge"];
 
-/// Simulates `runs` full runs for each noise and judges them as a page does. The same seed gives
-/// the same shares.
+/// The standard deviations of repetitions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Noise {
+    /// Of everything, as a share of the mean.
+    All(f64),
+    /// By experiment and metric, as a share of the mean; what is missing has 10 %.
+    Each(BTreeMap<(String, String), f64>),
+}
+
+/// The noise of what a run has not measured.
+const UNKNOWN: f64 = 0.1;
+
+impl Noise {
+    /// What testbeds of a run differ by, over all cells and switches of an experiment.
+    pub fn of(results: &Results) -> Noise {
+        type Cell<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>, &'a str);
+        let mut cells: BTreeMap<Cell<'_>, Vec<(u32, f64)>> = BTreeMap::new();
+        for sample in &results.samples {
+            for (metric, value) in &sample.metrics {
+                let cell = (
+                    sample.scenario.as_str(),
+                    sample.system.as_str(),
+                    &sample.at,
+                    metric.as_str(),
+                );
+                cells.entry(cell).or_default().push((sample.testbed, *value));
+            }
+        }
+        // Squares of deviations, and their degrees of freedom.
+        let mut sums: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
+        for ((scenario, _, _, metric), values) in cells {
+            let beds = Repeated::new(values).beds;
+            if beds.n() > 1 && beds.mean() != 0.0 {
+                let (squares, freedom) = sums.entry((scenario.to_owned(), metric.to_owned())).or_default();
+                let own = (beds.n() - 1) as f64;
+                *squares += own * (beds.deviation() / beds.mean()).powi(2);
+                *freedom += own;
+            }
+        }
+        let pooled = |(key, (squares, freedom)): (_, (f64, f64))| (key, (squares / freedom).sqrt());
+        Noise::Each(sums.into_iter().map(pooled).collect())
+    }
+
+    fn of_metric(&self, scenario: &str, metric: &str) -> f64 {
+        match self {
+            Noise::All(noise) => *noise,
+            Noise::Each(all) => *all.get(&(scenario.to_owned(), metric.to_owned())).unwrap_or(&UNKNOWN),
+        }
+    }
+}
+
+/// Simulates `runs` full runs for each noise, and for that of a run if there is one, and judges
+/// them as a page does. The same seed gives the same shares.
 ///
 /// # Errors
 /// None, unless a file in the program is wrong.
-pub fn decides(scenarios: &[Scenario], runs: u32, seed: u64) -> Result<Vec<Decides>, FindingsError> {
+pub fn decides(
+    scenarios: &[Scenario],
+    runs: u32,
+    seed: u64,
+    measured: Option<Noise>,
+) -> Result<Vec<Decides>, FindingsError> {
     let findings = published()?;
     let design = Design::new(&findings, scenarios)?;
     // Of each finding the decided share; none if it is not simulated.
-    let shares = |noise: f64| -> Vec<Option<f64>> {
+    let shares = |noise: &Noise| -> Vec<Option<f64>> {
         let mut random = SplitMix(seed);
         let mut decided = vec![None; findings.finding.len()];
         for _ in 0..runs {
@@ -58,7 +117,8 @@ pub fn decides(scenarios: &[Scenario], runs: u32, seed: u64) -> Result<Vec<Decid
     };
     let shares = &shares;
     let all: Vec<Vec<Option<f64>>> = std::thread::scope(|scope| {
-        let threads = NOISES.map(|noise| scope.spawn(move || shares(noise)));
+        let noises = NOISES.map(Noise::All).into_iter().chain(measured.clone());
+        let threads: Vec<_> = noises.map(|noise| scope.spawn(move || shares(&noise))).collect();
         let joined = threads.into_iter().map(|thread| thread.join());
         joined
             .map(|shares| shares.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -76,6 +136,7 @@ pub fn decides(scenarios: &[Scenario], runs: u32, seed: u64) -> Result<Vec<Decid
             experiment: experiment.to_owned(),
             findings: known.len() as u32,
             decided: NOISES.into_iter().zip(all.iter().map(share)).collect(),
+            measured: measured.as_ref().and(all.last()).map(share),
             unknown: unknown.len() as u32,
         }
     };
@@ -96,6 +157,8 @@ pub fn decides_table(rows: &[Decides]) -> String {
     for noise in NOISES {
         out += &format!("  noise {:2.0} %", 100.0 * noise);
     }
+    let is_measured = rows.iter().any(|row| row.measured.is_some());
+    out += if is_measured { "  noise of run" } else { "" };
     out += "  without numbers\n";
     for row in rows {
         let name = if row.experiment.is_empty() {
@@ -105,7 +168,7 @@ pub fn decides_table(rows: &[Decides]) -> String {
         };
         // Writing to a string does not fail.
         let _ = write!(out, "{name:14}  {:8}", row.findings);
-        for (_, share) in &row.decided {
+        for share in row.decided.iter().map(|(_, share)| share).chain(&row.measured) {
             let text = match row.findings {
                 0 => "–".to_owned(),
                 _ => format!("{:.0} %", 100.0 * share),
@@ -166,11 +229,14 @@ impl Design {
         Ok(Design { cells })
     }
 
-    fn run(&self, noise: f64, random: &mut SplitMix) -> Results {
+    fn run(&self, noise: &Noise, random: &mut SplitMix) -> Results {
         let mut samples = Vec::new();
         for cell in &self.cells {
             for repetition in 0..cell.repetitions {
-                let mut metric = |(name, mean): (&String, &f64)| (name.clone(), mean * (1.0 + noise * normal(random)));
+                let mut metric = |(name, mean): (&String, &f64)| {
+                    let noise = noise.of_metric(&cell.scenario, name);
+                    (name.clone(), mean * (1.0 + noise * normal(random)))
+                };
                 samples.push(Sample {
                     scenario: cell.scenario.clone(),
                     system: cell.system.to_owned(),
@@ -205,13 +271,49 @@ mod tests {
 
     #[test]
     fn the_full_profile_decides_three_quarters_of_what_the_studies_numbers_let_it() {
-        let rows = decides(&built_in().unwrap(), 1, 27).unwrap();
-        mgmt::outln!("{}", decides_table(&rows));
+        let quiet = Noise::Each(BTreeMap::new());
+        let rows = decides(&built_in().unwrap(), 1, 27, Some(quiet)).unwrap();
+        assert!(decides_table(&rows).contains("noise of run"));
         let all = rows.last().unwrap();
         assert!(all.experiment.is_empty() && all.findings >= 20, "{all:?}");
         assert!(
             all.decided[0].1 >= 0.75 && all.decided[0].1 >= all.decided[2].1,
             "{all:?}"
         );
+        assert_eq!(all.measured, Some(all.decided[1].1), "what is not measured has 10 %");
+    }
+
+    #[test]
+    fn the_noise_of_a_run_is_what_its_testbeds_differ_by() {
+        let sample = |at: &str, testbed: u32, value: f64| Sample {
+            scenario: "S0.x".to_owned(),
+            system: "oxvs".to_owned(),
+            at: [("cell".to_owned(), at.to_owned())].into(),
+            testbed,
+            metrics: [("flow.rtt".to_owned(), value)].into(),
+            ..Sample::default()
+        };
+        // Means of 10 and 100, of which testbeds differ by a tenth on both sides. Repetitions of one
+        // testbed count as one.
+        let samples = vec![
+            sample("one", 1, 8.0),
+            sample("one", 1, 10.0),
+            sample("one", 2, 11.0),
+            sample("other", 3, 90.0),
+            sample("other", 4, 110.0),
+            sample("alone", 5, 1.0),
+        ];
+        let results = Results {
+            run: Run::new(Profile::Quick, 0),
+            samples,
+            skipped: Vec::new(),
+            configurations: Vec::new(),
+        };
+        let noise = Noise::of(&results);
+        assert!(
+            (noise.of_metric("S0.x", "flow.rtt") - 0.02_f64.sqrt()).abs() < 1e-12,
+            "{noise:?}"
+        );
+        assert_eq!(noise.of_metric("S0.y", "flow.rtt"), UNKNOWN);
     }
 }

@@ -474,11 +474,22 @@ pub(super) fn decides(rows: &[crate::findings::Decides]) -> View {
         };
         let first = [cell("", name), cell("number", row.findings.to_string())].into_iter();
         let last = cell("number", row.unknown.to_string());
-        first.chain(row.decided.iter().map(share)).chain([last]).collect()
+        let measured = row.measured.map(|measured| share(&(0.0, measured)));
+        first
+            .chain(row.decided.iter().map(share))
+            .chain(measured)
+            .chain([last])
+            .collect()
     };
+    let measured = rows.iter().any(|row| row.measured.is_some());
+    let measured = measured.then(|| cell("number", "decided at the noise of a run here"));
     let first = [cell("", "experiment"), cell("number", "findings")].into_iter();
     View {
-        head: first.chain(noises).chain([cell("number", "without numbers")]).collect(),
+        head: first
+            .chain(noises)
+            .chain(measured)
+            .chain([cell("number", "without numbers")])
+            .collect(),
         rows: rows.iter().map(row).collect(),
         ..View::default()
     }
