@@ -104,7 +104,7 @@ fn what_happens_inside_a_repetition_is_recorded_and_drawn() {
     let cable = r#"{ a = { at = "C" }, b = { at = "S1" }, rate = 10_000_000, queue = 15_140 }"#;
     let port = r#"{ a = { at = "C" }, b = { at = "S1", port = { qos = { kind = "htb", rate = 10_000_000 } } } }"#;
     let text = SMALL.replace(cable, port).replace("repetitions = 2", "repetitions = 1");
-    let text = text.replace("\"SECONDS\"", "1").replace("[100, 1000]", "[100]");
+    let text = text.replace("\"SECONDS\"", "2").replace("[100, 1000]", "[100]");
     std::fs::write(dir.path().join("small.toml"), text).unwrap();
     for system in ["oxvs", "bridge"] {
         let (output, said) = done(dir.path(), &["run", "small.toml", "--switch", system, "--out", system]);
@@ -372,12 +372,23 @@ fn two_builds_run_in_turns_on_one_testbed_for_each_repetition() {
     );
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the budget is spent after 8 of 16 samples"), "{said}");
-    let repeat = ["--repetitions", "2", "--factor", "1.1", "--threshold", "9"];
+    // Round trips differ by a few percent: two repetitions do not exclude a factor of 1.3, some more
+    // do.
+    let repeat = [
+        "--repetitions",
+        "2",
+        "--factor",
+        "1.3",
+        "--threshold",
+        "25",
+        "--budget",
+        "0.5",
+    ];
     let (output, said) = done(dir.path(), &[&ab[..], &repeat].concat());
     assert!(output.status.success(), "{said}");
     let all = samples(dir.path());
     let last = all.iter().map(|sample| sample.repetition).max();
-    assert!(last >= Some(3), "two repetitions do not exclude a tenth: {said}");
+    assert!(last >= Some(3), "cells that tell too little are repeated: {said}");
     let (output, said) = done(
         dir.path(),
         &[&ab[..], &["--factor", "1.2", "--threshold", "30"]].concat(),

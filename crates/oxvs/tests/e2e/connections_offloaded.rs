@@ -90,7 +90,7 @@ impl Lab {
 
     /// How many offloaded flows the megaflows have whose line has this text.
     fn offloaded(&self, text: &str) -> u32 {
-        offloaded(&self.switch, &[text])
+        offloaded(&self.switch, text)
     }
 
     /// Number of packets that workers found in a cache.

@@ -55,7 +55,7 @@ impl Side {
 
     /// How many offloaded flows the megaflows have whose line has this text.
     fn offloaded(&self, text: &str) -> u32 {
-        offloaded(&self.switch, &[text])
+        offloaded(&self.switch, text)
     }
 
     /// The tunnel's counts: packets received and sent.

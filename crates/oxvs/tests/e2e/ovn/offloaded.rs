@@ -60,7 +60,7 @@ fn packets_between_chassis_pass_by_the_workers_where_the_tunnels_ends_are_addres
     assert!(csum.contains("csum=true"), "{csum}");
     let is_offloaded = |text: &str| {
         for chassis in &network.chassis {
-            eventually(text, || (offloaded(&chassis.switch, &[text]) > 0).then_some(()));
+            eventually(text, || (offloaded(&chassis.switch, text) > 0).then_some(()));
         }
     };
     is_offloaded("tnl_push(");
