@@ -372,8 +372,7 @@ fn two_builds_run_in_turns_on_one_testbed_for_each_repetition() {
     );
     assert!(output.status.success(), "{said}");
     assert!(said.contains("the budget is spent after 8 of 16 samples"), "{said}");
-    // Round trips differ by a few percent: two repetitions do not exclude a factor of 1.3, some more
-    // do.
+    // Round trips differ by a few percent: two repetitions do not exclude a factor of 1.3.
     let repeat = [
         "--repetitions",
         "2",

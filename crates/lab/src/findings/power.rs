@@ -293,8 +293,8 @@ mod tests {
             metrics: [("flow.rtt".to_owned(), value)].into(),
             ..Sample::default()
         };
-        // Means of 10 and 100, of which testbeds differ by a tenth on both sides. Repetitions of one
-        // testbed count as one.
+        // Means of 10 and 100, of which testbeds differ by a tenth on both sides. Repetitions of
+        // one testbed count as one.
         let samples = vec![
             sample("one", 1, 8.0),
             sample("one", 1, 10.0),
