@@ -48,7 +48,7 @@ pub(super) struct Gate {
     junit: Option<PathBuf>,
 }
 
-/// Nobody wants to overlook that something is so many times worse.
+/// The slowdown that must not be overlooked, as a factor.
 pub(super) const MUCH: f64 = 3.0;
 
 /// Exit status if something is worse.

@@ -384,7 +384,7 @@ fn what_neither_finds_nor_excludes_a_factor_is_inconclusive() {
         let all = compared.comparisons.len();
         let open = inconclusive(&compared, 3.0).count();
         assert!(if is_open { open * 10 > all * 9 } else { open == 0 }, "{open} of {all}");
-        // All together are as seldom beyond these ends as the level says.
+        // None is better for certain.
         assert!(compared.comparisons.iter().all(|one| one.worst.unwrap() > 1.0));
         let found = pair(&a, &heavy(&mut random, repetitions, 1e9), 0.0);
         let oxvs = inconclusive(&found, 3.0).filter(|one| one.system == "oxvs");

@@ -5,7 +5,7 @@ use super::simulate::normal;
 use super::{Findings, FindingsError, Verdict, published};
 use crate::results::{Results, Run, Sample};
 use crate::scenario::{Fed, Profile, Scenario};
-use crate::stats::{Repeated, SplitMix};
+use crate::stats::{Series, SplitMix};
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ impl Noise {
         // Squares of deviations, and their degrees of freedom.
         let mut sums: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
         for ((scenario, _, _, metric), values) in cells {
-            let beds = Repeated::new(values).beds;
+            let beds = Series::of_testbeds(values);
             if beds.n() > 1 && beds.mean() != 0.0 {
                 let (squares, freedom) = sums.entry((scenario.to_owned(), metric.to_owned())).or_default();
                 let own = (beds.n() - 1) as f64;
@@ -232,10 +232,13 @@ impl Design {
     fn run(&self, noise: &Noise, random: &mut SplitMix) -> Results {
         let mut samples = Vec::new();
         for cell in &self.cells {
+            let truth = cell.truth.iter();
+            let truth: Vec<(&String, f64, f64)> = truth
+                .map(|(name, mean)| (name, *mean, noise.of_metric(&cell.scenario, name)))
+                .collect();
             for repetition in 0..cell.repetitions {
-                let mut metric = |(name, mean): (&String, &f64)| {
-                    let noise = noise.of_metric(&cell.scenario, name);
-                    (name.clone(), mean * (1.0 + noise * normal(random)))
+                let mut metric = |(name, mean, noise): &(&String, f64, f64)| {
+                    ((*name).clone(), mean * (1.0 + noise * normal(random)))
                 };
                 samples.push(Sample {
                     scenario: cell.scenario.clone(),
@@ -243,7 +246,7 @@ impl Design {
                     at: cell.at.clone(),
                     repetition,
                     testbed: cell.testbed + repetition,
-                    metrics: cell.truth.iter().map(&mut metric).collect(),
+                    metrics: truth.iter().map(&mut metric).collect(),
                     ..Sample::default()
                 });
             }

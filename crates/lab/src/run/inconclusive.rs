@@ -2,7 +2,7 @@
 //!
 //! After all repetitions the builds are compared, and cells in which the second may be much worse
 //! without being called worse are repeated as often again, three times at most. `run.json` has how
-//! often, so that a run that is gone on with ends the round that it was in.
+//! often, so that a resumed run finishes its repetitions.
 
 use super::plan::Job;
 use crate::compare::{Criterion, MOST_LOOKS, builds, compare, inconclusive};
@@ -10,7 +10,7 @@ use crate::results::Store;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// Takes up what earlier invocations wanted to repeat.
+/// Restores the repetitions that earlier invocations have planned.
 pub(super) fn begin(jobs: &mut [Job], store: &mut Store) -> Result<()> {
     store.change(|run| {
         run.looks = run.looks.max(1);
@@ -26,6 +26,9 @@ pub(super) fn begin(jobs: &mut [Job], store: &mut Store) -> Result<()> {
 /// Doubles the repetitions of the cells in which the second build may be `factor` times worse and
 /// is not called worse; false if there is none, or that was done often enough.
 pub(super) fn repeat(jobs: &mut [Job], factor: f64, threshold: f64, store: &mut Store) -> Result<bool> {
+    if store.run().looks >= MOST_LOOKS {
+        return Ok(false);
+    }
     let (a, b) = builds(&store.results())?;
     let compared = compare(&[a], &b, Criterion::of(store.run(), threshold));
     let open: BTreeSet<_> = inconclusive(&compared, factor)
@@ -41,7 +44,7 @@ pub(super) fn repeat(jobs: &mut [Job], factor: f64, threshold: f64, store: &mut 
             }
         }
     }
-    if !repeats || store.run().looks >= MOST_LOOKS {
+    if !repeats {
         return Ok(false);
     }
     store.change(|run| {
@@ -114,7 +117,7 @@ mod tests {
         wanted[0] = 4;
         assert_eq!(times(&jobs[0]), wanted);
         assert_eq!(store.run().looks, 2);
-        // A run that is gone on with ends the round.
+        // A resumed run finishes its repetitions.
         let mut again = [job];
         begin(&mut again, &mut store).unwrap();
         assert_eq!(times(&again[0]), wanted);

@@ -185,8 +185,7 @@ fn holds_a_port_when_asked_to() {
         Isolation::Auto
     };
     let system = System::open(&name, isolation).unwrap();
-    // Processes that other tests start have the claims of their parent, until they are other
-    // programs.
+    // A process that another test starts holds its parent's claims between fork and exec.
     let _receivers = eventually("nobody else has the port", || match system.open_rx() {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => None,
         opened => Some(opened.unwrap()),
