@@ -84,8 +84,10 @@ if [ "$goal" != build ]; then
     need iperf3 iperf3 "measures TCP"
     need ovs-testcontroller openvswitch-testcontroller "is the controller that programs a bridge (its service stays off)"
 fi
-if [ "$goal" = guest ]; then
+if [ "$goal" = guest ] || [ "$goal" = peers ]; then
     need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
+fi
+if [ "$goal" = guest ]; then
     need dpkg-deb dpkg "unpacks that kernel"
     need openssl openssl "makes the certificates of tunnels with IPsec"
     need nft nftables "keeps their packets from passing unencrypted"

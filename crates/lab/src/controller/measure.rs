@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Metrics and distributions by name.
+/// Metrics and distributions by name, and what is wrong with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Numbers.
     pub metrics: BTreeMap<String, f64>,
     /// Distributions.
     pub distributions: BTreeMap<String, Distribution>,
+    /// Why they do not count.
+    pub void: Vec<String>,
 }
 
 impl Measured {
@@ -45,6 +47,7 @@ impl Measured {
         Ok(Measured {
             metrics: BTreeMap::from([("delay".to_owned(), mean)]),
             distributions: BTreeMap::from([("delay".to_owned(), distribution)]),
+            ..Measured::default()
         })
     }
 }

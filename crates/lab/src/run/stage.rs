@@ -284,6 +284,7 @@ impl Standing for Table {
                 brought: brought?,
             };
             let found = observer.end(&seen)?;
+            measurement.validity.void.extend(found.void);
             let whole = |metric: String| format!("{name}.{metric}");
             measurement
                 .metrics

@@ -53,8 +53,11 @@ pub struct MemberConfig {
 pub struct Lacp {
     config: Config,
     members: BTreeMap<u32, Member>,
-    /// The member whose number is the key, if the configuration has none.
+    /// The member that the key is of.
     key_member: Option<u32>,
+    /// The aggregation's operational key. It outlives its member: with another one the partner
+    /// would take all links out of the aggregation, and put them back one by one.
+    key: Option<u16>,
     negotiated: bool,
     frames: VecDeque<(u32, Vec<u8>)>,
 }
@@ -69,6 +72,7 @@ impl Lacp {
             },
             members: BTreeMap::new(),
             key_member: None,
+            key: None,
             negotiated: false,
             frames: VecDeque::new(),
         };
@@ -80,7 +84,6 @@ impl Lacp {
     pub fn configure(&mut self, config: &Config, now: Nanos) {
         self.config = config.clone();
         self.members.retain(|number, _| config.members.contains_key(number));
-        self.key_member = self.key_member.filter(|member| self.members.contains_key(member));
         let knows = config.active || self.negotiated;
         for (number, wanted) in &config.members {
             let member = self.members.entry(*number).or_insert_with(|| {
@@ -104,8 +107,29 @@ impl Lacp {
                 member.set_expired(now);
             }
         }
-        self.key_member = self.key_member.or(self.members.keys().next().copied());
+        self.choose_key();
         self.settle(now);
+    }
+
+    /// The key is that of the member that came first.
+    fn choose_key(&mut self) {
+        let members = &self.members;
+        if members.is_empty() {
+            self.key = None;
+        }
+        let first = || {
+            members
+                .iter()
+                .find(|(_, member)| self.key.is_none() || member.config.key != 0)
+        };
+        let old = self.key_member.filter(|number| members.contains_key(number));
+        self.key_member = old.or_else(|| first().map(|(number, _)| *number));
+        if let Some(member) = self.key_member.and_then(|number| members.get(&number)) {
+            self.key = Some(match member.config.key {
+                0 => member.config.port,
+                key => key,
+            });
+        }
     }
 
     /// Takes a frame of a member, from the Ethernet header on.
@@ -209,11 +233,7 @@ impl Lacp {
 
     /// The aggregation's operational key.
     pub fn key(&self) -> Option<u16> {
-        let member = self.members.get(&self.key_member?)?;
-        Some(match member.config.key {
-            0 => member.config.port,
-            key => key,
-        })
+        self.key
     }
 
     /// A member's counters.

@@ -1,4 +1,5 @@
 mod frames;
 mod hostile;
 mod lab;
+mod leaving;
 mod networks;

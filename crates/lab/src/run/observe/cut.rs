@@ -8,14 +8,21 @@ use crate::scenario::Cause;
 use crate::systems::MemberChange;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long both ends may take to lose the carrier. Before the kernel takes it from the switch's
+/// devices, it ends what passes at the cable's and waits for all processors (RCU), as a rule for a
+/// few milliseconds. Until then packets are lost of which no switch can know.
+const AT_ONCE: Duration = Duration::from_millis(25);
 
 /// A cable, and when it is cut. It is mended when this is dropped.
 pub(super) struct Cut {
     /// What cuts it, and what mends it.
     how: [Vec<Command>; 2],
+    by: Cause,
     after: Duration,
-    cut: bool,
+    /// How long it took, once it is cut.
+    took: Option<Duration>,
 }
 
 impl Cut {
@@ -53,10 +60,21 @@ impl Cut {
         };
         Ok(Cut {
             how,
+            by,
             after: Duration::try_from_secs_f64(after).unwrap_or_default(),
-            cut: false,
+            took: None,
         })
     }
+}
+
+/// What is wrong with a cut that took so long.
+fn slow(by: Cause, took: Duration) -> Option<String> {
+    (by == Cause::Carrier && took > AT_ONCE).then(|| {
+        format!(
+            "the kernel took {} ms to take the carrier away: packets of that time are not the switch's",
+            took.as_millis()
+        )
+    })
 }
 
 /// Runs all of them at the same time: a cable has two ends.
@@ -75,15 +93,20 @@ fn run_all(commands: &mut [Command]) -> Result<()> {
 
 impl Observer for Cut {
     fn at(&mut self, measured_for: Duration) -> Result<()> {
-        if !self.cut && measured_for >= self.after {
-            self.cut = true;
-            run_all(&mut self.how[0]).context("the cable cannot be cut")?;
+        if self.took.is_none() && measured_for >= self.after {
+            let began = Instant::now();
+            let result = run_all(&mut self.how[0]);
+            self.took = Some(began.elapsed());
+            result.context("the cable cannot be cut")?;
         }
         Ok(())
     }
 
     fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
-        let mut measured = Measured::default();
+        let mut measured = Measured {
+            void: slow(self.by, self.took.unwrap_or_default()).into_iter().collect(),
+            ..Measured::default()
+        };
         let mut whole = [("silence", 0.0), ("lost", 0.0), ("overtaken", 0.0)];
         for flow in &seen.setup.measured {
             let of_flow = |metric: &str| seen.metrics.get(&format!("{}.{metric}", flow.name)).copied();
@@ -104,10 +127,24 @@ impl Observer for Cut {
 
 impl Drop for Cut {
     fn drop(&mut self) {
-        if self.cut
+        if self.took.is_some()
             && let Err(error) = run_all(&mut self.how[1])
         {
             eprintln!("oxvs lab: the cable cannot be mended: {error:#}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_carrier_that_is_lost_late_measures_no_switch() {
+        let late = Duration::from_millis(730);
+        let why = slow(Cause::Carrier, late).unwrap();
+        assert!(why.contains("took 730 ms"), "{why}");
+        assert_eq!(slow(Cause::Carrier, AT_ONCE), None);
+        assert_eq!(slow(Cause::Removal, late), None);
     }
 }
