@@ -84,10 +84,8 @@ if [ "$goal" != build ]; then
     need iperf3 iperf3 "measures TCP"
     need ovs-testcontroller openvswitch-testcontroller "is the controller that programs a bridge (its service stays off)"
 fi
-if [ "$goal" = guest ] || [ "$goal" = peers ]; then
-    need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
-fi
 if [ "$goal" = guest ]; then
+    need qemu-system-x86_64 qemu-system-x86 "runs Debian's kernel beside this one"
     need dpkg-deb dpkg "unpacks that kernel"
     need openssl openssl "makes the certificates of tunnels with IPsec"
     need nft nftables "keeps their packets from passing unencrypted"
@@ -109,6 +107,7 @@ if [ "$goal" = peers ]; then
     need caddy caddy "is the web server over QUIC of that experiment (its service stays off)"
     need dnsmasq dnsmasq-base "is the DNS server of an experiment"
     need dnsperf dnsperf "loads that server"
+    need qemu-system-x86_64 qemu-system-x86 "runs hosts as guests"
     need virt-qemu-run libvirt-clients-qemu "runs hosts as guests of libvirt"
     getent passwd libvirt-qemu >/dev/null || need - libvirt-daemon-system "has the driver of those guests (its services stay off)"
     need podman podman "runs hosts as containers (its services stay off)"

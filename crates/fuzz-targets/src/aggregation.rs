@@ -5,14 +5,14 @@ use nanos::Nanos;
 use protocols::bond::{self, Bond, LacpStatus, Mode, Outputs};
 use protocols::lacp::wire::SlowFrame;
 use protocols::lacp::{Config, Lacp, MemberConfig, timers};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::MacAddr;
 
 /// Members of the aggregation.
 const MEMBERS: u32 = 3;
 
-/// Each step has a byte that says what it is and for which member, a byte of length or time, and
+/// Members leave and come back, some with a key. Each step has a byte that says what it is and for which member, a byte of length or time, and
 /// for a frame its bytes. What is sent is well-formed, and not more than the standard allows; a
 /// bond without enabled members has no active one.
 pub fn aggregation(data: &[u8]) {
@@ -22,6 +22,8 @@ pub fn aggregation(data: &[u8]) {
     let mut lacp = Lacp::new(&config, now);
     let mut bond = Bond::new(&of(&lacp, &config), LacpStatus::Configured, now);
     let (mut sent, mut rest) = (0, data);
+    // With those that have come back, which know nothing of what they sent before.
+    let mut members = MEMBERS;
     while let [what, value, behind @ ..] = rest {
         rest = behind;
         let member = u32::from(what >> 4) % (MEMBERS + 1);
@@ -37,13 +39,20 @@ pub fn aggregation(data: &[u8]) {
                 bond.tick(now);
             }
             _ => {
-                if let Some(member) = config.members.get_mut(&member) {
+                if value & 8 != 0 {
+                    // It leaves, or comes back, maybe with a key.
+                    if config.members.remove(&member).is_none() && member < MEMBERS {
+                        config.members.insert(member, of_member(member, u16::from(value >> 4)));
+                        members += 1;
+                    }
+                } else if let Some(member) = config.members.get_mut(&member) {
                     member.up = !member.up;
                 }
                 config.fallback = value & 1 != 0;
                 config.fast = value & 2 != 0;
                 config.active = value & 4 != 0;
                 lacp.configure(&config, now);
+                assert_eq!(lacp.key().is_some(), !config.members.is_empty());
             }
         }
         while let Some((member, frame)) = lacp.take_frame() {
@@ -62,24 +71,28 @@ pub fn aggregation(data: &[u8]) {
     }
     // LACPDUs and marker responses, at most so many each in every interval and a part of one.
     let intervals = now.since(start).as_millis() / timers::FAST.as_millis() + 2;
-    assert!(sent <= intervals * u128::from(MEMBERS) * 2 * timers::BURST as u128);
+    assert!(sent <= intervals * u128::from(members) * 2 * timers::BURST as u128);
+}
+
+fn of_member(number: u32, key: u16) -> MemberConfig {
+    MemberConfig {
+        port: number as u16 + 1,
+        priority: 65535,
+        key,
+        up: true,
+        mac: MacAddr([2, 0, 0, 0, 1, number as u8]),
+    }
 }
 
 fn config() -> Config {
-    let member = |number: u32| MemberConfig {
-        port: number as u16 + 1,
-        priority: 65535,
-        key: 0,
-        up: true,
-        mac: MacAddr([2, 0, 0, 0, 1, number as u8]),
-    };
     Config {
         active: true,
         fast: true,
         fallback: false,
         system_priority: 65534,
         system: MacAddr([2, 0, 0, 0, 0, 1]),
-        members: (0..MEMBERS).map(|number| (number, member(number))).collect(),
+        taken: BTreeSet::from([1]),
+        members: (0..MEMBERS).map(|number| (number, of_member(number, 0))).collect(),
     }
 }
 

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Metrics and distributions by name, and what is wrong with them.
+/// Metrics and distributions by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Numbers.
     pub metrics: BTreeMap<String, f64>,
     /// Distributions.
     pub distributions: BTreeMap<String, Distribution>,
-    /// Why they do not count.
+    /// Why the sample does not count; empty: it counts.
     pub void: Vec<String>,
 }
 

@@ -2,7 +2,8 @@
 //! where the experiment does not mean them to be.
 //!
 //! Senders that cannot keep up are found where their results are
-//! ([`crate::traffic::Measured::void`]).
+//! ([`crate::traffic::Measured::void`]), carriers that are lost late where cables are cut
+//! (`observe::cut`).
 
 use crate::results::{Acceleration, Loss};
 use crate::scenario::{Observe, Setup};

@@ -5,6 +5,8 @@
 //!   know this end as it is.
 //! - Selection: the best member's partner is the aggregation's. A member belongs to it if its
 //!   partner has the same system and key, and both let links be aggregated.
+//! - Key: that of the first member. It outlives that member: with another key the partner would
+//!   detach all links.
 //! - Mux: collecting and distributing are coupled. A member that belongs to the aggregation and
 //!   whose partner is in sync may carry traffic.
 
@@ -13,7 +15,7 @@ use super::timers;
 use super::wire::{Info, SlowFrame, State};
 use super::{Counters, MemberStatus, Receive};
 use nanos::Nanos;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::MacAddr;
 
 /// An aggregation.
@@ -29,6 +31,8 @@ pub struct Config {
     pub system_priority: u16,
     /// This system's address.
     pub system: MacAddr,
+    /// Keys of the system's other aggregations. A key that is not configured is none of them.
+    pub taken: BTreeSet<u16>,
     /// Members, by numbers of the caller's choice.
     pub members: BTreeMap<u32, MemberConfig>,
 }
@@ -40,7 +44,7 @@ pub struct MemberConfig {
     pub port: u16,
     /// The port's priority.
     pub priority: u16,
-    /// The aggregation's key; 0 for the port number of the first member.
+    /// The aggregation's key, if it is the first member's; 0 for that member's port number.
     pub key: u16,
     /// Whether its link is up.
     pub up: bool,
@@ -48,16 +52,25 @@ pub struct MemberConfig {
     pub mac: MacAddr,
 }
 
+/// A member that provides the key, with what the key follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct KeyMember {
+    number: u32,
+    port: u16,
+    key: u16,
+}
+
 /// The protocol of one aggregation.
 #[derive(Debug)]
 pub struct Lacp {
     config: Config,
     members: BTreeMap<u32, Member>,
-    /// The member that the key is of.
-    key_member: Option<u32>,
-    /// The aggregation's operational key. It outlives its member: with another one the partner
-    /// would take all links out of the aggregation, and put them back one by one.
+    /// The member that provides the key; `None` after it left.
+    key_member: Option<KeyMember>,
     key: Option<u16>,
+    /// Whether there has been more than one member. A link that is left alone is no individual one:
+    /// the partner, which may still know the others, would detach it.
+    aggregates: bool,
     negotiated: bool,
     frames: VecDeque<(u32, Vec<u8>)>,
 }
@@ -73,6 +86,7 @@ impl Lacp {
             members: BTreeMap::new(),
             key_member: None,
             key: None,
+            aggregates: false,
             negotiated: false,
             frames: VecDeque::new(),
         };
@@ -111,24 +125,29 @@ impl Lacp {
         self.settle(now);
     }
 
-    /// The key is that of the member that came first.
+    /// Chooses the key anew where nobody has provided one, where its member's configuration has
+    /// changed, or where its member is gone and another one has a configured key.
     fn choose_key(&mut self) {
-        let members = &self.members;
-        if members.is_empty() {
-            self.key = None;
+        if self.members.is_empty() {
+            (self.key, self.aggregates) = (None, false);
         }
-        let first = || {
-            members
-                .iter()
-                .find(|(_, member)| self.key.is_none() || member.config.key != 0)
+        self.aggregates |= self.members.len() > 1;
+        let old = self.key_member.filter(|old| self.members.contains_key(&old.number));
+        let provides = |member: &&KeyMember| match old {
+            Some(old) => old.number == member.number,
+            None => self.key.is_none() || member.key != 0,
         };
-        let old = self.key_member.filter(|number| members.contains_key(number));
-        self.key_member = old.or_else(|| first().map(|(number, _)| *number));
-        if let Some(member) = self.key_member.and_then(|number| members.get(&number)) {
-            self.key = Some(match member.config.key {
-                0 => member.config.port,
-                key => key,
-            });
+        let members: Vec<KeyMember> = self.members.iter().map(KeyMember::of).collect();
+        self.key_member = members.iter().find(provides).copied();
+        if let Some(new) = self.key_member.filter(|new| old != Some(*new)) {
+            let ports = std::iter::once(new.port).chain(members.iter().map(|member| member.port));
+            let mut free = ports
+                .chain((1..=u16::MAX).rev())
+                .filter(|key| !self.config.taken.contains(key));
+            self.key = match new.key {
+                0 => free.next().or(Some(new.port)),
+                key => Some(key),
+            };
         }
     }
 
@@ -340,7 +359,7 @@ impl Lacp {
         let state = State::default()
             .with(State::ACTIVITY, self.config.active)
             .with(State::TIMEOUT, self.config.fast)
-            .with(State::AGGREGATION, self.members.len() > 1)
+            .with(State::AGGREGATION, self.aggregates)
             .with(State::SYNCHRONIZED, member.attached)
             .with(State::COLLECTING, passes)
             .with(State::DISTRIBUTING, passes)
@@ -380,6 +399,16 @@ impl Lacp {
             partner: member.partner,
         };
         self.frames.push_back((number, pdu.emit(member.config.mac)));
+    }
+}
+
+impl KeyMember {
+    fn of((number, member): (&u32, &Member)) -> KeyMember {
+        KeyMember {
+            number: *number,
+            port: member.config.port,
+            key: member.config.key,
+        }
     }
 }
 

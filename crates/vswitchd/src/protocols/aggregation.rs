@@ -12,7 +12,7 @@ use nanos::Nanos;
 use parking_lot::Mutex;
 use protocols::bond::{self, BUCKETS, Bond, LacpStatus, Mode, Outputs, hash_of_source};
 use protocols::lacp::{self, Lacp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use switch::BondState;
 use wire::{MacAddr, Vid};
@@ -105,6 +105,11 @@ impl Service for Aggregations {
 impl Aggregations {
     fn configure(&mut self, bridge: &str, name: &str, port: &Port, world: &mut World<'_>) {
         let key = (bridge.to_owned(), name.to_owned());
+        let others = self
+            .ports
+            .iter()
+            .filter(|(other, _)| other.0 == bridge && **other != key);
+        let taken = others.filter_map(|(_, other)| other.lacp.as_ref()?.key()).collect();
         let aggregation = self.ports.entry(key).or_insert_with(|| Aggregation {
             bridge: bridge.to_owned(),
             port: name.to_owned(),
@@ -121,7 +126,7 @@ impl Aggregations {
             self.last_id += 1;
             config.id = self.last_id;
         }
-        aggregation.configure(config, port, world);
+        aggregation.configure(config, port, taken, world);
     }
 
     /// A bond by its port's name.
@@ -171,7 +176,8 @@ impl Aggregations {
 }
 
 impl Aggregation {
-    fn configure(&mut self, config: bond::Config, port: &Port, world: &mut World<'_>) {
+    /// `taken`: LACP's keys of the bridge's other ports.
+    fn configure(&mut self, config: bond::Config, port: &Port, taken: BTreeSet<u16>, world: &mut World<'_>) {
         let facts = port.interfaces.keys().filter_map(|name| world.ports.get(name));
         let members: BTreeMap<String, u16> = facts
             .filter(|facts| facts.bridge == self.bridge)
@@ -182,7 +188,7 @@ impl Aggregation {
         }
         self.members = members;
         self.config = config;
-        self.configure_lacp(port, world);
+        self.configure_lacp(port, taken, world);
         self.settle_lacp(world);
         if port.interfaces.len() < 2 {
             self.bond = None;
@@ -193,7 +199,7 @@ impl Aggregation {
         self.settle(world);
     }
 
-    fn configure_lacp(&mut self, port: &Port, world: &mut World<'_>) {
+    fn configure_lacp(&mut self, port: &Port, taken: BTreeSet<u16>, world: &mut World<'_>) {
         let Some(wanted) = &port.aggregation.lacp else {
             if self.lacp.take().is_some() {
                 for name in self.members.keys() {
@@ -221,6 +227,7 @@ impl Aggregation {
             fallback: self.config.fallback,
             system_priority: wanted.priority,
             system: system.unwrap_or(MacAddr::ZERO),
+            taken,
             members: members.collect(),
         };
         match &mut self.lacp {

@@ -2,6 +2,7 @@
 
 use super::{Observer, Seen};
 use crate::bed::command::run;
+use crate::bed::namespace::enter;
 use crate::controller::Measured;
 use crate::run::stage::Table;
 use crate::scenario::Cause;
@@ -10,19 +11,27 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long both ends may take to lose the carrier. Before the kernel takes it from the switch's
-/// devices, it ends what passes at the cable's and waits for all processors (RCU), as a rule for a
-/// few milliseconds. Until then packets are lost of which no switch can know.
-const AT_ONCE: Duration = Duration::from_millis(25);
+/// How long it may take that the switch's devices lose the carrier, with the start of the program
+/// that does it. The kernel stops a device, waits for all processors (RCU), and only then reports
+/// the lost carrier to the other end: within milliseconds as a rule, but now and then after seconds.
+/// No switch can know of the cut until then.
+const LATEST_CARRIER_LOSS: Duration = Duration::from_millis(20);
 
 /// A cable, and when it is cut. It is mended when this is dropped.
 pub(super) struct Cut {
     /// What cuts it, and what mends it.
-    how: [Vec<Command>; 2],
+    how: [Vec<Step>; 2],
     by: Cause,
     after: Duration,
     /// How long it took, once it is cut.
     took: Option<Duration>,
+}
+
+/// A command, in a namespace if one is given. (`ip -n` would have mounts of its own, and wait for
+/// RCU to drop them.)
+struct Step {
+    namespace: Option<String>,
+    command: Command,
 }
 
 impl Cut {
@@ -30,8 +39,11 @@ impl Cut {
         let cable = table.ground.bed.cable(a, b, which)?;
         let set = |(namespace, device): (&str, &str), state| {
             let mut command = Command::new("ip");
-            command.args(["-n", namespace, "link", "set", device, state]);
-            command
+            command.args(["link", "set", device, state]);
+            Step {
+                namespace: Some(namespace.to_owned()),
+                command,
+            }
         };
         let plugs = [&cable.a, &cable.b];
         let how = match (by, &cable.namespace) {
@@ -53,7 +65,13 @@ impl Cut {
             (Cause::Removal, _) => {
                 let all = |change| {
                     let each = plugs.map(|plug| table.running.member(&plug.at, &plug.device, change));
-                    each.into_iter().collect::<Result<Vec<_>>>()
+                    let steps = each.into_iter().map(|command| {
+                        Ok(Step {
+                            namespace: None,
+                            command: command?,
+                        })
+                    });
+                    steps.collect::<Result<Vec<_>>>()
                 };
                 [all(MemberChange::Remove)?, all(MemberChange::Add)?]
             }
@@ -68,21 +86,23 @@ impl Cut {
 }
 
 /// What is wrong with a cut that took so long.
-fn slow(by: Cause, took: Duration) -> Option<String> {
-    (by == Cause::Carrier && took > AT_ONCE).then(|| {
+fn late_carrier(by: Cause, took: Duration) -> Option<String> {
+    (by == Cause::Carrier && took > LATEST_CARRIER_LOSS).then(|| {
         format!(
-            "the kernel took {} ms to take the carrier away: packets of that time are not the switch's",
+            "the kernel took {} ms to report the lost carrier; no switch can know of it before",
             took.as_millis()
         )
     })
 }
 
 /// Runs all of them at the same time: a cable has two ends.
-fn run_all(commands: &mut [Command]) -> Result<()> {
+fn run_all(steps: &mut [Step]) -> Result<()> {
+    let take = |step: &mut Step| match &step.namespace {
+        Some(namespace) => enter(namespace, || run(&mut step.command).map(drop)),
+        None => run(&mut step.command).map(drop),
+    };
     std::thread::scope(|scope| {
-        let running = commands
-            .iter_mut()
-            .map(|command| scope.spawn(|| run(command).map(drop)));
+        let running = steps.iter_mut().map(|step| scope.spawn(|| take(step)));
         let running: Vec<_> = running.collect();
         running.into_iter().try_for_each(|running| match running.join() {
             Ok(result) => result,
@@ -103,10 +123,12 @@ impl Observer for Cut {
     }
 
     fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
+        let took = self.took.context("the cable was not cut")?;
         let mut measured = Measured {
-            void: slow(self.by, self.took.unwrap_or_default()).into_iter().collect(),
+            void: late_carrier(self.by, took).into_iter().collect(),
             ..Measured::default()
         };
+        measured.metrics.insert("took".to_owned(), 1e3 * took.as_secs_f64());
         let mut whole = [("silence", 0.0), ("lost", 0.0), ("overtaken", 0.0)];
         for flow in &seen.setup.measured {
             let of_flow = |metric: &str| seen.metrics.get(&format!("{}.{metric}", flow.name)).copied();
@@ -142,9 +164,9 @@ mod tests {
     #[test]
     fn a_carrier_that_is_lost_late_measures_no_switch() {
         let late = Duration::from_millis(730);
-        let why = slow(Cause::Carrier, late).unwrap();
+        let why = late_carrier(Cause::Carrier, late).unwrap();
         assert!(why.contains("took 730 ms"), "{why}");
-        assert_eq!(slow(Cause::Carrier, AT_ONCE), None);
-        assert_eq!(slow(Cause::Removal, late), None);
+        assert_eq!(late_carrier(Cause::Carrier, LATEST_CARRIER_LOSS), None);
+        assert_eq!(late_carrier(Cause::Removal, late), None);
     }
 }

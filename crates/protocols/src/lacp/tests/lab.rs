@@ -2,7 +2,7 @@
 
 use crate::lacp::{Config, Lacp, MemberConfig};
 use nanos::Nanos;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use testkit::network::Node;
 use wire::MacAddr;
 
@@ -25,6 +25,7 @@ pub(super) fn config(system: u8, active: bool, members: u32) -> Config {
         fallback: false,
         system_priority: 65534,
         system: mac(system),
+        taken: BTreeSet::new(),
         members: (0..members)
             .map(|number| (number, member(number)))
             .collect::<BTreeMap<_, _>>(),

@@ -31,7 +31,7 @@ pub(crate) struct LacpMember {
     /// 0 for the OpenFlow port number.
     pub(crate) port: u16,
     pub(crate) priority: u16,
-    /// 0 for the number of the aggregation's first port.
+    /// 0 for the number of the port that provides the key ([`protocols::lacp`]).
     pub(crate) key: u16,
 }
 
