@@ -12,9 +12,10 @@ use wire::MacAddr;
 /// Members of the aggregation.
 const MEMBERS: u32 = 3;
 
-/// Members leave and come back, some with a key. Each step has a byte that says what it is and for which member, a byte of length or time, and
-/// for a frame its bytes. What is sent is well-formed, and not more than the standard allows; a
-/// bond without enabled members has no active one.
+/// Each step has a byte that says what it is and for which member, a byte of length or time, and
+/// for a frame its bytes. Members also leave and come back, some with a key. What is sent is
+/// well-formed, and not more than the standard allows; a bond without enabled members has no active
+/// one.
 pub fn aggregation(data: &[u8]) {
     let mut now = Nanos::from_secs(5);
     let start = now;

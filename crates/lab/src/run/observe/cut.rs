@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 /// How long it may take that the switch's devices lose the carrier, with the start of the program
 /// that does it. The kernel stops a device, waits for all processors (RCU), and only then reports
-/// the lost carrier to the other end: within milliseconds as a rule, but now and then after seconds.
-/// No switch can know of the cut until then.
+/// the lost carrier to the other end: as a rule within milliseconds, but now and then after
+/// seconds. No switch can know of the cut until then.
 const LATEST_CARRIER_LOSS: Duration = Duration::from_millis(20);
 
 /// A cable, and when it is cut. It is mended when this is dropped.
