@@ -23,7 +23,7 @@ pub fn aggregation(data: &[u8]) {
     let mut lacp = Lacp::new(&config, now);
     let mut bond = Bond::new(&of(&lacp, &config), LacpStatus::Configured, now);
     let (mut sent, mut rest) = (0, data);
-    // With those that have come back, which know nothing of what they sent before.
+    // A member that comes back counts again: its limit of LACPDUs begins anew.
     let mut members = MEMBERS;
     while let [what, value, behind @ ..] = rest {
         rest = behind;

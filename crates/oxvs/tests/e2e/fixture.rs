@@ -140,7 +140,7 @@ pub(crate) fn offloads_nothing(module: &str, switch: &Vswitch) -> bool {
     refused.is_some()
 }
 
-/// How many offloaded flows the megaflows have whose line has this text.
+/// The number of offloaded flows of the megaflows whose line contains this text.
 pub(crate) fn offloaded(switch: &Vswitch, text: &str) -> u32 {
     let flows = switch.appctl(&["dpctl/dump-flows", "-m"]);
     let own = flows.lines().filter(|flow| flow.contains(text));

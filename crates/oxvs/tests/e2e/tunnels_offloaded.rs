@@ -53,7 +53,7 @@ impl Side {
         });
     }
 
-    /// How many offloaded flows the megaflows have whose line has this text.
+    /// The number of offloaded flows of the megaflows whose line contains this text.
     fn offloaded(&self, text: &str) -> u32 {
         offloaded(&self.switch, text)
     }

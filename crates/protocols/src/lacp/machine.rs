@@ -68,8 +68,8 @@ pub struct Lacp {
     /// The member that provides the key; `None` after it left.
     key_member: Option<KeyMember>,
     key: Option<u16>,
-    /// Whether there has been more than one member. A link that is left alone is no individual one:
-    /// the partner, which may still know the others, would detach it.
+    /// Whether there has been more than one member. The last member's link stays aggregatable: the
+    /// partner, which may still have the other members, would detach an individual link.
     aggregates: bool,
     negotiated: bool,
     frames: VecDeque<(u32, Vec<u8>)>,
@@ -125,8 +125,8 @@ impl Lacp {
         self.settle(now);
     }
 
-    /// Chooses the key anew where nobody has provided one, where its member's configuration has
-    /// changed, or where its member is gone and another one has a configured key.
+    /// Sets the key if there is none, if the configuration of the member that provides it has
+    /// changed, or if that member has left and another one has a configured key.
     fn choose_key(&mut self) {
         if self.members.is_empty() {
             (self.key, self.aggregates) = (None, false);

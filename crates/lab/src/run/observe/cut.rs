@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long it may take that the switch's devices lose the carrier, with the start of the program
-/// that does it. The kernel stops a device, waits for all processors (RCU), and only then reports
-/// the lost carrier to the other end: as a rule within milliseconds, but now and then after
-/// seconds. No switch can know of the cut until then.
+/// The time within which the switch's devices must lose the carrier, including the start of the
+/// program that cuts the cable. The kernel stops a device, waits for all processors (RCU), and only
+/// then reports the lost carrier to the other end: usually within milliseconds, but now and then
+/// after seconds. The switch cannot know of the cut until then.
 const LATEST_CARRIER_LOSS: Duration = Duration::from_millis(20);
 
 /// A cable, and when it is cut. It is mended when this is dropped.
@@ -27,8 +27,8 @@ pub(super) struct Cut {
     took: Option<Duration>,
 }
 
-/// A command, in a namespace if one is given. (`ip -n` would have mounts of its own, and wait for
-/// RCU to drop them.)
+/// A command, in a network namespace if one is given. (`ip -n` also makes a mount namespace, and
+/// waits for RCU when it unmounts.)
 struct Step {
     namespace: Option<String>,
     command: Command,

@@ -1,4 +1,4 @@
-use super::lab::{System, config, mac};
+use super::lab::{System, config, mac, pair};
 use crate::lacp::wire::{Info, SlowFrame, State};
 use crate::lacp::{Lacp, Receive};
 use nanos::Nanos;
@@ -6,20 +6,6 @@ use std::time::Duration;
 use testkit::network::{Network, Quality};
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Two systems with three links, negotiated.
-fn pair() -> Network<System> {
-    let mut network = Network::new(1);
-    for system in [10, 20] {
-        network.add(System::new(&[config(system, true, 3)]));
-    }
-    for port in 0..3 {
-        network.connect(&[(0, port), (1, port)], Quality::delay(Duration::from_millis(1)));
-    }
-    network.run_for(10 * SECOND);
-    assert_eq!(network.node(0).enabled(), [0, 1, 2]);
-    network
-}
 
 fn claim(system: u8, key: u16, seen: Info) -> Vec<u8> {
     let state = State(0x3f);
@@ -36,7 +22,7 @@ fn claim(system: u8, key: u16, seen: Info) -> Vec<u8> {
 
 #[test]
 fn a_flood_at_one_member_costs_the_others_nothing_and_is_not_answered_without_end() {
-    let mut network = pair();
+    let mut network = pair(3);
     let frames = network.counts().sent;
     network.with(0, |node, now| {
         for n in 0..100_000_u32 {
@@ -57,7 +43,7 @@ fn a_flood_at_one_member_costs_the_others_nothing_and_is_not_answered_without_en
 
 #[test]
 fn malformed_frames_change_nothing_but_a_counter() {
-    let mut network = pair();
+    let mut network = pair(3);
     network.with(0, |node, now| {
         let lacp = &mut node.groups[0];
         let good = claim(99, 5, Info::default());

@@ -3,7 +3,8 @@
 use crate::lacp::{Config, Lacp, MemberConfig};
 use nanos::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
-use testkit::network::Node;
+use std::time::Duration;
+use testkit::network::{Network, Node, Quality};
 use wire::MacAddr;
 
 pub(super) fn mac(n: u8) -> MacAddr {
@@ -89,4 +90,18 @@ impl Node for System {
             group.configure(&config, now);
         }
     }
+}
+
+/// Two systems with so many links, negotiated.
+pub(super) fn pair(members: u32) -> Network<System> {
+    let mut network = Network::new(1);
+    for system in [10, 20] {
+        network.add(System::new(&[config(system, true, members)]));
+    }
+    for port in 0..members as usize {
+        network.connect(&[(0, port), (1, port)], Quality::delay(Duration::from_millis(1)));
+    }
+    network.run_for(Duration::from_secs(10));
+    assert!(network.node(0).enabled().into_iter().eq(0..members));
+    network
 }
