@@ -30,7 +30,7 @@ mod simulate;
 pub use check::{Check, Claim, Claims, Effect, Evidence, Outcome};
 pub use file::{Findings, FindingsError, published};
 pub(crate) use measured::{judge, tables};
-pub use power::{Decides, Noise, decides, decides_table};
+pub use power::{Decides, Deviation, Noise, decides, decides_table};
 pub use simulate::{Rates, simulate, table as rates_table};
 
 use crate::table::Table;
