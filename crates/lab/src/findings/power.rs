@@ -38,12 +38,12 @@ const SYSTEMS: [&str; 2] = ["ovs-kernel", "bridge"];
 pub enum Noise {
     /// Of everything.
     All(f64),
-    /// By experiment and metric, of measured cells, on any switch. A cell that is not among them
-    /// has that of those that share the most of its values, whatever the dimension.
+    /// By experiment and metric: of the measured cells of all switches. A cell that was not
+    /// measured gets the noise of the measured cells that agree with it in most dimensions.
     Measured(BTreeMap<(String, String), Vec<Deviation>>),
 }
 
-/// What the testbeds of a cell differ by.
+/// The spread between the testbeds of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
     at: BTreeMap<String, String>,
@@ -57,8 +57,8 @@ pub struct Deviation {
 const UNKNOWN: f64 = 0.1;
 
 impl Noise {
-    /// What testbeds of a run differ by. A cell without two of them, or whose mean is 0, is not
-    /// among the measured ones.
+    /// The spread between the testbeds of each cell of a run. Cells with one testbed, or with a
+    /// mean of 0, do not count as measured.
     pub fn of(results: &Results) -> Noise {
         type Cell<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>, &'a str);
         let mut cells: BTreeMap<Cell<'_>, Vec<(u32, f64)>> = BTreeMap::new();
@@ -318,11 +318,18 @@ mod tests {
         assert_eq!(all.measured, Some(all.decided[1].1), "what is not measured has 10 %");
     }
 
-    /// By how much repetitions as long as the full profile's differed on a machine with two cores,
-    /// as shares of the mean: experiment, metric, values of the cells, deviation. They are those of
-    /// oxvs, and of the bridge in S1.transfer's baseline. Guests were not measured, and only UDP
-    /// lost streams.
-    type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)], f64);
+    /// Values of some of a cell's dimensions.
+    type At = &'static [(&'static str, &'static str)];
+    const ONE_LIGHT: At = &[("rules", "one"), ("load", "light")];
+    const ONE_HEAVY: At = &[("rules", "one"), ("load", "heavy")];
+    const FULL_LIGHT: At = &[("rules", "full"), ("load", "light")];
+    const FULL_HEAVY: At = &[("rules", "full"), ("load", "heavy")];
+
+    /// Experiment, metric, values of the cells, and the standard deviation of repetitions as a
+    /// share of the mean.
+    type Row = (&'static str, &'static str, At, f64);
+    /// Measured with the full profile's durations on a machine with two cores: oxvs, and the bridge
+    /// in S1.transfer's baseline. Guests were not measured, and only UDP lost streams.
     const MEASURED: [Row; 22] = [
         ("S1.transfer", "tcp.total", &[("setup", "baseline")], 0.050),
         ("S1.transfer", "tcp.total", &[("setup", "bridged")], 0.013),
@@ -335,54 +342,14 @@ mod tests {
         ("S3.match", "probe.rtt", &[], 0.028),
         ("S3.capacity", "table.rules", &[], 0.0),
         ("S3.many", "probe.rtt", &[], 0.071),
-        (
-            "S3.flowstats",
-            "statistics.delay",
-            &[("rules", "one"), ("load", "light")],
-            0.12,
-        ),
-        (
-            "S3.flowstats",
-            "statistics.delay",
-            &[("rules", "one"), ("load", "heavy")],
-            0.35,
-        ),
-        (
-            "S3.flowstats",
-            "statistics.delay",
-            &[("rules", "full"), ("load", "light")],
-            0.044,
-        ),
-        (
-            "S3.flowstats",
-            "statistics.delay",
-            &[("rules", "full"), ("load", "heavy")],
-            0.012,
-        ),
-        (
-            "S3.portstats",
-            "statistics.delay",
-            &[("rules", "one"), ("load", "light")],
-            0.076,
-        ),
-        (
-            "S3.portstats",
-            "statistics.delay",
-            &[("rules", "one"), ("load", "heavy")],
-            0.53,
-        ),
-        (
-            "S3.portstats",
-            "statistics.delay",
-            &[("rules", "full"), ("load", "light")],
-            0.094,
-        ),
-        (
-            "S3.portstats",
-            "statistics.delay",
-            &[("rules", "full"), ("load", "heavy")],
-            0.18,
-        ),
+        ("S3.flowstats", "statistics.delay", ONE_LIGHT, 0.12),
+        ("S3.flowstats", "statistics.delay", ONE_HEAVY, 0.35),
+        ("S3.flowstats", "statistics.delay", FULL_LIGHT, 0.044),
+        ("S3.flowstats", "statistics.delay", FULL_HEAVY, 0.012),
+        ("S3.portstats", "statistics.delay", ONE_LIGHT, 0.076),
+        ("S3.portstats", "statistics.delay", ONE_HEAVY, 0.53),
+        ("S3.portstats", "statistics.delay", FULL_LIGHT, 0.094),
+        ("S3.portstats", "statistics.delay", FULL_HEAVY, 0.18),
         ("S4.schedulers", "tcp.total", &[], 0.004),
         ("S4.schedulers", "rr.latency", &[], 0.086),
         ("S4.schedulers", "udp.jitter", &[], 0.098),
