@@ -1,8 +1,11 @@
 //! Queues that bring nothing, or errors.
 //!
-//! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried once a
-//! second. One whose device has vanished is closed and reported once; another thread asks the
-//! kernel about that, since it may take long.
+//! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried again
+//! after a rest, which doubles each time, up to a second. The first rests are short because nothing
+//! may be wrong: the kernel reports a ring while it still copies a packet into it, and that may be
+//! interrupted for longer than many attempts take.
+//! A queue whose device has vanished is closed and reported once; another thread asks the kernel
+//! about that, since it may take long.
 
 use super::{Queue, Worker};
 use crate::devices::{Request, What};
@@ -16,8 +19,9 @@ use std::time::Duration;
 /// Errors, or wake-ups without a packet, in a row before a queue is parked.
 const PATIENCE: u32 = 16;
 
-/// How long a parked queue rests.
-const PARKED: Duration = Duration::from_secs(1);
+/// How long a parked queue rests: the first time, and at most.
+const SHORTEST_REST: Duration = Duration::from_micros(50);
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 impl Worker {
     #[cold]
@@ -93,11 +97,10 @@ impl Worker {
             if queue.parked.is_none_or(|until| until > now) {
                 continue;
             }
-            // One more fruitless attempt parks it again.
-            queue.fruitless = PATIENCE;
+            // One more fruitless attempt parks it again, for longer.
             queue.parked = None;
             if self.poller.add(queue.rx_queue.rx.fd(), place as u64).is_err() {
-                queue.parked = Some(now + PARKED);
+                queue.parked = Some(now + LONGEST_REST);
             }
         }
     }
@@ -107,6 +110,26 @@ impl Queue {
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
         poller.remove(self.rx_queue.rx.fd());
-        self.parked = Some(now + PARKED);
+        self.parked = Some(now + rest(self.fruitless));
+    }
+}
+
+/// How long a queue rests after so many fruitless attempts.
+fn rest(fruitless: u32) -> Duration {
+    let doublings = fruitless.saturating_sub(PATIENCE + 1).min(31);
+    SHORTEST_REST.saturating_mul(1 << doublings).min(LONGEST_REST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rest_is_short_and_each_further_one_twice_as_long_up_to_a_second() {
+        assert_eq!(rest(PATIENCE + 1), SHORTEST_REST);
+        assert_eq!(rest(PATIENCE + 2), SHORTEST_REST * 2);
+        assert_eq!(rest(PATIENCE + 11), SHORTEST_REST * 1024);
+        assert_eq!(rest(PATIENCE + 16), LONGEST_REST);
+        assert_eq!(rest(u32::MAX), LONGEST_REST);
     }
 }

@@ -450,6 +450,50 @@ fn queues_in_memory_are_looked_into_until_they_are_empty_and_the_kernel_is_asked
     assert!(!fixture.worker.goes_on(), "nothing came");
 }
 
+/// A queue that is readable before its packets can be taken.
+struct UnderWay(Box<dyn Rx>, Arc<AtomicBool>);
+
+impl Rx for UnderWay {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+
+    fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        match self.1.load(Ordering::Relaxed) {
+            true => Ok(0),
+            false => self.0.recv(out, max),
+        }
+    }
+}
+
+#[test]
+fn a_queue_whose_packet_is_long_under_way_rests_shortly_and_then_brings_it() {
+    let mut fixture = Fixture::new();
+    let under_way = Arc::new(AtomicBool::new(true));
+    let source = fixture.add_port_with(1, |rx| Box::new(UnderWay(rx, under_way.clone())));
+    let sink = fixture.add_port(9);
+    assert!(source.inject(&packet(1)));
+    while fixture.worker.timeout().is_none() {
+        fixture.turn();
+    }
+    let attempts = |fixture: &Fixture| fixture.worker.queues[0].as_ref().unwrap().fruitless;
+    let before = attempts(&fixture);
+    for rest in [50, 100, 200, 400].map(Duration::from_micros) {
+        assert_eq!(fixture.worker.timeout(), Some(rest));
+        std::thread::sleep(rest);
+        // It is tried again from the next turn on.
+        fixture.turn();
+        fixture.turn();
+    }
+    assert_eq!(attempts(&fixture), before + 4);
+    under_way.store(false, Ordering::Relaxed);
+    while sink.take_sent().is_empty() {
+        let rest = fixture.worker.timeout();
+        assert!(fixture.worker.turn(rest));
+    }
+    assert_eq!(attempts(&fixture), 0);
+}
+
 #[test]
 fn queues_that_cost_a_system_call_are_not_looked_into_by_a_worker_that_does_not_spin() {
     let mut fixture = Fixture::new();
