@@ -1,9 +1,10 @@
 //! Queues that bring nothing, or errors.
 //!
 //! After [`PATIENCE`] fruitless attempts a queue is *parked*, taken out of epoll, and tried again
-//! after a rest, which doubles each time, up to a second. The first rests are short because nothing
-//! may be wrong: the kernel reports a ring while it still copies a packet into it, and that may be
-//! interrupted for longer than many attempts take.
+//! after a rest, which doubles each time, up to a second. The first rests are short because the
+//! queue may be healthy: the kernel can report a ring before it has copied a packet into it, and
+//! that copy may be interrupted.
+//!
 //! A queue whose device has vanished is closed and reported once; another thread asks the kernel
 //! about that, since it may take long.
 
@@ -19,16 +20,27 @@ use std::time::Duration;
 /// Errors, or wake-ups without a packet, in a row before a queue is parked.
 const PATIENCE: u32 = 16;
 
-/// How long a parked queue rests: the first time, and at most.
+/// How long a parked queue rests the first time.
 const SHORTEST_REST: Duration = Duration::from_micros(50);
+
+/// How long a parked queue rests at most.
 const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// Fruitless attempts that are so far apart have nothing to do with each other: a link that went
+/// down, an unusable packet.
+const UNRELATED: Duration = Duration::from_secs(3);
 
 impl Worker {
     #[cold]
     pub(super) fn received_nothing(&mut self, place: usize, now: Nanos) {
-        if let Some(queue) = &mut self.queues[place] {
+        if let Some(queue) = self.queues[place].as_mut().filter(|queue| !queue.gone) {
+            if now.since(queue.last_fruitless) > UNRELATED {
+                queue.fruitless = 0;
+            }
+            queue.last_fruitless = now;
             queue.fruitless += 1;
             // A device that goes away wakes its queue twice at most, for going down and for going.
+            // One that keeps failing may have gone since it was last asked about.
             let suspect = queue.fruitless <= 4 || queue.fruitless > PATIENCE;
             if suspect && !std::mem::replace(&mut queue.checked, true) {
                 self.devices.ask(Request {
@@ -63,7 +75,7 @@ impl Worker {
     #[cold]
     pub(super) fn receive_failed(&mut self, place: usize, error: &io::Error, now: Nanos) {
         let errno = Errno::from_io_error(error);
-        let Some(queue) = &mut self.queues[place] else {
+        let Some(queue) = self.queues[place].as_mut().filter(|queue| !queue.gone) else {
             return;
         };
         if !matches!(errno, Some(Errno::AGAIN | Errno::INTR))
@@ -110,12 +122,12 @@ impl Queue {
     /// Lets the queue rest, so that what it keeps reporting wakes nobody.
     fn park(&mut self, poller: &Poller, now: Nanos) {
         poller.remove(self.rx_queue.rx.fd());
-        self.parked = Some(now + rest(self.fruitless));
+        self.parked = Some(now + rest_after(self.fruitless));
     }
 }
 
 /// How long a queue rests after so many fruitless attempts.
-fn rest(fruitless: u32) -> Duration {
+fn rest_after(fruitless: u32) -> Duration {
     let doublings = fruitless.saturating_sub(PATIENCE + 1).min(31);
     SHORTEST_REST.saturating_mul(1 << doublings).min(LONGEST_REST)
 }
@@ -126,10 +138,10 @@ mod tests {
 
     #[test]
     fn the_first_rest_is_short_and_each_further_one_twice_as_long_up_to_a_second() {
-        assert_eq!(rest(PATIENCE + 1), SHORTEST_REST);
-        assert_eq!(rest(PATIENCE + 2), SHORTEST_REST * 2);
-        assert_eq!(rest(PATIENCE + 11), SHORTEST_REST * 1024);
-        assert_eq!(rest(PATIENCE + 16), LONGEST_REST);
-        assert_eq!(rest(u32::MAX), LONGEST_REST);
+        assert_eq!(rest_after(PATIENCE + 1), SHORTEST_REST);
+        assert_eq!(rest_after(PATIENCE + 2), SHORTEST_REST * 2);
+        assert_eq!(rest_after(PATIENCE + 11), SHORTEST_REST * 1024);
+        assert_eq!(rest_after(PATIENCE + 16), LONGEST_REST);
+        assert_eq!(rest_after(u32::MAX), LONGEST_REST);
     }
 }

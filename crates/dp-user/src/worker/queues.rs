@@ -11,8 +11,11 @@ pub(super) struct Queue {
     pub(super) ifindex: u32,
     /// When it last brought packets, if ever.
     pub(super) active: Option<Nanos>,
-    /// Attempts in a row that brought no packet.
+    /// Errors, and wake-ups without a packet, in a row.
     pub(super) fruitless: u32,
+    /// When the last of them was.
+    pub(super) last_fruitless: Nanos,
+    /// Until when it rests.
     pub(super) parked: Option<Nanos>,
     /// It was asked whether the device has vanished.
     pub(super) checked: bool,
@@ -71,6 +74,7 @@ impl Worker {
             ifindex,
             active: None,
             fruitless: 0,
+            last_fruitless: Nanos::ZERO,
             parked: None,
             checked: false,
             idle: false,
