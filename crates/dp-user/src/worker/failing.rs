@@ -26,8 +26,8 @@ const SHORTEST_REST: Duration = Duration::from_micros(50);
 /// How long a parked queue rests at most.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Fruitless attempts that are so far apart have nothing to do with each other: a link that went
-/// down, an unusable packet.
+/// Fruitless attempts that are further apart than this, such as a link that goes down now and then,
+/// are not counted as in a row. Longer than the longest rest.
 const UNRELATED: Duration = Duration::from_secs(3);
 
 impl Worker {
@@ -40,7 +40,7 @@ impl Worker {
             queue.last_fruitless = now;
             queue.fruitless += 1;
             // A device that goes away wakes its queue twice at most, for going down and for going.
-            // One that keeps failing may have gone since it was last asked about.
+            // One that keeps failing may have vanished since the last check.
             let suspect = queue.fruitless <= 4 || queue.fruitless > PATIENCE;
             if suspect && !std::mem::replace(&mut queue.checked, true) {
                 self.devices.ask(Request {

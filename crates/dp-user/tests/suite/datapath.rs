@@ -355,7 +355,7 @@ fn a_device_that_keeps_failing_is_left_alone_and_disturbs_no_other() {
         });
         devices[0].inject(&packet(5, 1, 0));
         eventually("the packet arrives", || devices[1].take_sent().len() == 1);
-        // Between attempts it rests ever longer from here on.
+        // From here on the time between attempts doubles, up to a second.
         let asked = broken.asked.load(Ordering::Relaxed);
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert!(broken.asked.load(Ordering::Relaxed) - asked < 100);
@@ -423,9 +423,10 @@ fn a_device_that_vanished_is_reported_once() {
         devices[0].inject(&packet(5, 1, 0));
         eventually("the packet arrives", || devices[1].take_sent().len() == 1);
         assert_eq!(*switch.failed.lock(), [PortNo(5)]);
-        // Until the worker has heard that the device is gone, it may ask some times more.
+        // Until the worker has heard that the device is gone, it may ask some times more: 17 times
+        // at once, and 15 times before it rests for a second.
         let asked = broken.asked.load(Ordering::Relaxed);
-        assert!((1..100).contains(&asked), "{asked}");
+        assert!((1..=32).contains(&asked), "{asked}");
         assert_eq!(datapath.port_counters(PortNo(5)).unwrap().rx_errors, asked);
         datapath.del_port(PortNo(5)).unwrap();
     }

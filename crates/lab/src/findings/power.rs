@@ -406,8 +406,8 @@ mod tests {
             metrics: [("flow.rtt".to_owned(), value)].into(),
             ..Sample::default()
         };
-        // Means of 10, 100 and 10, of which testbeds differ by 1, 20 and 3 on both sides; the last
-        // has three. Repetitions of one testbed count as one.
+        // Means of 10, 100 and 10; testbeds are 1, 20 and 3 below and above. The third cell has
+        // three testbeds. Repetitions on one testbed count as one.
         let samples = vec![
             sample(("small", "low"), 1, 8.0),
             sample(("small", "low"), 1, 10.0),
