@@ -132,9 +132,9 @@ pub trait Rx: Send {
     /// Never waits.
     ///
     /// # Errors
-    /// The kernel's. After an error the queue is dead and must not be polled any more (its
-    /// descriptor may stay readable). A device that is taken down is no error: packets come again
-    /// when it is up.
+    /// The kernel's. The descriptor may stay readable after an error, so the next attempt must wait
+    /// a while. A queue whose device has vanished brings nothing any more, one whose device is down
+    /// brings packets again when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 
     /// Whether [`Rx::recv`] makes no system call if there are no packets.

@@ -333,7 +333,9 @@ impl Measured {
                 let sum = |of: fn(&super::streams::Stream) -> u64| whole.iter().map(|stream| of(stream)).sum::<u64>();
                 let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
                 self.metric(flow, "loss", lost_share(sent, received));
-                // The received bytes of a lost stream are unknown.
+                // What a lost stream has sent is missing too, where it has not arrived.
+                let sum = |of: fn(&super::streams::Stream) -> u64| all.iter().map(of).sum::<u64>();
+                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
                 self.account(flow, streamed.message, sent, received);
             }
             Kind::UdpRr => {
@@ -517,6 +519,30 @@ mod tests {
             measured.remarks,
             ["tcp: 2 of 4 streams lost: the control connection broke"]
         );
+    }
+
+    #[test]
+    fn what_lost_streams_have_sent_is_missing_too() {
+        let whole = Stream {
+            datagrams_sent: 100,
+            datagrams_received: 75,
+            ..Stream::default()
+        };
+        let lost = Stream {
+            lost: Some("no result".into()),
+            datagrams_sent: 50,
+            datagrams_received: 5,
+            ..Stream::default()
+        };
+        let streamed = Streamed {
+            streams: vec![whole, lost],
+            message: 1000,
+            ..Streamed::default()
+        };
+        let mut measured = Measured::default();
+        measured.streamed("udp", Kind::UdpStream, &streamed);
+        assert_eq!((measured.accounts[0].sent, measured.accounts[0].received), (150, 80));
+        assert_eq!(measured.metrics["udp.loss"], 0.25);
     }
 
     #[test]

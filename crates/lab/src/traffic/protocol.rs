@@ -12,7 +12,7 @@ use super::ping::{Ping, Pinged};
 use super::replay::{Replay, Replayed};
 use super::speed::Speed;
 use super::stack::{Count, Stack};
-use super::streams::{StreamClient, StreamServer, Streamed};
+use super::streams::{ServedStreams, StreamClient, StreamServer, Streamed};
 use super::udp::{Echo, Flood, Flooded, Probe, Probed, Receive, Received, Send, Sent, Sink, Sunk};
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +125,8 @@ pub enum Outcome {
     Sunk(Sunk),
     /// Of [`Task::Capture`].
     Captured(Captured),
+    /// Of [`Task::StreamServer`].
+    ServedStreams(ServedStreams),
     /// Of [`Task::StreamClient`].
     Streamed(Streamed),
     /// Of [`Task::Ping`].

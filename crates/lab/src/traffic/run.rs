@@ -3,7 +3,7 @@
 use super::clock::nanos;
 use super::measured::Measured;
 use super::protocol::{Outcome, Task};
-use super::streams::{Kind, StreamClient, StreamServer};
+use super::streams::{Kind, StreamClient, StreamServer, Streamed};
 use super::udp::{Echo, Flood, IMIX_MEAN, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent, Sink};
 use super::{Ends, Flow, Remote, Streams, Test};
 use anyhow::{Context, Result, bail};
@@ -115,8 +115,8 @@ struct Servers {
     others: Vec<Remote>,
     /// By the numbers of their flows.
     sinks: Vec<(u16, Remote)>,
-    /// Control ports by host.
-    streams: BTreeMap<String, u16>,
+    /// Of streams, by host.
+    streams: BTreeMap<String, Remote>,
 }
 
 /// A task that sends or asks.
@@ -191,13 +191,9 @@ impl Plan<'_> {
                 }
                 Test::TcpStream(_) | Test::UdpStream(_) | Test::TcpRr(_) | Test::TcpCrr(_) | Test::UdpRr(_) => {
                     if !servers.streams.contains_key(&flow.to) {
-                        let server = self
-                            .ends
-                            .agent(&flow.to)?
-                            .start(Task::StreamServer(StreamServer::default()))?;
-                        let port = server.ports().first().copied().context("a server without a port")?;
-                        servers.streams.insert(flow.to.clone(), port);
-                        servers.others.push(server);
+                        let task = Task::StreamServer(StreamServer::default());
+                        let server = self.ends.agent(&flow.to)?.start(task)?;
+                        servers.streams.insert(flow.to.clone(), server);
                     }
                     continue;
                 }
@@ -341,11 +337,8 @@ impl Plan<'_> {
 
     fn streams(&self, planned: &Planned<'_>, kind: Kind, streams: &Streams, servers: &Servers) -> Result<Client> {
         let flow = planned.flow;
-        let port = servers
-            .streams
-            .get(&flow.to)
-            .copied()
-            .context("a flow without a server")?;
+        let server = servers.streams.get(&flow.to).context("a flow without a server")?;
+        let port = server.ports().first().copied().context("a server without a port")?;
         let client = StreamClient {
             to: SocketAddrV4::new(self.ends.address(&flow.from, &flow.to)?, port),
             kind,
@@ -383,11 +376,9 @@ impl Plan<'_> {
         let (whats, tasks): (Vec<What>, Vec<Remote>) =
             rest.into_iter().map(|client| (client.what, client.task)).unzip();
         ended.extend(whats.into_iter().zip(Remote::stop_all(tasks)?));
-        let mut measured = Measured::default();
-        for Client { what, task, .. } in warm {
-            if let (What::Streams(number, kind), Outcome::Streamed(streamed)) = (what, task.wait(most)?) {
-                measured.warmed(&self.planned(number)?.flow.name, kind, &streamed);
-            }
+        let mut warmed = Vec::new();
+        for client in warm {
+            warmed.push((client.what, client.task.wait(most)?));
         }
         let mut received = BTreeMap::new();
         for outcome in Remote::stop_all(servers.receivers)? {
@@ -398,7 +389,20 @@ impl Plan<'_> {
         }
         let (numbers, sinks): (Vec<u16>, Vec<Remote>) = servers.sinks.into_iter().unzip();
         let sunk: BTreeMap<u16, Outcome> = numbers.into_iter().zip(Remote::stop_all(sinks)?).collect();
+        let (hosts, streams): (Vec<String>, Vec<Remote>) = servers.streams.into_iter().unzip();
+        let served: BTreeMap<String, Outcome> = hosts.into_iter().zip(Remote::stop_all(streams)?).collect();
+        let arrived = |to: &str, kind: Kind, streamed: &Streamed| match served.get(to) {
+            Some(Outcome::ServedStreams(served)) => Ok(streamed.with_arrived(kind, served)),
+            _ => bail!("a server of streams answers something else"),
+        };
         Remote::stop_all(servers.others)?;
+        let mut measured = Measured::default();
+        for (what, outcome) in &warmed {
+            if let (What::Streams(number, kind), Outcome::Streamed(streamed)) = (what, outcome) {
+                let flow = self.planned(*number)?.flow;
+                measured.warmed(&flow.name, *kind, &arrived(&flow.to, *kind, streamed)?);
+            }
+        }
         for (what, outcome) in &ended {
             match (what, outcome) {
                 (What::Probe(number), Outcome::Probed(probed)) => {
@@ -417,10 +421,11 @@ impl Plan<'_> {
                 }
                 (What::Streams(number, kind), Outcome::Streamed(streamed)) => {
                     let planned = self.planned(*number)?;
+                    let streamed = arrived(&planned.flow.to, *kind, streamed)?;
                     if planned.counts {
-                        measured.streamed(&planned.flow.name, *kind, streamed);
+                        measured.streamed(&planned.flow.name, *kind, &streamed);
                     } else {
-                        measured.only_account(|all| all.streamed(&planned.flow.name, *kind, streamed));
+                        measured.only_account(|all| all.streamed(&planned.flow.name, *kind, &streamed));
                     }
                 }
                 (What::Send(asked), Outcome::Sent(Sent { flows })) => {

@@ -147,7 +147,10 @@ impl One<'_> {
             patience,
         )?;
         let port = match line.receive(patience)? {
-            Arranged::Port(port) => port,
+            Arranged::At { port, number } => {
+                stream.number = Some(number);
+                port
+            }
             Arranged::Refused(reason) => bail!("the server refused: {reason}"),
         };
         let to = SocketAddrV4::new(*client.to.ip(), port);

@@ -30,11 +30,11 @@ pub(super) struct Wanted {
     pub(super) warmup: u64,
 }
 
-/// The server's data address, or its error.
+/// The server's data address and its number of the stream, or its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Arranged {
-    Port(u16),
+    At { port: u16, number: u32 },
     Refused(String),
 }
 
@@ -157,12 +157,13 @@ mod tests {
     fn lines_are_taken_one_by_one_however_they_arrive() {
         let (mut line, mut there) = pair();
         assert!(line.poll::<Finished>().unwrap().is_none());
-        there.write_all(b"{}\n{}\n{\"port\":").unwrap();
+        there.write_all(b"{}\n{}\n{\"at\":{\"port\":7,").unwrap();
         let patience = Duration::from_secs(20);
         line.receive::<Finished>(patience).unwrap();
         line.receive::<Finished>(patience).unwrap();
-        there.write_all(b"7}\n").unwrap();
-        assert_eq!(line.receive::<Arranged>(patience).unwrap(), Arranged::Port(7));
+        there.write_all(b"\"number\":2}}\n").unwrap();
+        let arranged = Arranged::At { port: 7, number: 2 };
+        assert_eq!(line.receive::<Arranged>(patience).unwrap(), arranged);
         drop(there);
         let error = line.receive::<Finished>(patience).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");

@@ -73,6 +73,15 @@ pub struct StreamClient {
     pub patience: f64,
 }
 
+/// What a server has of its streams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServedStreams {
+    /// Messages that arrived, by the numbers of their streams. A client does not hear of those of a
+    /// lost stream.
+    pub messages: Vec<u64>,
+}
+
 /// The results of streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,12 +94,27 @@ pub struct Streamed {
     pub message: u32,
 }
 
+impl Streamed {
+    /// The same with the datagrams of lost streams of UDP_STREAM that arrived, as the server says.
+    pub(crate) fn with_arrived(&self, kind: Kind, served: &ServedStreams) -> Streamed {
+        let mut all = self.clone();
+        let lost = all.streams.iter_mut().filter(|stream| stream.lost.is_some());
+        for stream in lost.filter(|_| kind == Kind::UdpStream) {
+            let arrived = stream.number.and_then(|number| served.messages.get(number as usize));
+            stream.datagrams_received = arrived.copied().unwrap_or(0);
+        }
+        all
+    }
+}
+
 /// The result of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     /// Why it is lost; none if it is not. The other figures of a lost stream are partial.
     pub lost: Option<String>,
+    /// The server's number of it, if it has told.
+    pub number: Option<u32>,
     /// Seconds of its data: until all was acknowledged in TCP_STREAM.
     pub seconds: f64,
     /// Bytes sent.

@@ -1,7 +1,7 @@
 //! The server's side of streams.
 
 use super::control::{Arranged, Finished, Got, Line, Wanted};
-use super::{Kind, StreamServer};
+use super::{Kind, ServedStreams, StreamServer};
 use crate::traffic::clock::{MILLI, now};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
@@ -34,18 +34,24 @@ impl StreamServer {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
         let (listener, port) = listen(self.port, None, None)?;
         control.ready(vec![port]);
-        std::thread::scope(|scope| {
+        let messages = std::thread::scope(|scope| {
+            let mut streams = Vec::new();
             while !control.stopped() {
                 let Some(stream) = accept(&listener)? else { continue };
-                // A stream that fails is lost, which its client notices.
-                let serve = move || drop(Line::new(stream).and_then(|line| serve(line, control)));
-                std::thread::Builder::new()
-                    .spawn_scoped(scope, serve)
-                    .context("a thread for a stream")?;
+                let number = streams.len() as u32;
+                let serve = move || {
+                    let mut got = Got::default();
+                    // A stream that fails is lost, which its client notices.
+                    drop(Line::new(stream).and_then(|line| serve(line, number, &mut got, control)));
+                    got.messages
+                };
+                let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
+                streams.push(thread.context("a thread for a stream")?);
             }
-            anyhow::Ok(())
+            let messages = streams.into_iter().map(|stream| stream.join().unwrap_or(0));
+            anyhow::Ok(messages.collect())
         })?;
-        Ok(Outcome::Served)
+        Ok(Outcome::ServedStreams(ServedStreams { messages }))
     }
 }
 
@@ -96,13 +102,13 @@ fn readable(socket: &impl AsFd, wait: Duration) -> Result<bool> {
 }
 
 /// One stream, from its control connection's beginning to its result.
-fn serve(mut line: Line, control: &Control) -> Result<()> {
+fn serve(mut line: Line, number: u32, got: &mut Got, control: &Control) -> Result<()> {
     let Some(wanted) = line.receive_while::<Wanted>(PATIENCE, &|| !control.stopped())? else {
         return Ok(());
     };
     let stream = match Stream::arrange(&wanted) {
         Ok((stream, port)) => {
-            line.send(&Arranged::Port(port), PATIENCE)?;
+            line.send(&Arranged::At { port, number }, PATIENCE)?;
             stream
         }
         Err(error) => return line.send(&Arranged::Refused(format!("{error:#}")), PATIENCE),
@@ -112,7 +118,7 @@ fn serve(mut line: Line, control: &Control) -> Result<()> {
         control,
         finished: None,
         message: wanted.message.unwrap_or(1).clamp(1, MOST_PAYLOAD) as usize,
-        got: Got::default(),
+        got,
         first: None,
         warmup: wanted.warmup,
     };
@@ -124,7 +130,7 @@ fn serve(mut line: Line, control: &Control) -> Result<()> {
         (Kind::UdpRr, Stream::Udp(socket)) => state.datagrams(&socket, true)?,
         (_, Stream::Tcp(_) | Stream::Udp(_)) => bail!("arranged otherwise"),
     }
-    state.line.send(&state.got, PATIENCE)
+    state.line.send(state.got, PATIENCE)
 }
 
 /// The receiving end of a stream.
@@ -157,7 +163,7 @@ struct State<'a> {
     /// When the client said that it has finished.
     finished: Option<u64>,
     message: usize,
-    got: Got,
+    got: &'a mut Got,
     /// Arrival time of the first message.
     first: Option<u64>,
     /// Nanoseconds after that which do not count.

@@ -1,6 +1,6 @@
 //! Streams over the loopback device.
 
-use super::{Kind, Stream, StreamClient, StreamServer, Streamed};
+use super::{Kind, ServedStreams, Stream, StreamClient, StreamServer, Streamed};
 use crate::traffic::protocol::{Outcome, Task};
 use crate::traffic::{Agent, Remote};
 use std::io::{BufRead, BufReader, Write};
@@ -62,7 +62,7 @@ fn a_tcp_stream_arrives_whole() {
             "{stream:?}"
         );
     }
-    assert!(matches!(server.stop().unwrap(), Outcome::Served));
+    assert!(matches!(server.stop().unwrap(), Outcome::ServedStreams(_)));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_a_tcp_stream_sends_in_its_warm_up_does_not_count() {
 #[test]
 fn of_a_udp_stream_no_more_arrives_than_was_sent() {
     let agent = Agent::here("here").unwrap();
-    let (_server, port) = serve(&agent);
+    let (server, port) = serve(&agent);
     let streamed = run(
         &agent,
         StreamClient {
@@ -95,7 +95,13 @@ fn of_a_udp_stream_no_more_arrives_than_was_sent() {
             ..client(Kind::UdpStream, port)
         },
     );
+    let Outcome::ServedStreams(served) = server.stop().unwrap() else {
+        panic!("a server of streams tells something else");
+    };
+    assert_eq!(served.messages.len(), 3);
     for stream in whole(&streamed) {
+        let number = stream.number.unwrap() as usize;
+        assert_eq!(served.messages[number], stream.datagrams_received);
         assert_eq!(stream.sent, stream.datagrams_sent * 1000);
         assert_eq!(stream.received, stream.datagrams_received * 1000);
         assert!(
@@ -103,6 +109,32 @@ fn of_a_udp_stream_no_more_arrives_than_was_sent() {
             "{stream:?}"
         );
     }
+}
+
+#[test]
+fn the_server_knows_what_has_arrived_of_a_lost_stream() {
+    let stream = |lost: Option<&str>, number, datagrams_received| Stream {
+        lost: lost.map(str::to_owned),
+        number,
+        datagrams_received,
+        ..Stream::default()
+    };
+    let streamed = Streamed {
+        streams: vec![
+            stream(None, Some(1), 70),
+            stream(Some("no result"), Some(0), 0),
+            stream(Some("no connection"), None, 0),
+        ],
+        ..Streamed::default()
+    };
+    let served = ServedStreams { messages: vec![30, 70] };
+    let arrived = |kind| {
+        let all = streamed.with_arrived(kind, &served).streams;
+        all.iter().map(|stream| stream.datagrams_received).collect::<Vec<_>>()
+    };
+    assert_eq!(arrived(Kind::UdpStream), [70, 30, 0]);
+    // The other way: answers at the client, which it knows itself.
+    assert_eq!(arrived(Kind::UdpRr), [70, 0, 0]);
 }
 
 #[test]
