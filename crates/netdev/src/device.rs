@@ -132,9 +132,9 @@ pub trait Rx: Send {
     /// Never waits.
     ///
     /// # Errors
-    /// The kernel's. The descriptor may stay readable after an error, so the next attempt must wait
-    /// a while. A queue whose device has vanished brings nothing any more, one whose device is down
-    /// brings packets again when it is up.
+    /// The kernel's. The descriptor may stay readable, so a caller that keeps getting errors must
+    /// pause between attempts. A queue whose device has vanished brings nothing any more, one whose
+    /// device is down brings packets again when it is up.
     fn recv(&mut self, out: &mut Vec<Frame>, max: usize) -> io::Result<usize>;
 
     /// Whether [`Rx::recv`] makes no system call if there are no packets.

@@ -7,7 +7,6 @@ use super::host::Host;
 use super::namespace::enter;
 use super::plan::Plan;
 use crate::results::Loss;
-use crate::traffic::stack::unknown_neighbours;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -149,9 +148,6 @@ pub(crate) fn losses(plan: &Plan, delays: &[Delay]) -> Result<Vec<Loss>> {
         losses.push(loss("sender", host.name.clone(), stack.sent));
         losses.push(loss("receiver", host.name.clone(), stack.received));
     }
-    // Not told apart by namespace.
-    let place = "this machine's hosts, before ARP has an answer".to_owned();
-    losses.push(loss("sender", place, unknown_neighbours()));
     losses.retain(|loss| loss.packets > 0);
     Ok(losses)
 }

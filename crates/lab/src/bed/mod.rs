@@ -37,6 +37,7 @@ pub(crate) use wire::{Side, Wire, is_name as is_device_name};
 
 use crate::results::Loss;
 use crate::topology::Topology;
+use crate::traffic::stack::unknown_neighbours;
 use anyhow::{Context, Result};
 use delay::Delay;
 use plan::Plan;
@@ -51,6 +52,8 @@ pub struct Bed {
     plan: Plan,
     record: Record,
     delays: Vec<Delay>,
+    /// What this kernel had dropped before, waiting for ARP.
+    unanswered: u64,
     _warden: Warden,
 }
 
@@ -93,6 +96,7 @@ impl Bed {
             plan,
             record,
             delays: Vec::new(),
+            unanswered: unknown_neighbours(),
             _warden: warden,
         };
         bed.delays = build::build(topology, &bed.plan, &bed.record)?;
@@ -226,12 +230,24 @@ impl Bed {
 
     /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's
     /// queue was full, or the receiving device had no room), `sender` and `receiver` (a host's
-    /// stack dropped it; of the receiver, the socket's buffer was full or nobody listened).
+    /// stack dropped it; of the receiver, the socket's buffer was full or nobody listened), and
+    /// `arp` (too many waited for an address; the kernel counts those of all its namespaces
+    /// together).
     ///
     /// # Errors
     /// A namespace that is gone, a tool that fails.
     pub fn losses(&self) -> Result<Vec<Loss>> {
-        counters::losses(&self.plan, &self.delays)
+        let mut losses = counters::losses(&self.plan, &self.delays)?;
+        // A guest's own kernel counts for it.
+        if self.hosts().any(|host| host.guest.is_none()) {
+            losses.push(Loss {
+                cause: "arp".to_owned(),
+                place: "all namespaces".to_owned(),
+                packets: unknown_neighbours().saturating_sub(self.unanswered),
+            });
+        }
+        losses.retain(|loss| loss.packets > 0);
+        Ok(losses)
     }
 
     /// Fragments that hosts received since the testbed was made.

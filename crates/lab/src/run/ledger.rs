@@ -148,6 +148,20 @@ pub(crate) fn close(mut losses: Vec<Loss>, missing: u64, retransmitted: u64) -> 
     (losses, remark)
 }
 
+/// A remark on packets that no namespace of its own counts as dropped.
+pub(crate) fn doubt(losses: &[Loss]) -> Option<String> {
+    let shared: u64 = losses
+        .iter()
+        .filter(|loss| loss.cause == "arp")
+        .map(|loss| loss.packets)
+        .sum();
+    (shared > 0).then(|| {
+        format!(
+            "{shared} packets waited in vain for ARP, which the kernel counts for all namespaces of this machine: those that are not of these flows hide as many unexplained ones"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +219,13 @@ mod tests {
         let (losses, remark) = close(vec![loss("queue", "p1", 20)], 15, 0);
         assert_eq!(losses, [loss("queue", "p1", 20)]);
         assert!(remark.unwrap().starts_with("5 of the packets"));
+    }
+
+    #[test]
+    fn drops_that_may_be_of_other_namespaces_are_remarked_on() {
+        let losses = [loss("arp", "all namespaces", 9), loss("sender", "a", 5)];
+        assert!(doubt(&losses).unwrap().starts_with("9 packets"));
+        assert_eq!(doubt(&losses[1..]), None);
     }
 
     #[test]

@@ -309,6 +309,7 @@ impl Standing for Table {
         measurement.validity.acceleration = Some(acceleration);
         measurement.validity.guest_speed = guest_speed;
         measurement.validity.controls = controls;
+        measurement.remarks.extend(ledger::doubt(&losses));
         measurement.losses = losses;
         measurement.spent = self.ground.bed.holds_fragments()?;
         measurement.remarks.extend(remark);

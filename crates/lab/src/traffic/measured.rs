@@ -133,6 +133,13 @@ impl Measured {
         });
     }
 
+    /// Of lost streams too: the drops of what they sent are counted.
+    fn account_streams(&mut self, flow: &str, streamed: &Streamed) {
+        let sum = |of: fn(&super::streams::Stream) -> u64| streamed.streams.iter().map(of).sum::<u64>();
+        let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
+        self.account(flow, streamed.message, sent, received);
+    }
+
     /// Adds a probe's results.
     pub(super) fn probed(&mut self, flow: &str, payload: u32, probed: &Probed) {
         self.metric(flow, "rtt", probed.mean);
@@ -333,20 +340,15 @@ impl Measured {
                 let sum = |of: fn(&super::streams::Stream) -> u64| whole.iter().map(|stream| of(stream)).sum::<u64>();
                 let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
                 self.metric(flow, "loss", lost_share(sent, received));
-                // What a lost stream has sent is missing too, where it has not arrived.
-                let sum = |of: fn(&super::streams::Stream) -> u64| all.iter().map(of).sum::<u64>();
-                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
-                self.account(flow, streamed.message, sent, received);
+                self.account_streams(flow, streamed);
             }
             Kind::UdpRr => {
-                let sum = |of: fn(&super::streams::Stream) -> u64| all.iter().map(of).sum::<u64>();
-                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
                 self.metric(
                     flow,
                     "stalled",
                     all.iter().filter(|stream| stream.stalled).count() as f64,
                 );
-                self.account(flow, streamed.message, sent, received);
+                self.account_streams(flow, streamed);
             }
         }
         let mut reasons: BTreeMap<&str, u32> = BTreeMap::new();

@@ -3,7 +3,7 @@
 use super::clock::nanos;
 use super::measured::Measured;
 use super::protocol::{Outcome, Task};
-use super::streams::{Kind, StreamClient, StreamServer, Streamed};
+use super::streams::{Kind, StreamClient, StreamServer};
 use super::udp::{Echo, Flood, IMIX_MEAN, Probe, Receive, ReceiveFlow, Received, Send, SendFlow, Sent, Sink};
 use super::{Ends, Flow, Remote, Streams, Test};
 use anyhow::{Context, Result, bail};
@@ -391,16 +391,19 @@ impl Plan<'_> {
         let sunk: BTreeMap<u16, Outcome> = numbers.into_iter().zip(Remote::stop_all(sinks)?).collect();
         let (hosts, streams): (Vec<String>, Vec<Remote>) = servers.streams.into_iter().unzip();
         let served: BTreeMap<String, Outcome> = hosts.into_iter().zip(Remote::stop_all(streams)?).collect();
-        let arrived = |to: &str, kind: Kind, streamed: &Streamed| match served.get(to) {
-            Some(Outcome::ServedStreams(served)) => Ok(streamed.with_arrived(kind, served)),
-            _ => bail!("a server of streams answers something else"),
-        };
+        for (what, outcome) in warmed.iter_mut().chain(&mut ended) {
+            if let (What::Streams(number, Kind::UdpStream), Outcome::Streamed(streamed)) = (what, outcome) {
+                let Some(Outcome::ServedStreams(served)) = served.get(&self.planned(*number)?.flow.to) else {
+                    bail!("a server of streams answers something else");
+                };
+                streamed.take_arrived(served)?;
+            }
+        }
         Remote::stop_all(servers.others)?;
         let mut measured = Measured::default();
         for (what, outcome) in &warmed {
             if let (What::Streams(number, kind), Outcome::Streamed(streamed)) = (what, outcome) {
-                let flow = self.planned(*number)?.flow;
-                measured.warmed(&flow.name, *kind, &arrived(&flow.to, *kind, streamed)?);
+                measured.warmed(&self.planned(*number)?.flow.name, *kind, streamed);
             }
         }
         for (what, outcome) in &ended {
@@ -421,11 +424,10 @@ impl Plan<'_> {
                 }
                 (What::Streams(number, kind), Outcome::Streamed(streamed)) => {
                     let planned = self.planned(*number)?;
-                    let streamed = arrived(&planned.flow.to, *kind, streamed)?;
                     if planned.counts {
-                        measured.streamed(&planned.flow.name, *kind, &streamed);
+                        measured.streamed(&planned.flow.name, *kind, streamed);
                     } else {
-                        measured.only_account(|all| all.streamed(&planned.flow.name, *kind, &streamed));
+                        measured.only_account(|all| all.streamed(&planned.flow.name, *kind, streamed));
                     }
                 }
                 (What::Send(asked), Outcome::Sent(Sent { flows })) => {

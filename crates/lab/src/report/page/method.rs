@@ -134,8 +134,9 @@ fn void(scenario: &Scenario, results: &Results) -> Vec<String> {
 /// The way of the packets with what left it, for each switch that lost any: means of its samples,
 /// those of cells with policed ports apart from the others.
 fn losses(summary: &Summary) -> Vec<Loss> {
-    const WAY: [&str; 8] = [
+    const WAY: [&str; 9] = [
         "sender",
+        "arp",
         "port",
         "policer",
         "upcall",

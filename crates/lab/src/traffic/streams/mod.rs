@@ -18,6 +18,7 @@ mod server;
 mod tests;
 
 use crate::results::Distribution;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 
@@ -77,8 +78,8 @@ pub struct StreamClient {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServedStreams {
-    /// Messages that arrived, by the numbers of their streams. A client does not hear of those of a
-    /// lost stream.
+    /// Datagrams or requests that arrived, by the numbers of their streams; of TCP_STREAM, how often
+    /// data was read. The client of a lost stream does not hear of them.
     pub messages: Vec<u64>,
 }
 
@@ -95,15 +96,18 @@ pub struct Streamed {
 }
 
 impl Streamed {
-    /// The same with the datagrams of lost streams of UDP_STREAM that arrived, as the server says.
-    pub(crate) fn with_arrived(&self, kind: Kind, served: &ServedStreams) -> Streamed {
-        let mut all = self.clone();
-        let lost = all.streams.iter_mut().filter(|stream| stream.lost.is_some());
-        for stream in lost.filter(|_| kind == Kind::UdpStream) {
-            let arrived = stream.number.and_then(|number| served.messages.get(number as usize));
-            stream.datagrams_received = arrived.copied().unwrap_or(0);
+    /// Of lost streams of UDP_STREAM, the datagrams that arrived, as the server says.
+    ///
+    /// # Errors
+    /// The server does not know a stream that it has numbered.
+    pub(crate) fn take_arrived(&mut self, served: &ServedStreams) -> Result<()> {
+        for stream in self.streams.iter_mut().filter(|stream| stream.lost.is_some()) {
+            if let Some(number) = stream.number {
+                let arrived = served.messages.get(number as usize);
+                stream.datagrams_received = *arrived.context("a stream that its server does not know")?;
+            }
         }
-        all
+        Ok(())
     }
 }
 

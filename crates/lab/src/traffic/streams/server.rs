@@ -6,7 +6,7 @@ use crate::traffic::clock::{MILLI, now};
 use crate::traffic::protocol::Outcome;
 use crate::traffic::task::{Control, LOOK};
 use crate::traffic::udp::{MOST_PAYLOAD, set_buffers};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::io::{Read, Write};
@@ -48,8 +48,9 @@ impl StreamServer {
                 let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
                 streams.push(thread.context("a thread for a stream")?);
             }
-            let messages = streams.into_iter().map(|stream| stream.join().unwrap_or(0));
-            anyhow::Ok(messages.collect())
+            let messages = streams.into_iter().map(|stream| stream.join());
+            let messages: Result<_, _> = messages.collect();
+            messages.map_err(|_| anyhow!("the thread of a stream has panicked"))
         })?;
         Ok(Outcome::ServedStreams(ServedStreams { messages }))
     }
@@ -263,11 +264,12 @@ impl State<'_> {
         Ok(true)
     }
 
-    /// Receives datagrams, and echoes them if required, until the client has sent all and no more
-    /// arrive.
+    /// Receives datagrams, and echoes them if required, until the client has sent all, or is gone,
+    /// and no more arrive.
     fn datagrams(&mut self, socket: &UdpSocket, back: bool) -> Result<()> {
         let mut buffer = vec![0; MOST_PAYLOAD as usize];
         let mut last = now();
+        let mut gone = Ok(());
         loop {
             let wait = if self.finished.is_some() {
                 Duration::from_millis(10)
@@ -287,13 +289,17 @@ impl State<'_> {
                 }
                 last = now();
             }
-            if !self.wanted()? {
-                let (Some(finished), now) = (self.finished, now()) else {
-                    return Ok(());
-                };
-                if now > last.max(finished) + QUIET || now > finished + 20 * QUIET {
-                    return Ok(());
+            if self.finished.is_none() {
+                match self.wanted() {
+                    Ok(true) => continue,
+                    Ok(false) => {}
+                    Err(error) => gone = Err(error),
                 }
+            }
+            let finished = *self.finished.get_or_insert_with(now);
+            let now = now();
+            if now > last.max(finished) + QUIET || now > finished + 20 * QUIET {
+                return gone;
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Streams over the loopback device.
 
-use super::{Kind, ServedStreams, Stream, StreamClient, StreamServer, Streamed};
+use super::control::{Arranged, Line, Wanted};
+use super::{Kind, Stream, StreamClient, StreamServer, Streamed};
 use crate::traffic::protocol::{Outcome, Task};
 use crate::traffic::{Agent, Remote};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 fn client(kind: Kind, port: u16) -> StreamClient {
@@ -113,28 +114,44 @@ fn of_a_udp_stream_no_more_arrives_than_was_sent() {
 
 #[test]
 fn the_server_knows_what_has_arrived_of_a_lost_stream() {
-    let stream = |lost: Option<&str>, number, datagrams_received| Stream {
-        lost: lost.map(str::to_owned),
-        number,
-        datagrams_received,
-        ..Stream::default()
+    let agent = Agent::here("here").unwrap();
+    let (server, port) = serve(&agent);
+    let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut line = Line::new(connected).unwrap();
+    let wanted = Wanted {
+        kind: Kind::UdpStream,
+        buffer: None,
+        congestion: None,
+        message: Some(100),
+        warmup: 0,
     };
-    let streamed = Streamed {
-        streams: vec![
-            stream(None, Some(1), 70),
-            stream(Some("no result"), Some(0), 0),
-            stream(Some("no connection"), None, 0),
-        ],
-        ..Streamed::default()
+    let patience = Duration::from_secs(20);
+    line.send(&wanted, patience).unwrap();
+    let Arranged::At { port, number } = line.receive(patience).unwrap() else {
+        panic!("refused");
     };
-    let served = ServedStreams { messages: vec![30, 70] };
-    let arrived = |kind| {
-        let all = streamed.with_arrived(kind, &served).streams;
-        all.iter().map(|stream| stream.datagrams_received).collect::<Vec<_>>()
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for _ in 0..30 {
+        socket.send_to(&[0; 100], (Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+    // Without a word that it has sent all.
+    drop(line);
+    let Outcome::ServedStreams(served) = server.stop().unwrap() else {
+        panic!("a server of streams tells something else");
     };
-    assert_eq!(arrived(Kind::UdpStream), [70, 30, 0]);
-    // The other way: answers at the client, which it knows itself.
-    assert_eq!(arrived(Kind::UdpRr), [70, 0, 0]);
+    let mut streamed = Streamed::default();
+    for number in [Some(number), None] {
+        streamed.streams.push(Stream {
+            lost: Some("no result".to_owned()),
+            number,
+            ..Stream::default()
+        });
+    }
+    streamed.take_arrived(&served).unwrap();
+    assert_eq!(streamed.streams[0].datagrams_received, 30);
+    assert_eq!(streamed.streams[1].datagrams_received, 0);
+    streamed.streams[1].number = Some(1);
+    assert!(streamed.take_arrived(&served).is_err());
 }
 
 #[test]
