@@ -78,8 +78,8 @@ pub struct StreamClient {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServedStreams {
-    /// Datagrams or requests that arrived, by the numbers of their streams; of TCP_STREAM, how often
-    /// data was read. The client of a lost stream does not hear of them.
+    /// Datagrams or requests that arrived, by the numbers of their streams; of TCP_STREAM, how
+    /// often data was read. The client of a lost stream does not hear of them.
     pub messages: Vec<u64>,
 }
 
