@@ -47,6 +47,10 @@ use std::path::Path;
 use std::process::Command;
 use warden::Warden;
 
+/// The cause of packets that later ones pushed out of the queue for an unknown address. The kernel
+/// counts them for all its namespaces together.
+pub(crate) const ARP: &str = "arp";
+
 /// A testbed that stands. Dropping it removes it.
 pub struct Bed {
     plan: Plan,
@@ -231,22 +235,20 @@ impl Bed {
     /// Packets lost in cables and hosts since the testbed was made. Causes: `cable` (a cable's
     /// queue was full, or the receiving device had no room), `sender` and `receiver` (a host's
     /// stack dropped it; of the receiver, the socket's buffer was full or nobody listened), and
-    /// `arp` (too many waited for an address; the kernel counts those of all its namespaces
-    /// together).
+    /// [`ARP`].
     ///
     /// # Errors
     /// A namespace that is gone, a tool that fails.
     pub fn losses(&self) -> Result<Vec<Loss>> {
         let mut losses = counters::losses(&self.plan, &self.delays)?;
-        // A guest's own kernel counts for it.
-        if self.hosts().any(|host| host.guest.is_none()) {
+        let packets = unknown_neighbours().saturating_sub(self.unanswered);
+        if packets > 0 {
             losses.push(Loss {
-                cause: "arp".to_owned(),
+                cause: ARP.to_owned(),
                 place: "all namespaces".to_owned(),
-                packets: unknown_neighbours().saturating_sub(self.unanswered),
+                packets,
             });
         }
-        losses.retain(|loss| loss.packets > 0);
         Ok(losses)
     }
 

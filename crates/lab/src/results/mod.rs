@@ -275,7 +275,7 @@ pub struct Distribution {
 /// Packets lost for one cause at one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Which part: `sender`, `port`, `policer`, `queue`, `upcall`, `cable`, `receiver`,
+    /// Which part: `sender`, `arp`, `port`, `policer`, `queue`, `upcall`, `cable`, `receiver`,
     /// `unexplained`.
     pub cause: String,
     /// Where, as a port's or host's name.

@@ -1,6 +1,6 @@
 //! The ledger of lost packets: the causes add up to the missing packets.
 
-use crate::bed::Fragments;
+use crate::bed::{ARP, Fragments};
 use crate::results::Loss;
 use crate::scenario::Setup;
 use crate::traffic::{Account, Test};
@@ -120,9 +120,19 @@ fn receiver(place: String, packets: f64) -> Loss {
 
 /// Closes the ledger: `missing` packets of datagram flows without a cause are unexplained. TCP has
 /// sent `retransmitted` segments again: as many of the counted drops may be its own, and explain no
-/// missing datagram. Returns a remark if the two cannot be told apart, or if more was counted than
-/// is missing.
+/// missing datagram. What waited in vain for ARP, as the kernel counts for all namespaces together,
+/// explains no more than is missing otherwise. Returns a remark if the two cannot be told apart, or
+/// if more was counted than is missing.
 pub(crate) fn close(mut losses: Vec<Loss>, missing: u64, retransmitted: u64) -> (Vec<Loss>, Option<String>) {
+    let told: u64 = losses
+        .iter()
+        .filter(|loss| loss.cause != ARP)
+        .map(|loss| loss.packets)
+        .sum();
+    for loss in losses.iter_mut().filter(|loss| loss.cause == ARP) {
+        loss.packets = loss.packets.min(missing.saturating_sub(told));
+    }
+    losses.retain(|loss| loss.packets > 0);
     let named: u64 = losses.iter().map(|loss| loss.packets).sum();
     let least = missing.saturating_sub(named);
     let most = missing.saturating_sub(named.saturating_sub(retransmitted));
@@ -148,17 +158,15 @@ pub(crate) fn close(mut losses: Vec<Loss>, missing: u64, retransmitted: u64) -> 
     (losses, remark)
 }
 
-/// A remark on packets that no namespace of its own counts as dropped.
+/// A remark on what the cause [`ARP`] may hide.
 pub(crate) fn doubt(losses: &[Loss]) -> Option<String> {
     let shared: u64 = losses
         .iter()
-        .filter(|loss| loss.cause == "arp")
+        .filter(|loss| loss.cause == ARP)
         .map(|loss| loss.packets)
         .sum();
     (shared > 0).then(|| {
-        format!(
-            "{shared} packets waited in vain for ARP, which the kernel counts for all namespaces of this machine: those that are not of these flows hide as many unexplained ones"
-        )
+        format!("up to {shared} packets more may be unexplained: the kernel counts those that waited in vain for ARP for all namespaces together")
     })
 }
 
@@ -222,10 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn drops_that_may_be_of_other_namespaces_are_remarked_on() {
-        let losses = [loss("arp", "all namespaces", 9), loss("sender", "a", 5)];
-        assert!(doubt(&losses).unwrap().starts_with("9 packets"));
-        assert_eq!(doubt(&losses[1..]), None);
+    fn packets_that_waited_for_arp_explain_what_is_missing_and_no_more() {
+        let counted = vec![loss("policer", "p1", 20), loss(ARP, "all namespaces", 100)];
+        let (losses, _) = close(counted.clone(), 25, 0);
+        assert_eq!(losses, [loss("policer", "p1", 20), loss(ARP, "all namespaces", 5)]);
+        assert!(doubt(&losses).unwrap().starts_with("up to 5 packets"));
+        let (losses, _) = close(counted, 20, 0);
+        assert_eq!(losses, [loss("policer", "p1", 20)]);
+        assert_eq!(doubt(&losses), None);
     }
 
     #[test]

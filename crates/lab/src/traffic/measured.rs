@@ -262,7 +262,7 @@ impl Measured {
         }
         if sent.ports_used_up {
             self.void.push(format!(
-                "{name}: all pairs of ports were used, and then once more: these flows were not new"
+                "{name}: all pairs of ports were used within 20 s, and then once more: these flows were not new"
             ));
         }
         if let (Some(late), Some(interval)) = (sent.late_99(), SentFlow::interval(asked.payload, asked.rate))

@@ -89,7 +89,7 @@ fn incomplete(text: &str) -> u64 {
 }
 
 /// Packets that this kernel dropped in any namespace because too many waited for ARP. 0 if it does
-/// not count them, or in a namespace, where it does not tell.
+/// not count them; only its first network namespace has the file.
 pub(crate) fn unknown_neighbours() -> u64 {
     discards(&fs::read_to_string("/proc/net/stat/arp_cache").unwrap_or_default())
 }

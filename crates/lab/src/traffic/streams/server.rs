@@ -48,8 +48,9 @@ impl StreamServer {
                 let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
                 streams.push(thread.context("a thread for a stream")?);
             }
-            let messages = streams.into_iter().map(|stream| stream.join());
-            let messages: Result<_, _> = messages.collect();
+            // All of them: the scope panics for one that has panicked and was not joined.
+            let ended: Vec<_> = streams.into_iter().map(|stream| stream.join()).collect();
+            let messages: Result<_, _> = ended.into_iter().collect();
             messages.map_err(|_| anyhow!("the thread of a stream has panicked"))
         })?;
         Ok(Outcome::ServedStreams(ServedStreams { messages }))
@@ -161,7 +162,7 @@ impl Stream {
 struct State<'a> {
     line: Line,
     control: &'a Control,
-    /// When the client said that it has finished.
+    /// When the client said that it has finished, or was gone.
     finished: Option<u64>,
     message: usize,
     got: &'a mut Got,

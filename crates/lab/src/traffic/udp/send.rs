@@ -58,8 +58,8 @@ pub struct SendFlow {
     pub payload: u32,
     /// In bit/s of UDP payload; 0: as fast as it goes.
     pub rate: u64,
-    /// Each datagram has a new pair of source and destination port, until all pairs are used. Needs
-    /// `CAP_NET_RAW`.
+    /// Each datagram has a new pair of source and destination port, until all pairs are used; then
+    /// they begin again. Needs `CAP_NET_RAW`.
     #[serde(default)]
     pub new_flows: bool,
     /// The first pair of a new flow: how many were used before.
@@ -114,7 +114,7 @@ pub struct SentFlow {
     pub late: Option<f64>,
     /// Pairs of ports that new flows used.
     pub pairs: u64,
-    /// All pairs of ports were used, and some a second time.
+    /// All pairs of ports were used within [`FORGOTTEN`]: a switch may have known the next ones.
     pub ports_used_up: bool,
 }
 
@@ -135,6 +135,13 @@ const UDP_HEADER: usize = 8;
 
 /// The ports that new flows come from.
 const SOURCES: std::ops::RangeInclusive<u16> = 1024..=65_535;
+
+/// How many these are.
+const SOURCES_LEN: u64 = *SOURCES.end() as u64 - *SOURCES.start() as u64 + 1;
+
+/// A switch has forgotten a flow of which nothing came for so long, in nanoseconds: twice the time
+/// that Open vSwitch keeps idle flows by default (`max-idle`).
+const FORGOTTEN: u64 = 20 * SECOND;
 
 impl Send {
     pub(crate) fn run(&self, control: &Control) -> Result<Outcome> {
@@ -265,8 +272,8 @@ struct Sender<'a> {
     left: u64,
     /// The whole datagram; with its UDP header for new flows.
     datagram: Vec<u8>,
-    /// Which pair of ports a new flow uses next.
-    pair: u64,
+    /// Of new flows.
+    pairs: Pairs,
     pacing: Durations,
     sent: SentFlow,
 }
@@ -313,7 +320,7 @@ impl Sender<'_> {
             due: 0,
             left: 0,
             datagram: vec![0; before + if flow.imix { IMIX_LONGEST } else { flow.payload as usize }],
-            pair: flow.first_pair,
+            pairs: Pairs::new(flow.first_pair, SOURCES_LEN * flow.ports.len() as u64),
             pacing: Durations::new(),
             sent: SentFlow {
                 flow: flow.flow,
@@ -357,12 +364,16 @@ impl Sender<'_> {
             self.datagram.len()
         };
         let to = if self.flow.new_flows {
-            self.next_pair()
+            self.write_pair()
         } else {
             self.flow.ports[0]
         };
         let to = SocketAddrV4::new(self.flow.to, to);
-        match sendto(&self.socket, &self.datagram[..length], SendFlags::DONTWAIT, &to) {
+        let sent = sendto(&self.socket, &self.datagram[..length], SendFlags::DONTWAIT, &to);
+        if sent.is_ok() && self.flow.new_flows {
+            self.pairs.used(at);
+        }
+        match sent {
             Ok(_) if warmup => self.sent.warmup += 1,
             Ok(_) => self.sent.sent += 1,
             Err(Errno::AGAIN | Errno::NOBUFS) => self.sent.full += 1,
@@ -391,13 +402,10 @@ impl Sender<'_> {
 
     /// Writes the header of a new flow; returns the port that it goes to. Its checksum is left out,
     /// as RFC 768 allows.
-    fn next_pair(&mut self) -> u16 {
-        let sources = u64::from(SOURCES.end() - SOURCES.start()) + 1;
-        let ports = self.flow.ports.len() as u64;
-        self.sent.ports_used_up |= self.pair - self.flow.first_pair >= sources * ports;
-        let to = self.flow.ports[(self.pair / sources % ports) as usize];
-        let from = SOURCES.start() + (self.pair % sources) as u16;
-        self.pair += 1;
+    fn write_pair(&mut self) -> u16 {
+        let pair = self.pairs.next;
+        let to = self.flow.ports[(pair / SOURCES_LEN) as usize % self.flow.ports.len()];
+        let from = SOURCES.start() + (pair % SOURCES_LEN) as u16;
         let len = self.datagram.len() as u16;
         self.datagram[..2].copy_from_slice(&from.to_be_bytes());
         self.datagram[2..4].copy_from_slice(&to.to_be_bytes());
@@ -409,9 +417,45 @@ impl Sender<'_> {
         SentFlow {
             pacing: self.pacing.distribution(),
             late: self.pacing.mean(),
-            pairs: self.pair - self.flow.first_pair,
+            pairs: self.pairs.next - self.pairs.first,
+            ports_used_up: self.pairs.used_up,
             ..self.sent
         }
+    }
+}
+
+/// Pairs of ports of new flows, used one after the other.
+#[derive(Debug)]
+struct Pairs {
+    first: u64,
+    next: u64,
+    /// How many there are before the first comes again.
+    all: u64,
+    /// When the first was used, the last time.
+    begun: u64,
+    /// All were used within [`FORGOTTEN`].
+    used_up: bool,
+}
+
+impl Pairs {
+    fn new(first: u64, all: u64) -> Pairs {
+        Pairs {
+            first,
+            next: first,
+            all,
+            begun: 0,
+            used_up: false,
+        }
+    }
+
+    /// The next one was sent at this time, in nanoseconds.
+    fn used(&mut self, at: u64) {
+        let place = (self.next - self.first) % self.all;
+        if place == 0 {
+            self.used_up |= self.next > self.first && at < self.begun + FORGOTTEN;
+            self.begun = at;
+        }
+        self.next += 1;
     }
 }
 
@@ -442,5 +486,20 @@ mod tests {
         assert_eq!(sum % IMIX.len() as u32, 0);
         assert_eq!(IMIX.iter().max().copied(), u32::try_from(IMIX_LONGEST).ok());
         assert!(IMIX.iter().all(|payload| *payload >= header::LEN as u32));
+    }
+
+    #[test]
+    fn pairs_are_used_up_if_the_first_comes_again_before_switches_have_forgotten_it() {
+        let used_up = |each: u64, times: u64| {
+            let mut pairs = Pairs::new(7, 10);
+            for number in 0..times {
+                pairs.used(SECOND + number * each);
+            }
+            assert_eq!(pairs.next, 7 + times);
+            pairs.used_up
+        };
+        assert!(!used_up(FORGOTTEN / 10 - 1, 10));
+        assert!(used_up(FORGOTTEN / 10 - 1, 11));
+        assert!(!used_up(FORGOTTEN / 10, 35));
     }
 }
