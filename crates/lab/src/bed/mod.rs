@@ -56,7 +56,7 @@ pub struct Bed {
     plan: Plan,
     record: Record,
     delays: Vec<Delay>,
-    /// What this kernel had dropped before, waiting for ARP.
+    /// Packets of [`ARP`] before this testbed was made.
     unanswered: u64,
     _warden: Warden,
 }

@@ -120,8 +120,8 @@ fn receiver(place: String, packets: f64) -> Loss {
 
 /// Closes the ledger: `missing` packets of datagram flows without a cause are unexplained. TCP has
 /// sent `retransmitted` segments again: as many of the counted drops may be its own, and explain no
-/// missing datagram. What waited in vain for ARP, as the kernel counts for all namespaces together,
-/// explains no more than is missing otherwise. Returns a remark if the two cannot be told apart, or
+/// missing datagram. [`ARP`], which the kernel counts for all namespaces together, explains no more
+/// than is missing otherwise. Returns a remark if the two cannot be told apart, or
 /// if more was counted than is missing.
 pub(crate) fn close(mut losses: Vec<Loss>, missing: u64, retransmitted: u64) -> (Vec<Loss>, Option<String>) {
     let told: u64 = losses
