@@ -135,8 +135,7 @@ impl Measured {
 
     /// Of lost streams too: the drops of what they sent are counted.
     fn account_streams(&mut self, flow: &str, streamed: &Streamed) {
-        let sum = |of: fn(&super::streams::Stream) -> u64| streamed.streams.iter().map(of).sum::<u64>();
-        let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
+        let (sent, received) = datagrams(&streamed.streams);
         self.account(flow, streamed.message, sent, received);
     }
 
@@ -337,8 +336,7 @@ impl Measured {
             }
             Kind::UdpStream => {
                 self.metric(flow, "sent", mean(&|stream| bits(stream.sent, stream.seconds)));
-                let sum = |of: fn(&super::streams::Stream) -> u64| whole.iter().map(|stream| of(stream)).sum::<u64>();
-                let (sent, received) = (sum(|s| s.datagrams_sent), sum(|s| s.datagrams_received));
+                let (sent, received) = datagrams(whole.iter().copied());
                 self.metric(flow, "loss", lost_share(sent, received));
                 self.account_streams(flow, streamed);
             }
@@ -361,6 +359,13 @@ impl Measured {
             self.remark(flow, &format!("{streams} of {} streams lost: {reason}", all.len()));
         }
     }
+}
+
+/// Datagrams of streams: sent, and received.
+fn datagrams<'a>(streams: impl IntoIterator<Item = &'a super::streams::Stream>) -> (u64, u64) {
+    streams.into_iter().fold((0, 0), |(sent, received), stream| {
+        (sent + stream.datagrams_sent, received + stream.datagrams_received)
+    })
 }
 
 /// The share of datagrams that a sender may leave out.
