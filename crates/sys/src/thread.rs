@@ -36,7 +36,11 @@ pub fn pin_to_cpu(cpu: usize) -> Result<()> {
 /// # Errors
 /// The kernel's. Before Linux 6.12 the request succeeds without an effect.
 pub fn set_slice(slice: std::time::Duration) -> Result<()> {
-    set_attributes(libc::SCHED_OTHER, u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX))
+    set_attributes(
+        libc::SCHED_OTHER,
+        0,
+        u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+    )
 }
 
 /// Makes this thread run only on processors that are otherwise idle; any thread that wakes preempts
@@ -45,15 +49,25 @@ pub fn set_slice(slice: std::time::Duration) -> Result<()> {
 /// # Errors
 /// The kernel's.
 pub fn set_idle() -> Result<()> {
-    set_attributes(libc::SCHED_IDLE, 0)
+    set_attributes(libc::SCHED_IDLE, 0, 0)
 }
 
-fn set_attributes(policy: i32, runtime: u64) -> Result<()> {
+/// Makes this thread run before all others but those of a higher priority, until it waits
+/// (`SCHED_FIFO`; 1 to 99).
+///
+/// # Errors
+/// The kernel's: `EPERM` where the process may not, `EINVAL` for other priorities.
+pub fn set_first(priority: u32) -> Result<()> {
+    set_attributes(libc::SCHED_FIFO, priority, 0)
+}
+
+fn set_attributes(policy: i32, priority: u32, runtime: u64) -> Result<()> {
     // SAFETY: all of the structure may be zero: the normal policy, no flags.
     let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
     wish.size = size_of::<libc::sched_attr>() as u32;
     wish.sched_policy = policy.cast_unsigned();
     wish.sched_nice = nice()?;
+    wish.sched_priority = priority;
     wish.sched_runtime = runtime;
     // SAFETY: the kernel reads `size` bytes of the structure and keeps no reference to it; 0 is the
     // calling thread, and no flags are given.
@@ -91,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_give_way_to_all_others() {
+    fn a_thread_may_give_way_to_all_others_or_run_before_them() {
         let policy = || {
             let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
             // Field 41 of proc_pid_stat(5), counted behind the name.
@@ -106,6 +120,9 @@ mod tests {
         std::thread::spawn(move || {
             set_idle().unwrap();
             assert_eq!(policy(), libc::SCHED_IDLE.to_string());
+            set_first(1).unwrap();
+            assert_eq!(policy(), libc::SCHED_FIFO.to_string());
+            assert!(set_first(100).is_err());
         })
         .join()
         .unwrap();

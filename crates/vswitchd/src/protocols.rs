@@ -481,7 +481,12 @@ impl Protocols {
     fn send(&self, facts: &PortFacts, frame: &[u8], oam: bool) {
         if let Some(port) = facts.device {
             self.datapath.send_ahead(port, frame);
-            return self.mirror(&facts.bridge, port, frame);
+            // A look at the tables waits for their lock, longer than BFD has time where workers
+            // without processor time hold it.
+            if facts.mirrored {
+                self.mirror(&facts.bridge, port, frame);
+            }
+            return;
         }
         // Through a patch, into the other bridge; or with outer headers into the underlay.
         let output = output(Port(flow::port_from_of10(facts.ofport)));
@@ -568,5 +573,46 @@ impl Drop for Running {
             // Its panic has been reported.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::MacAddr;
+
+    /// Workers without processor time may hold the lock for longer than BFD has time.
+    #[test]
+    fn a_hello_does_not_wait_for_the_tables() {
+        let shared = Shared::new(0);
+        let datapath =
+            dp_user::DpUser::new(dp_user::Options::default(), shared.clone(), shared.changes.clone()).unwrap();
+        let protocols = Protocols::start(shared.clone(), datapath, 0).unwrap();
+        let facts = |mirrored| PortFacts {
+            bridge: "br0".to_owned(),
+            interface: "eth0".to_owned(),
+            ofport: 1,
+            device: Some(PortNo(7)),
+            mac: MacAddr::ZERO,
+            mirrored,
+            up: true,
+            speed: None,
+            full_duplex: true,
+        };
+        let locked = shared.switch.write();
+        std::thread::scope(|scope| {
+            let (sent, is_sent) = std::sync::mpsc::channel();
+            let protocols = &protocols;
+            scope.spawn(move || {
+                protocols.send(&facts(false), &[0; 60], false);
+                sent.send("plain").unwrap();
+                protocols.send(&facts(true), &[0; 60], false);
+                sent.send("mirrored").unwrap();
+            });
+            assert_eq!(is_sent.recv_timeout(Duration::from_secs(20)), Ok("plain"));
+            assert!(is_sent.try_recv().is_err(), "its copies wait for the tables");
+            drop(locked);
+            assert_eq!(is_sent.recv(), Ok("mirrored"));
+        });
     }
 }

@@ -274,11 +274,10 @@ pub enum Observe {
         #[serde(default = "yes")]
         priority: bool,
     },
-    /// How often BFD and LACP take links for broken that are not, while traffic flows. Nothing but
-    /// the processor's time is short: a process of nothing but a timer measures that. Metrics of
-    /// BFD `intervals` (packets due), `alarms` (sessions that went down), `stalls`
-    /// (of the bare process, as long as the detection time), `rate` (alarms that no stall explains
-    /// in 100 000 intervals); of LACP `expired` (partners not heard in time).
+    /// How often BFD and LACP take links for broken that are not, while traffic flows. Metrics of
+    /// BFD `intervals` (packets due), `alarms` (sessions that went down), `rate` (alarms in 100 000
+    /// intervals); of LACP `expired` (partners not heard in time). A sample with BFD is void if a
+    /// processor rested for so long that no switch could have kept the sessions up.
     Liveness {
         /// The two bridges.
         between: (String, String),

@@ -18,6 +18,8 @@ pub(crate) struct PortFacts {
     pub(crate) device: Option<PortNo>,
     /// The address of the device; that of the bridge where there is none.
     pub(crate) mac: MacAddr,
+    /// Whether its bridge has mirrors, which may want copies of frames.
+    pub(crate) mirrored: bool,
     /// Whether the device has a link; a patch and a tunnel have.
     pub(crate) up: bool,
     /// In bit/s, if it is known.
@@ -56,6 +58,7 @@ impl Ports {
                 ofport: *ofport,
                 device,
                 mac,
+                mirrored: switch.has_mirrors(bridge),
                 up: link.is_none_or(|link| link.carrier),
                 speed: link.and_then(|link| link.speed),
                 full_duplex: link.and_then(|link| link.full_duplex).unwrap_or(true),
