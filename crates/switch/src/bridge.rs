@@ -148,6 +148,11 @@ impl Bridge {
             || self.port_flags.values().any(refuses)
     }
 
+    /// Whether it has mirrors. Captures are mirrors too.
+    pub fn has_mirrors(&self) -> bool {
+        !self.mirrors.is_empty()
+    }
+
     /// What a mirror has copied since the configuration has it.
     pub fn mirror_counts(&self, id: u128) -> Option<MirrorCounts> {
         self.mirror_counts.get(&id).copied()

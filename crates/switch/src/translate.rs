@@ -53,12 +53,6 @@ impl Switch {
         Some(Pipeline::packet_out(self, state, (id, actions), patience).finish(now))
     }
 
-    /// Whether a bridge has mirrors; captures are mirrors too.
-    pub fn has_mirrors(&self, bridge: &str) -> bool {
-        let bridge = self.bridge_ids.get(bridge).and_then(|id| self.bridges.get(id));
-        bridge.is_some_and(|bridge| !bridge.mirrors.is_empty())
-    }
-
     /// Translates the copies that mirrors take of a packet that a device of a bridge sends past the
     /// tables: a frame of a control protocol. `None` where the bridge has no mirrors, or is not
     /// there; `Some(None)` is the `None` of [`Switch::translate`].

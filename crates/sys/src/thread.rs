@@ -120,8 +120,10 @@ mod tests {
         std::thread::spawn(move || {
             set_idle().unwrap();
             assert_eq!(policy(), libc::SCHED_IDLE.to_string());
-            set_first(1).unwrap();
-            assert_eq!(policy(), libc::SCHED_FIFO.to_string());
+            match set_first(1) {
+                Ok(()) => assert_eq!(policy(), libc::SCHED_FIFO.to_string()),
+                Err(error) => assert_eq!(error.source.raw_os_error(), Some(libc::EPERM), "only root may"),
+            }
             assert!(set_first(100).is_err());
         })
         .join()

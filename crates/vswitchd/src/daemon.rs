@@ -529,10 +529,14 @@ impl Daemon {
         }
         if owed.configuration || owed.protocols || owed.statistics {
             let now = self.state.shared.clock.now();
-            self.state.protocols.look(|services| {
-                let switch = self.state.shared.switch.read();
-                report.statuses(&self.desired, bridges, &services.trees, &switch, now);
+            // Hellos do not wait until the tables can be read.
+            let trees = self.state.protocols.look(|services| {
+                let names = self.desired.bridges.keys();
+                names
+                    .map(|name| (name.clone(), services.trees.report(name, now)))
+                    .collect()
             });
+            report.statuses(&self.desired, bridges, trees, &self.state.shared.switch.read());
         }
         if owed.configuration || owed.statistics {
             let switch = self.state.shared.switch.read();

@@ -4,7 +4,9 @@
 //! A frame comes from a worker ([`frames`]) or leaves ahead of all data
 //! ([`dp::Datapath::send_ahead`]). What a protocol says of an interface ([`links`]) reaches the
 //! switch's tables at once, without a reconfiguration. A thread of its own runs the machines, so
-//! that work of the control plane does not delay a hello.
+//! that work of the control plane does not delay a hello. It waits for the switch's tables where a
+//! bridge has mirrors, where links change, for snooped frames, for what tunnels have carried, and
+//! while a new configuration is applied.
 //!
 //! Each protocol is a [`Service`]. The control thread tells services of the configuration
 //! ([`Protocols::follow`]) and reads their state for commands and status columns.
@@ -481,8 +483,8 @@ impl Protocols {
     fn send(&self, facts: &PortFacts, frame: &[u8], oam: bool) {
         if let Some(port) = facts.device {
             self.datapath.send_ahead(port, frame);
-            // A look at the tables waits for their lock, longer than BFD has time where workers
-            // without processor time hold it.
+            // Reading the tables waits for their lock. A worker that is preempted while it holds
+            // the lock would delay a hello past BFD's detection time.
             if facts.mirrored {
                 self.mirror(&facts.bridge, port, frame);
             }
@@ -577,42 +579,4 @@ impl Drop for Running {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use wire::MacAddr;
-
-    /// Workers without processor time may hold the lock for longer than BFD has time.
-    #[test]
-    fn a_hello_does_not_wait_for_the_tables() {
-        let shared = Shared::new(0);
-        let datapath =
-            dp_user::DpUser::new(dp_user::Options::default(), shared.clone(), shared.changes.clone()).unwrap();
-        let protocols = Protocols::start(shared.clone(), datapath, 0).unwrap();
-        let facts = |mirrored| PortFacts {
-            bridge: "br0".to_owned(),
-            interface: "eth0".to_owned(),
-            ofport: 1,
-            device: Some(PortNo(7)),
-            mac: MacAddr::ZERO,
-            mirrored,
-            up: true,
-            speed: None,
-            full_duplex: true,
-        };
-        let locked = shared.switch.write();
-        std::thread::scope(|scope| {
-            let (sent, is_sent) = std::sync::mpsc::channel();
-            let protocols = &protocols;
-            scope.spawn(move || {
-                protocols.send(&facts(false), &[0; 60], false);
-                sent.send("plain").unwrap();
-                protocols.send(&facts(true), &[0; 60], false);
-                sent.send("mirrored").unwrap();
-            });
-            assert_eq!(is_sent.recv_timeout(Duration::from_secs(20)), Ok("plain"));
-            assert!(is_sent.try_recv().is_err(), "its copies wait for the tables");
-            drop(locked);
-            assert_eq!(is_sent.recv(), Ok("mirrored"));
-        });
-    }
-}
+mod tests;

@@ -14,10 +14,8 @@ use crate::mirrors::Problem;
 use crate::protocols::Services;
 use crate::protocols::aggregation::Aggregations;
 use crate::protocols::bfd::rows as bfd;
-use crate::protocols::trees::Trees;
-use crate::protocols::trees::report::PortReport;
+use crate::protocols::trees::report::{PortReport, TreeReport};
 use dp::{Datapath, PortCounters};
-use nanos::Nanos;
 use netdev::{DeviceDrops, State};
 use ovsdb::Uuid;
 use ovsdb::idl::{Tables, Txn};
@@ -103,16 +101,15 @@ impl Report<'_> {
         &mut self,
         desired: &Desired,
         bridges: &Bridges,
-        trees: &Trees,
+        mut trees: BTreeMap<String, TreeReport>,
         switch: &Switch,
-        now: Nanos,
     ) {
         use bridge::{TABLE, columns};
         for (name, wanted) in &desired.bridges {
             let Some(state) = bridges.state().get(name) else {
                 continue;
             };
-            let (tree, mut in_tree) = trees.report(name, now);
+            let (tree, mut in_tree) = trees.remove(name).unwrap_or_default();
             let mut status = tree.status;
             if !wanted.unsupported.is_empty() {
                 let list: Vec<&str> = wanted.unsupported.iter().map(String::as_str).collect();

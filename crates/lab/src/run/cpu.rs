@@ -54,6 +54,18 @@ pub(crate) fn machine() -> f64 {
     busy(&stat()) - awake()
 }
 
+/// The time that the host of this guest has taken a processor for others, in seconds; 0 where the
+/// kernel does not know.
+pub(crate) fn stolen(cpu: usize) -> f64 {
+    stolen_in(&stat(), cpu)
+}
+
+fn stolen_in(stat: &str, cpu: usize) -> f64 {
+    let name = format!("cpu{cpu} ");
+    let line = stat.lines().find_map(|line| line.strip_prefix(&name));
+    line.map_or(0.0, |line| sum(line, &[7]))
+}
+
 fn stat() -> String {
     std::fs::read_to_string("/proc/stat").unwrap_or_default()
 }
@@ -75,9 +87,12 @@ fn busy(stat: &str) -> f64 {
 
 /// The sum of some numbers of the first line of /proc/stat, in seconds.
 fn columns(stat: &str, places: &[usize]) -> f64 {
-    let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else {
-        return 0.0;
-    };
+    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu "));
+    line.map_or(0.0, |line| sum(line, places))
+}
+
+/// The sum of some numbers of a processor's line, in seconds.
+fn sum(line: &str, places: &[usize]) -> f64 {
     let ticks: Vec<f64> = line
         .split_whitespace()
         .map(|field| field.parse().unwrap_or(0.0))
@@ -161,6 +176,12 @@ mod tests {
     fn idle_processors_and_those_that_wait_for_disks_are_not_busy() {
         assert_eq!(busy("cpu  100 200 300 9000 9000 10 20 30 40 0\ncpu0 1 1 1 1\n"), 6.6);
         assert_eq!(busy(""), 0.0);
+    }
+
+    #[test]
+    fn stolen_time_is_that_of_one_processor() {
+        let stat = "cpu  1 1 1 1 1 1 1 30 0 0\ncpu0 1 1 1 1 1 1 1 10 0 0\ncpu1 1 1 1 1 1 1 1 20 0 0\n";
+        assert_eq!((stolen_in(stat, 1), stolen_in(stat, 2)), (0.2, 0.0));
     }
 
     fn line(pid: u32, name: &str, parent: u32, ticks: [u32; 4]) -> String {

@@ -19,6 +19,7 @@ mod select;
 mod series;
 mod settle;
 mod stage;
+mod stolen;
 mod stop;
 mod turns;
 mod validity;

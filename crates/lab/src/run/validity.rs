@@ -3,7 +3,8 @@
 //!
 //! Senders that cannot keep up are found where their results are
 //! ([`crate::traffic::Measured::void`]), carriers that are lost late where cables are cut
-//! (`observe::cut`), processors that rest where sessions are watched (`observe::liveness`).
+//! (`observe::cut`), processors that are stolen where sessions are watched
+//! (`observe::liveness`).
 
 use crate::results::{Acceleration, Loss};
 use crate::scenario::{Observe, Setup};

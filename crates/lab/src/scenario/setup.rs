@@ -276,8 +276,8 @@ pub enum Observe {
     },
     /// How often BFD and LACP take links for broken that are not, while traffic flows. Metrics of
     /// BFD `intervals` (packets due), `alarms` (sessions that went down), `rate` (alarms in 100 000
-    /// intervals); of LACP `expired` (partners not heard in time). A sample with BFD is void if a
-    /// processor rested for so long that no switch could have kept the sessions up.
+    /// intervals); of LACP `expired` (partners not heard in time). A sample with BFD is void if
+    /// this machine is a guest whose host took a processor away for two intervals or longer.
     Liveness {
         /// The two bridges.
         between: (String, String),

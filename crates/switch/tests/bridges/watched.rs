@@ -101,10 +101,13 @@ fn where_nothing_watches_packets_take_no_step_for_it() {
         let before = decisions(&lab);
         let is_plain = |action: &Action| !matches!(action, Action::Sample { .. } | Action::Punt { .. });
         assert!(before.iter().flat_map(|(actions, _)| actions).all(is_plain));
+        let has_mirrors = |lab: &Lab| lab.switch.bridge("br0").unwrap().has_mirrors();
         for by in ALL {
             watch(&mut lab, "br1", by, "z");
             assert_eq!(decisions(&lab), before, "{by:?} of another bridge");
+            assert!(!has_mirrors(&lab), "{by:?} of another bridge");
             watch(&mut lab, "br0", by, "c");
+            assert_eq!(has_mirrors(&lab), matches!(by, Watch::Mirror), "{by:?}");
             let packet = Packet::new(mac(1), mac(2)).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
             let watched = lab.translated("a", packet.udp(1000, 2000, b"data"));
             let (actions, mask) = (watched.translation.actions.to_vec(), watched.translation.mask);

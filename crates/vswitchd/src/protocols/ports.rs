@@ -3,8 +3,8 @@
 use crate::bridges::Bridges;
 use dp::PortNo;
 use std::collections::{BTreeMap, HashMap};
-use switch::Switch;
 use switch::tables::ControlPort;
+use switch::{Bridge, Switch};
 use wire::MacAddr;
 
 /// An interface of a bridge that works.
@@ -18,7 +18,7 @@ pub(crate) struct PortFacts {
     pub(crate) device: Option<PortNo>,
     /// The address of the device; that of the bridge where there is none.
     pub(crate) mac: MacAddr,
-    /// Whether its bridge has mirrors, which may want copies of frames.
+    /// Whether its bridge has mirrors, captures among them, which may want copies of frames.
     pub(crate) mirrored: bool,
     /// Whether the device has a link; a patch and a tunnel have.
     pub(crate) up: bool,
@@ -58,7 +58,7 @@ impl Ports {
                 ofport: *ofport,
                 device,
                 mac,
-                mirrored: switch.has_mirrors(bridge),
+                mirrored: switch.bridge(bridge).is_some_and(Bridge::has_mirrors),
                 up: link.is_none_or(|link| link.carrier),
                 speed: link.and_then(|link| link.speed),
                 full_duplex: link.and_then(|link| link.full_duplex).unwrap_or(true),

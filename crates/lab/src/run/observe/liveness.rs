@@ -1,19 +1,16 @@
 //! What BFD and LACP say of links that are not broken.
 //!
-//! A processor that rests, because the machine is a guest whose host has other work, sends no
-//! packets, and the peer raises an alarm that no switch could have avoided. So a thread of nothing
-//! but a timer runs on each processor, before all others. Where one of them comes so late that a
-//! packet which was due meanwhile may be a detection time behind the one before, the sample is
-//! void.
+//! A processor that the host of this guest takes away sends no packets, and the peer raises an
+//! alarm that no switch could have avoided. A sample with BFD is void if one was away for so long
+//! that two packets may be a detection time apart.
 
-use super::{Meanwhile, Observer, Seen};
+use super::{Observer, Seen};
 use crate::controller::Measured;
 use crate::run::stage::Table;
+use crate::run::stolen::Watch;
 use crate::scenario::Setup;
 use crate::systems::Alarms;
-use anyhow::{Context as _, Result, bail};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use anyhow::{Result, bail};
 use std::time::{Duration, Instant};
 
 /// How long sessions and partners may take to come up.
@@ -22,12 +19,6 @@ const UP: Duration = Duration::from_secs(30);
 /// Intervals without a packet after which a session is down.
 const MULTIPLIER: u32 = 3;
 
-/// Looks of a thread for rests in an interval.
-const LOOKS: u32 = 10;
-
-/// The priority of these threads, with `SCHED_FIFO`: above all others of the laboratory.
-const FIRST: u32 = 90;
-
 /// Changes of state of both ends in an alarm: down and up again.
 const FLAPS: u64 = 4;
 
@@ -35,9 +26,10 @@ const FLAPS: u64 = 4;
 pub(super) struct Liveness {
     ends: [String; 2],
     sessions: Option<Sessions>,
+    processors: Option<Watch>,
+    begun: Instant,
     before: Alarms,
-    after: Alarms,
-    stopped: Arc<AtomicBool>,
+    found: Measured,
 }
 
 /// BFD sessions.
@@ -45,8 +37,6 @@ pub(super) struct Liveness {
 struct Sessions {
     number: u64,
     interval: Duration,
-    /// How long they are watched.
-    time: Duration,
 }
 
 impl Liveness {
@@ -56,29 +46,28 @@ impl Liveness {
             (one, other) == (a, b) || (other, one) == (a, b)
         });
         let intervals: Vec<u32> = links.filter_map(|link| link.a.port.bfd.max(link.b.port.bfd)).collect();
+        let sessions = intervals.iter().min().map(|interval| Sessions {
+            number: intervals.len() as u64,
+            interval: Duration::from_millis(u64::from(*interval)),
+        });
         let mut liveness = Liveness {
             ends: [a.to_owned(), b.to_owned()],
-            sessions: intervals.iter().min().map(|interval| Sessions {
-                number: intervals.len() as u64,
-                interval: Duration::from_millis(u64::from(*interval)),
-                time: Duration::try_from_secs_f64(setup.seconds).unwrap_or_default(),
-            }),
+            sessions,
+            processors: None,
+            begun: Instant::now(),
             before: Alarms::default(),
-            after: Alarms::default(),
-            stopped: Arc::default(),
+            found: Measured::default(),
         };
-        let end = Instant::now() + UP;
-        loop {
-            let (up, alarms) = liveness.look(table)?;
-            liveness.before = alarms;
-            if up {
-                return Ok(liveness);
-            }
-            if Instant::now() > end {
+        while !liveness.look(table)?.0 {
+            if liveness.begun.elapsed() > UP {
                 bail!("the links between {a} and {b} are not up");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        liveness.processors = sessions.map(|sessions| Watch::begin(sessions.too_long())).transpose()?;
+        liveness.begun = Instant::now();
+        (_, liveness.before) = liveness.look(table)?;
+        Ok(liveness)
     }
 
     /// Whether all links are up, and both ends' counters.
@@ -94,84 +83,47 @@ impl Liveness {
 }
 
 impl Observer for Liveness {
-    fn meanwhile(&mut self) -> Option<Meanwhile> {
-        let (sessions, stopped) = (self.sessions?, self.stopped.clone());
-        Some(Box::new(move || {
-            let rest = longest_rest(sessions, &stopped)?;
-            Ok(Measured {
-                void: rested(sessions, rest).into_iter().collect(),
-                ..Measured::default()
-            })
-        }))
-    }
-
-    fn stop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-
     fn after(&mut self, table: &mut Table) -> Result<()> {
-        (_, self.after) = self.look(table)?;
+        let (_, after) = self.look(table)?;
+        self.found = told(self.sessions, self.begun.elapsed(), self.before, after);
+        let away = self.processors.take().and_then(Watch::end);
+        self.found
+            .void
+            .extend(self.sessions.zip(away).map(|(sessions, away)| sessions.void(away)));
         Ok(())
     }
 
-    fn end(self: Box<Self>, seen: &Seen<'_>) -> Result<Measured> {
-        let mut measured = told(self.sessions, self.before, self.after);
-        measured.void.clone_from(&seen.brought.void);
-        Ok(measured)
+    fn end(self: Box<Self>, _seen: &Seen<'_>) -> Result<Measured> {
+        Ok(self.found)
     }
 }
 
-/// The longest time that a processor has not run what comes before all others.
-fn longest_rest(sessions: Sessions, stopped: &AtomicBool) -> Result<Duration> {
-    let rest_of = |cpu| {
-        sys::thread::pin_to_cpu(cpu)?;
-        sys::thread::set_first(FIRST)?;
-        let begin = Instant::now();
-        let (mut last, mut longest) = (begin, Duration::ZERO);
-        while last - begin < sessions.time && !stopped.load(Ordering::Relaxed) {
-            std::thread::sleep(sessions.interval / LOOKS);
-            let now = Instant::now();
-            longest = longest.max(now - last);
-            last = now;
-        }
-        Ok(longest)
-    };
-    let cpus = sys::thread::allowed_cpus()?;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus.into_iter().map(|cpu| scope.spawn(move || rest_of(cpu))).collect();
-        let rests = threads.into_iter().map(|thread| match thread.join() {
-            Ok(rest) => rest,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        rests.collect::<sys::Result<Vec<Duration>>>()
-    })
-    .map(|rests| rests.into_iter().max().unwrap_or_default())
-    .context("watching processors")
-}
+impl Sessions {
+    /// A processor that is away for so long, just when a packet is due, ends sessions: the one
+    /// before was sent an interval earlier.
+    fn too_long(self) -> Duration {
+        self.interval * (MULTIPLIER - 1)
+    }
 
-/// Why a rest makes a sample void, if it does: a packet may be sent an interval after the one
-/// before, and the rest begin just then.
-fn rested(sessions: Sessions, rest: Duration) -> Option<String> {
-    (rest >= sessions.interval * (MULTIPLIER - 1)).then(|| {
+    /// Why a sample does not count in which a processor was away.
+    fn void(self, away: Duration) -> String {
         format!(
-            "a processor rested for {:.0} ms; no switch keeps sessions of {} times {} ms through that",
-            rest.as_secs_f64() * 1e3,
-            MULTIPLIER,
-            sessions.interval.as_millis()
+            "the host took a processor away for {:.0} ms: BFD at {MULTIPLIER} times {} ms may not live through that",
+            away.as_secs_f64() * 1e3,
+            self.interval.as_millis()
         )
-    })
+    }
 }
 
-/// Metrics by their names.
-fn told(sessions: Option<Sessions>, before: Alarms, after: Alarms) -> Measured {
+/// Metrics by their names, of counters before and after a time.
+fn told(sessions: Option<Sessions>, time: Duration, before: Alarms, after: Alarms) -> Measured {
     let mut measured = Measured::default();
     let mut add = |name: &str, value: f64| measured.metrics.insert(name.to_owned(), value);
     add("expired", after.expired.saturating_sub(before.expired) as f64);
     if let Some(sessions) = sessions {
         let alarms = after.flaps.saturating_sub(before.flaps).div_ceil(FLAPS) as f64;
-        let number = sessions.number as f64;
         // Packets of both directions.
-        let intervals = 2.0 * number * sessions.time.as_secs_f64() / sessions.interval.as_secs_f64();
+        let intervals = 2.0 * sessions.number as f64 * time.as_secs_f64() / sessions.interval.as_secs_f64();
         add("alarms", alarms);
         add("intervals", intervals);
         add("rate", alarms * 1e5 / intervals);
@@ -186,42 +138,25 @@ mod tests {
     const SESSIONS: Sessions = Sessions {
         number: 2,
         interval: Duration::from_millis(10),
-        time: Duration::from_secs(100),
     };
 
     #[test]
     fn alarms_are_scaled_to_100_000_intervals() {
         let alarms = |flaps: u64| Alarms { flaps, expired: 1 };
-        let rate = |flaps: u64| told(Some(SESSIONS), alarms(4), alarms(4 + flaps)).metrics["rate"];
+        let time = Duration::from_secs(100);
+        let rate = |flaps: u64| told(Some(SESSIONS), time, alarms(4), alarms(4 + flaps)).metrics["rate"];
         // Two sessions, both directions, a hundred packets a second: 40 000 intervals.
         assert_eq!(rate(0), 0.0);
         assert_eq!(rate(16), 10.0);
         assert_eq!(rate(15), 10.0);
-        let told = told(None, alarms(0), Alarms { flaps: 0, expired: 3 }).metrics;
+        let told = told(None, time, alarms(0), Alarms { flaps: 0, expired: 3 }).metrics;
         assert_eq!(told.into_iter().collect::<Vec<_>>(), [("expired".to_owned(), 2.0)]);
     }
 
     #[test]
-    fn a_rest_of_a_detection_time_less_an_interval_voids_a_sample() {
-        let rested = |ms| rested(SESSIONS, Duration::from_millis(ms));
-        assert_eq!(rested(19), None);
-        assert!(rested(20).unwrap().starts_with("a processor rested for 20 ms; "));
-    }
-
-    #[test]
-    fn the_longest_rest_has_the_time_between_two_looks() {
-        let short = Sessions {
-            time: Duration::from_millis(20),
-            ..SESSIONS
-        };
-        let rest = longest_rest(short, &AtomicBool::new(false)).unwrap();
-        assert!(rest >= SESSIONS.interval / LOOKS, "{rest:?}");
-    }
-
-    #[test]
-    fn threads_end_when_they_are_told_to() {
-        let begin = Instant::now();
-        longest_rest(SESSIONS, &AtomicBool::new(true)).unwrap();
-        assert!(begin.elapsed() < SESSIONS.time);
+    fn a_detection_time_less_an_interval_is_too_long_for_a_processor_to_be_away() {
+        assert_eq!(SESSIONS.too_long(), Duration::from_millis(20));
+        let void = SESSIONS.void(Duration::from_millis(31));
+        assert!(void.starts_with("the host took a processor away for 31 ms: "), "{void}");
     }
 }

@@ -28,9 +28,12 @@ pub(crate) struct PortReport {
     pub(crate) rstp_statistics: BTreeMap<String, i64>,
 }
 
+/// What the database shows of a bridge, and of its ports by their names.
+pub(crate) type TreeReport = (BridgeReport, BTreeMap<String, PortReport>);
+
 impl Trees {
-    /// What the database shows of a bridge, and of its ports by their names.
-    pub(crate) fn report(&self, bridge: &str, now: Nanos) -> (BridgeReport, BTreeMap<String, PortReport>) {
+    /// What the database shows of a bridge; nothing of one without a tree.
+    pub(crate) fn report(&self, bridge: &str, now: Nanos) -> TreeReport {
         let Some(tree) = self.bridges.get(bridge) else {
             return Default::default();
         };
