@@ -107,13 +107,25 @@ fn what_happens_inside_a_repetition_is_recorded_and_drawn() {
     let text = text.replace("\"SECONDS\"", "2").replace("[100, 1000]", "[100]");
     std::fs::write(dir.path().join("small.toml"), text).unwrap();
     for system in ["oxvs", "bridge"] {
-        let (output, said) = done(dir.path(), &["run", "small.toml", "--switch", system, "--out", system]);
-        if said.contains("cannot run") || said.contains("nothing can run") {
-            continue;
+        // Where the kernel lets `tc` wait, as while it takes down another test's namespaces, its
+        // counters have no values. Not three times in a row.
+        let mut run = None;
+        for attempt in 0..3 {
+            let out = format!("{system}-{attempt}");
+            let (output, said) = done(dir.path(), &["run", "small.toml", "--switch", system, "--out", &out]);
+            if said.contains("cannot run") || said.contains("nothing can run") {
+                break;
+            }
+            assert!(output.status.success(), "{said}");
+            let samples = load(&dir.path().join(&out)).unwrap().samples;
+            let [sample] = &samples[..] else { panic!("{said}") };
+            let read = sample.series.contains_key("drops");
+            run = Some((out, sample.clone()));
+            if read {
+                break;
+            }
         }
-        assert!(output.status.success(), "{said}");
-        let samples = load(&dir.path().join(system)).unwrap().samples;
-        let [sample] = &samples[..] else { panic!("{said}") };
+        let Some((out, sample)) = run else { continue };
         let mean = |name: &str| {
             let values = sample.series.get(name).unwrap_or_else(|| panic!("{name}: {sample:?}"));
             assert!(values.windows(2).all(|pair| pair[0].0 < pair[1].0), "{values:?}");
@@ -130,9 +142,9 @@ fn what_happens_inside_a_repetition_is_recorded_and_drawn() {
             "{:?}",
             sample.cpu
         );
-        let (output, said) = done(dir.path(), &["report", system]);
+        let (output, said) = done(dir.path(), &["report", &out]);
         assert!(output.status.success(), "{said}");
-        let report = dir.path().join(system).join("report");
+        let report = dir.path().join(out).join("report");
         let table = std::fs::read_to_string(report.join("series.csv")).unwrap();
         assert!(table.contains(",queue.S1:C,"), "{table}");
         let page = std::fs::read_to_string(report.join("index.html")).unwrap();

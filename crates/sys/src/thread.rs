@@ -52,12 +52,12 @@ pub fn set_idle() -> Result<()> {
     set_attributes(libc::SCHED_IDLE, 0, 0)
 }
 
-/// Makes this thread run before all others but those of a higher priority, until it waits
+/// Makes this thread run before all others but those of a higher priority, until it blocks
 /// (`SCHED_FIFO`; 1 to 99).
 ///
 /// # Errors
 /// The kernel's: `EPERM` where the process may not, `EINVAL` for other priorities.
-pub fn set_first(priority: u32) -> Result<()> {
+pub fn set_fifo(priority: u32) -> Result<()> {
     set_attributes(libc::SCHED_FIFO, priority, 0)
 }
 
@@ -120,11 +120,14 @@ mod tests {
         std::thread::spawn(move || {
             set_idle().unwrap();
             assert_eq!(policy(), libc::SCHED_IDLE.to_string());
-            match set_first(1) {
-                Ok(()) => assert_eq!(policy(), libc::SCHED_FIFO.to_string()),
+            match set_fifo(1) {
+                Ok(()) => {
+                    assert_eq!(policy(), libc::SCHED_FIFO.to_string());
+                    let error = set_fifo(100).unwrap_err();
+                    assert_eq!(error.source.raw_os_error(), Some(libc::EINVAL));
+                }
                 Err(error) => assert_eq!(error.source.raw_os_error(), Some(libc::EPERM), "only root may"),
             }
-            assert!(set_first(100).is_err());
         })
         .join()
         .unwrap();

@@ -529,7 +529,7 @@ impl Daemon {
         }
         if owed.configuration || owed.protocols || owed.statistics {
             let now = self.state.shared.clock.now();
-            // Hellos do not wait until the tables can be read.
+            // Reading the tables may wait: not while holding the services, which hellos need.
             let trees = self.state.protocols.look(|services| {
                 let names = self.desired.bridges.keys();
                 names

@@ -4,9 +4,9 @@
 //! A frame comes from a worker ([`frames`]) or leaves ahead of all data
 //! ([`dp::Datapath::send_ahead`]). What a protocol says of an interface ([`links`]) reaches the
 //! switch's tables at once, without a reconfiguration. A thread of its own runs the machines, so
-//! that work of the control plane does not delay a hello. It waits for the switch's tables where a
-//! bridge has mirrors, where links change, for snooped frames, for what tunnels have carried, and
-//! while a new configuration is applied.
+//! that work of the control plane does not delay a hello. A hello of a device on a bridge
+//! without mirrors and captures does not wait for the switch's tables. Hellos through patches and
+//! tunnels do, and all that the thread does with the tables.
 //!
 //! Each protocol is a [`Service`]. The control thread tells services of the configuration
 //! ([`Protocols::follow`]) and reads their state for commands and status columns.

@@ -2,6 +2,7 @@
 
 use crate::bed::container;
 use crate::guest::is_emulator;
+use std::time::Duration;
 
 /// Clock ticks a second in /proc, on every Linux that this builds for.
 const TICKS: f64 = 100.0;
@@ -54,16 +55,16 @@ pub(crate) fn machine() -> f64 {
     busy(&stat()) - awake()
 }
 
-/// The time that the host of this guest has taken a processor for others, in seconds; 0 where the
-/// kernel does not know.
-pub(crate) fn stolen(cpu: usize) -> f64 {
+/// The time that the host of this guest has taken a processor for others; 0 where the kernel does
+/// not know.
+pub(crate) fn stolen(cpu: usize) -> Duration {
     stolen_in(&stat(), cpu)
 }
 
-fn stolen_in(stat: &str, cpu: usize) -> f64 {
+fn stolen_in(stat: &str, cpu: usize) -> Duration {
     let name = format!("cpu{cpu} ");
     let line = stat.lines().find_map(|line| line.strip_prefix(&name));
-    line.map_or(0.0, |line| sum(line, &[7]))
+    Duration::from_secs_f64(line.map_or(0.0, |line| sum(line, &[7])))
 }
 
 fn stat() -> String {
@@ -181,7 +182,8 @@ mod tests {
     #[test]
     fn stolen_time_is_that_of_one_processor() {
         let stat = "cpu  1 1 1 1 1 1 1 30 0 0\ncpu0 1 1 1 1 1 1 1 10 0 0\ncpu1 1 1 1 1 1 1 1 20 0 0\n";
-        assert_eq!((stolen_in(stat, 1), stolen_in(stat, 2)), (0.2, 0.0));
+        assert_eq!(stolen_in(stat, 1), Duration::from_millis(200));
+        assert_eq!(stolen_in(stat, 2), Duration::ZERO);
     }
 
     fn line(pid: u32, name: &str, parent: u32, ticks: [u32; 4]) -> String {

@@ -18,35 +18,39 @@ const SLEEP: Duration = Duration::from_millis(1);
 /// How often it reads what was stolen so far.
 const READ: Duration = Duration::from_millis(100);
 
+/// What the kernel's number of stolen time is exact to.
+const TICK: Duration = Duration::from_millis(10);
+
 /// Its priority, above all others of the laboratory.
 const PRIORITY: u32 = 90;
 
 /// The threads. Dropping it ends them.
-pub(crate) struct Watch {
+pub(crate) struct StealWatch {
     stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Option<Duration>>>,
 }
 
-impl Watch {
+impl StealWatch {
     /// Looks for processors that are away for `least` or longer.
     ///
     /// # Errors
-    /// Threads may not run before others here.
-    pub(crate) fn begin(least: Duration) -> Result<Watch> {
-        let mut watch = Watch {
+    /// The kernel starts no threads that run before others: `EPERM` without `CAP_SYS_NICE`.
+    pub(crate) fn begin(least: Duration) -> Result<StealWatch> {
+        let mut watch = StealWatch {
             stopped: Arc::default(),
             threads: Vec::new(),
         };
         for cpu in sys::thread::allowed_cpus().context("the processors")? {
             let (ready, is_ready) = mpsc::channel();
             let stopped = watch.stopped.clone();
-            watch.threads.push(std::thread::spawn(move || {
-                let first = sys::thread::pin_to_cpu(cpu).and_then(|()| sys::thread::set_first(PRIORITY));
+            let thread = std::thread::Builder::new().name(format!("steal {cpu}")).spawn(move || {
+                let first = sys::thread::pin_to_cpu(cpu).and_then(|()| sys::thread::set_fifo(PRIORITY));
                 let works = first.is_ok();
                 // The other end waits for it.
                 let _ = ready.send(first);
                 works.then(|| longest(cpu, least, &stopped)).flatten()
-            }));
+            });
+            watch.threads.push(thread.context("a thread")?);
             is_ready
                 .recv()?
                 .with_context(|| format!("a thread that runs before all others on processor {cpu}"))?;
@@ -66,7 +70,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for StealWatch {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -80,16 +84,23 @@ fn longest(cpu: usize, least: Duration, stopped: &AtomicBool) -> Option<Duration
     while !stopped.load(Ordering::Relaxed) {
         std::thread::sleep(SLEEP);
         let now = Instant::now();
-        let away = now - last;
-        if away >= least && cpu::stolen(cpu) > stolen {
-            longest = longest.max(Some(away));
+        let late = now - last >= least;
+        if late || now - read >= READ {
+            let more = cpu::stolen(cpu);
+            if late && is_stolen(least, more.saturating_sub(stolen)) {
+                longest = longest.max(Some(now - last));
+            }
+            (stolen, read) = (more, now);
         }
-        if now - read >= READ {
-            (stolen, read) = (cpu::stolen(cpu), now);
-        }
-        last = now;
+        last = Instant::now();
     }
     longest
+}
+
+/// Whether `stolen` explains that a thread woke `least` late: all of it, as far as the kernel's
+/// number tells.
+fn is_stolen(least: Duration, stolen: Duration) -> bool {
+    stolen + TICK > least && !stolen.is_zero()
 }
 
 #[cfg(test)]
@@ -97,10 +108,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_that_nobody_steals_are_not_away() {
+    fn a_watch_has_a_thread_on_each_processor_and_ends() {
         testkit::skip!(unless root);
-        let watch = Watch::begin(Duration::from_secs(3600)).unwrap();
+        let watch = StealWatch::begin(Duration::from_secs(3600)).unwrap();
         assert_eq!(watch.threads.len(), sys::thread::allowed_cpus().unwrap().len());
         assert_eq!(watch.end(), None);
+    }
+
+    #[test]
+    fn only_stolen_time_explains_a_late_thread() {
+        let is_stolen = |least, stolen| is_stolen(Duration::from_millis(least), Duration::from_millis(stolen));
+        assert!(!is_stolen(20, 0), "the kernel worked for somebody here");
+        assert!(!is_stolen(20, 10), "half of it");
+        assert!(is_stolen(20, 20) && is_stolen(25, 20) && is_stolen(20, 40));
+        assert!(!is_stolen(5, 0), "nothing is no reason");
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use wire::MacAddr;
 
-/// A worker that is preempted while it holds the lock would delay it.
+/// A worker that is preempted while it holds the lock would otherwise delay the hello.
 #[test]
 fn a_hello_does_not_wait_for_the_tables() {
     let shared = Shared::new(0);

@@ -7,7 +7,7 @@
 use super::{Observer, Seen};
 use crate::controller::Measured;
 use crate::run::stage::Table;
-use crate::run::stolen::Watch;
+use crate::run::stolen::StealWatch;
 use crate::scenario::Setup;
 use crate::systems::Alarms;
 use anyhow::{Result, bail};
@@ -26,7 +26,7 @@ const FLAPS: u64 = 4;
 pub(super) struct Liveness {
     ends: [String; 2],
     sessions: Option<Sessions>,
-    processors: Option<Watch>,
+    processors: Option<StealWatch>,
     begun: Instant,
     before: Alarms,
     found: Measured,
@@ -64,7 +64,9 @@ impl Liveness {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        liveness.processors = sessions.map(|sessions| Watch::begin(sessions.too_long())).transpose()?;
+        liveness.processors = sessions
+            .map(|sessions| StealWatch::begin(sessions.too_long()))
+            .transpose()?;
         liveness.begun = Instant::now();
         (_, liveness.before) = liveness.look(table)?;
         Ok(liveness)
@@ -86,7 +88,7 @@ impl Observer for Liveness {
     fn after(&mut self, table: &mut Table) -> Result<()> {
         let (_, after) = self.look(table)?;
         self.found = told(self.sessions, self.begun.elapsed(), self.before, after);
-        let away = self.processors.take().and_then(Watch::end);
+        let away = self.processors.take().and_then(StealWatch::end);
         self.found
             .void
             .extend(self.sessions.zip(away).map(|(sessions, away)| sessions.void(away)));
@@ -99,16 +101,16 @@ impl Observer for Liveness {
 }
 
 impl Sessions {
-    /// A processor that is away for so long, just when a packet is due, ends sessions: the one
-    /// before was sent an interval earlier.
+    /// If the host takes a processor just before a packet is due, the time between two packets is
+    /// this and one interval: the detection time.
     fn too_long(self) -> Duration {
         self.interval * (MULTIPLIER - 1)
     }
 
-    /// Why a sample does not count in which a processor was away.
+    /// Why a sample is void if a processor was away for this long.
     fn void(self, away: Duration) -> String {
         format!(
-            "the host took a processor away for {:.0} ms: BFD at {MULTIPLIER} times {} ms may not live through that",
+            "the host took a processor away for {:.0} ms: sessions of BFD at {MULTIPLIER} times {} ms may expire",
             away.as_secs_f64() * 1e3,
             self.interval.as_millis()
         )
